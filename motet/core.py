@@ -1,0 +1,305 @@
+"""The words of Motet. Every stage takes one of these types and returns the next; none is written into after it is made.
+
+    play -> Episode (a tree of Rounds) -> score -> credit -> TrainSample -> pack -> Batch -> learn -> publish
+
+Axes, used as suffixes everywhere: B sequences, L tokens, P prompts, N agents, T turns, G samples of one agent at one prompt,
+J joint actions, S samples of a step.
+
+No torch here: environments and records know texts and numbers only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from motet.settings import Decode
+
+Stop = Literal["stop", "length"]
+"""Why a completion ended: an end-of-sequence token or a stop string, or the token limit."""
+Boundary = Literal["environment", "reward", "sampler", "sandbox"]
+End = Literal["done", "stopped", "limit", "pruned"]
+"""Why nothing follows an outcome: the environment is done; a stop rule of the run; the last turn; not chosen to go on."""
+Path: TypeAlias = tuple[int, ...]
+"""Where a Round hangs: the index of the outcome taken at each earlier Round. () is the root."""
+
+
+# ---------------------------------------------------------------------------------------------------- texts
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat. `name` tells speakers of one role apart, where a chat template can show it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    name: str | None = None
+
+
+Chat: TypeAlias = tuple[Message, ...]
+Prompt: TypeAlias = Chat | str
+"""A chat goes through the tokenizer's chat template; a string is the raw text for a base model."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an environment sees of a completion: never tokens."""
+
+    text: str
+    stop: Stop = "stop"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem. `fields` holds plain JSON values (a dataset row, or what an embedded environment made)."""
+
+    id: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One right answer to one prompt, for the supervised warm-up of whoever plays `agent` at `turn`."""
+
+    agent: str
+    prompt: Prompt
+    text: str
+    turn: int = 0
+
+
+# ---------------------------------------------------------------------------------------------------- episodes
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something broke on the way to a reward. It is data: counted and shown, never a zero."""
+
+    where: Boundary
+    cause: str
+    """The kind, one stable word for counting: the exception's class, `long_prompt`, ..."""
+    message: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer.
+
+    `logprobs` are those of the whole softmax at `temperature` (nats, one per token, end-of-sequence token included), however
+    top-p or top-k restricted the draw. `tokens` and `logprobs` are None for a partner behind an API: it is never trained.
+    """
+
+    policy: str
+    text: str
+    stop: Stop
+    version: int = 0
+    tokens: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.tokens is None) != (self.logprobs is None):
+            raise ValueError("a Completion has tokens and logprobs, or neither")
+        if self.tokens is not None and self.logprobs is not None and len(self.tokens) != len(self.logprobs):
+            raise ValueError(f"{len(self.tokens)} tokens but {len(self.logprobs)} logprobs")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One joint action and what came of it. A faulty one leaves its group; its siblings stay."""
+
+    picks: Mapping[str, int]
+    """Which sample each acting agent contributed."""
+    rewards: Mapping[str, float]
+    """For every agent of the team, acting or not; empty where there is a fault."""
+    terms: Mapping[str, float] = field(default_factory=dict)
+    """Named parts of the reward and diagnostics; `success` in [0, 1] at every terminal outcome."""
+    next: "Round | None" = None
+    end: End | None = None
+    """Set exactly where `next` and `fault` are None."""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn from one state: every acting agent's prompt and samples, and the joint actions made of them.
+
+    All acting agents speak at once; one acting agent is turn-taking. A Round is built after its children.
+    """
+
+    turn: int
+    prompts: Mapping[str, Prompt]
+    prompt_tokens: Mapping[str, tuple[int, ...]]
+    samples: Mapping[str, tuple[Completion, ...]]
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One task played once, as a tree. `root` is None exactly where `fault` is set.
+
+    `greedy` is one untrained path of greedy answers, where the algorithm's baseline is ReMax's.
+    """
+
+    id: str
+    task: Task
+    root: Round | None
+    greedy: Round | None = None
+    fault: Fault | None = None
+
+
+# ---------------------------------------------------------------------------------------------------- environments
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What a joint action led to. `rewards` names every agent of the environment."""
+
+    state: Any
+    rewards: Mapping[str, float]
+    done: bool
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+class Environment(Protocol[State]):
+    """A game for agents that speak. It owns roles, prompts, turns and reward terms, and sees only text.
+
+    A State is an immutable value: stepping twice from one state *is* branching. An environment that cannot promise that sets
+    `branches = False`, and plans that need trees refuse it. Faults are raised as `EnvironmentFault`, `RewardFault` or
+    `SandboxFault`. `environments.check_environment` tests all of this.
+
+    What more an environment can do is one optional method each:
+    `tasks(split)` (problems of its own), `task(row)` (from a dataset row), `demonstrate(task, seed)` and `solve(state, seed)`
+    (right answers, for warm-up and for a reference team), `convention(task, agent, text)` (a diagnostic label).
+    """
+
+    agents: Sequence[str]
+    branches: bool
+
+    async def start(self, task: Task, seed: int) -> State: ...
+
+    def observe(self, state: State) -> Mapping[str, Prompt]:
+        """The prompt of every agent that acts now; at least one."""
+        ...
+
+    async def step(self, state: State, replies: Mapping[str, Reply], seed: int) -> Transition: ...
+
+    async def close(self, state: State) -> None:
+        """Called once per episode with its starting state, also after a fault."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------- sampling
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """`len(keys)` answers of one policy to one prompt. `id` orders a wave; one key per answer seeds its draws."""
+
+    id: tuple[Any, ...]
+    policy: str
+    prompt: Prompt
+    decode: Decode
+    keys: tuple[int, ...]
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The prompt as tokens (once) and its answers, in the order of the request's keys."""
+
+    prompt_tokens: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+
+class Sampler(Protocol):
+    """Answers any mix of policies in one call, in order. What one prompt cannot have is a Fault in its place."""
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]: ...
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """Tokens whose log-probabilities are wanted, under the reference of `policy` and at the temperature they were drawn at."""
+
+    policy: str
+    prompt_tokens: tuple[int, ...]
+    tokens: tuple[int, ...]
+    temperature: float
+
+
+class Scorer(Protocol):
+    """What credit needs beyond the episodes: reference log-probabilities per token (and, with critics, values)."""
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]: ...
+
+
+class Publisher(Protocol):
+    """Hands new weights to whoever samples; returns the version that completions sampled from now on carry."""
+
+    async def publish(self, names: Sequence[str]) -> int: ...
+
+
+@dataclass(frozen=True)
+class Team:
+    """Who plays which agent. Two agents with one policy name share weights; all agents' samples then train it in one step."""
+
+    agents: Mapping[str, tuple[str, ...]]
+    """Agent -> its policy per turn; the last one repeats."""
+    decode: Mapping[str, Decode]
+    system: Mapping[str, str] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    """Policies that are never trained."""
+
+    def policy_of(self, agent: str, turn: int) -> str:
+        policies = self.agents[agent]
+        return policies[min(turn, len(policies) - 1)]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Every policy once, in the order of the agents and turns."""
+        return tuple(dict.fromkeys(name for policies in self.agents.values() for name in policies))
+
+
+# ---------------------------------------------------------------------------------------------------- training data
+
+
+@dataclass(frozen=True)
+class SampleId:
+    """Which completion: the `index`-th of `agent` in the Round at `path` of an episode."""
+
+    episode: str
+    path: Path
+    agent: str
+    index: int
+
+
+@dataclass(frozen=True)
+class TrainSample:
+    """One completion with its credit; the tree is over. `advantage` is one number, or one per token.
+
+    `weight` is the sample's share of the step: 1/tasks, times 1/J of every Round above, times 1/G here, times its turn's weight.
+    """
+
+    id: SampleId
+    policy: str
+    turn: int
+    group: int
+    prompt_tokens: tuple[int, ...]
+    completion: Completion
+    advantage: float | tuple[float, ...]
+    weight: float
+    reference_logprobs: tuple[float, ...] | None = None
+    old_logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ValueSample:
+    """One regression target of a critic: its input, where in it values are read, and what they should have been."""
+
+    critic: str
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    target: tuple[float, ...]
+    old_value: tuple[float, ...]
+    weight: float

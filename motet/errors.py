@@ -1,0 +1,33 @@
+"""One exception tree. A name says which boundary was crossed; a message says what was got, what was expected, how to fix it.
+
+`ConfigError` is the user's to mend and ends a command with exit code 2 before any work is done. The four faults belong to one
+episode or one joint action: they are recorded as `core.Fault`, counted and shown, and never become a reward.
+"""
+
+
+class MotetError(Exception):
+    """Base of every error that Motet raises on purpose."""
+
+
+class ConfigError(MotetError):
+    """The run as configured cannot work: unknown key, wrong type, a name nobody defines, a plan an algorithm refuses."""
+
+
+class EnvironmentFault(MotetError):
+    """An environment could not start, observe or step."""
+
+
+class RewardFault(MotetError):
+    """A scorer could not score; the answer itself may be right or wrong."""
+
+
+class SamplerFault(MotetError):
+    """A policy could not answer, for example because its prompt is longer than its context."""
+
+
+class SandboxFault(MotetError):
+    """The sandbox itself failed; what the program under judgement did is a result, not a fault."""
+
+
+class TrainingDiverged(MotetError):
+    """A loss or a gradient is not a finite number; the run stops before the weights are touched."""

@@ -1,0 +1,190 @@
+"""The records that a config fills and the rooms read. Each default stands here once; every field says what it means.
+
+They lie on the lowest floor because credit, rollout and policies each read their own, and no room may import another's.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+
+class Settings(BaseModel):
+    """Frozen, and an unknown key is an error. Environments' own `Options` inherit this too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+Probability = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class Decode(Settings):
+    """How an agent's answers are sampled."""
+
+    temperature: PositiveFloat = 1.0
+    """Divides the logits, in sampling and in training alike."""
+    top_p: Probability = 1.0
+    """Draw from the smallest set of tokens with this much probability. Below 1 the policy gradient is biased."""
+    top_k: int = Field(0, ge=0)
+    """Draw from the k likeliest tokens; 0 is off. Above 0 the policy gradient is biased."""
+    max_new_tokens: PositiveInt = 256
+    """Tokens an answer may have, its end-of-sequence token included."""
+    stop: tuple[str, ...] = ()
+    """Texts that end an answer. They are cut from the text, and kept and trained in the tokens."""
+
+
+class Plan(Settings):
+    """How many answers are sampled where, and which joint actions are made of them."""
+
+    samples: tuple[PositiveInt, ...] = Field((4,), min_length=1)
+    """Answers per agent at every Round of turn 1, 2, ...; its length is the turn limit. [8] is one turn, [4, 4] the published
+    MAGRPO tree, [16, 1] sixteen straight two-turn paths."""
+    pairing: Literal["aligned", "crossed"] = "aligned"
+    """aligned: the g-th answers of all agents make joint action g. crossed: every combination, G^N of them."""
+    expand: Literal["all", "best", "random"] = "all"
+    """Which joint actions of a Round go on to the next turn: all, the one with the highest mean reward, or one at random."""
+    max_nodes: PositiveInt = 4096
+    """Refuse a plan with more Rounds than this per task."""
+    stop_at_reward: float | None = None
+    """A branch ends once its mean reward of a turn reaches this. Off unless set."""
+    on_long_prompt: Literal["fault", "drop_oldest_turn"] = "fault"
+    """A prompt longer than the context is a counted fault, or loses its oldest messages (never the system message)."""
+
+    def joint_actions(self, turn: int, acting: int) -> int:
+        """J of one Round: how many joint actions `acting` agents make at `turn`."""
+        return self.samples[turn] ** acting if self.pairing == "crossed" else self.samples[turn]
+
+    def rounds(self, acting: int) -> tuple[int, ...]:
+        """Rounds per task at every turn, where nothing ends early and `acting` agents act at every turn."""
+        counts = [1]
+        for turn in range(len(self.samples) - 1):
+            grown = self.joint_actions(turn, acting) if self.expand == "all" else 1
+            counts.append(counts[-1] * grown)
+        return tuple(counts)
+
+    @property
+    def straight(self) -> bool:
+        """Whether every Round after the first has one sample per agent: the tree is a bundle of paths."""
+        return all(count == 1 for count in self.samples[1:])
+
+
+class Algorithm(Settings):
+    """A learning rule as one record of choices. `motet.algorithms` has the table of the named ones."""
+
+    name: str = "custom"
+    """The row of the table this started from."""
+    policy_loss: str = "policy_gradient"
+    """A name of `losses.POLICY_LOSSES`: policy_gradient, clipped_surrogate."""
+    baseline: str = "none"
+    """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max, greedy_path, moving_average."""
+    critic_view: Literal["own", "joint"] | None = None
+    """What a critic reads instead of a baseline; None is no critic."""
+    scope: Literal["turn", "token"] = "turn"
+    """One advantage per completion, or one per token."""
+    discount: float = Field(1.0, ge=0.0, le=1.0)
+    """γ between turns."""
+    trace: float = Field(1.0, ge=0.0, le=1.0)
+    """λ of TD(λ) and GAE; 1 is Monte Carlo."""
+    returns: Literal["tree", "discounted_sum", "last", "current"] = "tree"
+    """tree: the fold. The others read each path's scores directly, as in debate."""
+    share: Literal["all", "own"] = "all"
+    """Whether the return of a path counts every agent's scores (their mean) or the agent's own."""
+    absorb: bool = True
+    """A branch that ended early counts as if its last reward came again on every turn it did not play. Turn it off where
+    only the end of an episode is rewarded."""
+    compare: Literal["round", "task"] = "round"
+    """Whom a sample is compared with: its siblings of one Round, or the agent's samples of that turn across the task."""
+    scale: Literal["none", "std"] = "none"
+    """Whether advantages are divided by their group's population standard deviation."""
+    whiten: bool = False
+    """Centre and scale advantages over a whole step; for algorithms with a critic."""
+    average_decay: float = Field(0.9, ge=0.0, lt=1.0)
+    """How much of its past the moving_average baseline keeps per step."""
+    reduce: Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"] = "sequence_sum"
+    """What one token weighs: 1/tokens, 1/(S·length), 1/S, or Dr. GRPO's 1/(S·longest allowed)."""
+    turn_weights: tuple[NonNegativeFloat, ...] = ()
+    """What each turn's gradient is multiplied with; empty is 1 everywhere, the last one repeats."""
+    kl_in: Literal["none", "reward", "loss"] = "none"
+    """Where the divergence from the reference counts: nowhere, as k1 in the reward, or as `kl_estimator` in the loss."""
+    kl_coefficient: NonNegativeFloat = 0.0
+    """Its weight."""
+    kl_estimator: Literal["k2", "k3"] = "k2"
+    """In the loss: k2 has the right gradient, k3 is the one of GRPO."""
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """How much the loss rewards entropy (nats per token)."""
+    clip_low: PositiveFloat = 0.2
+    """clipped_surrogate: the ratio counts down to 1 - clip_low."""
+    clip_high: PositiveFloat = 0.2
+    """clipped_surrogate: the ratio counts up to 1 + clip_high."""
+    epochs: PositiveInt = 1
+    """Passes over a step's samples."""
+    minibatches: PositiveInt = 1
+    """Optimiser steps per pass."""
+
+    @model_validator(mode="after")
+    def _refuse_nonsense(self) -> Self:
+        updates = self.epochs * self.minibatches
+        if self.policy_loss == "policy_gradient" and updates > 1:
+            raise ValueError(
+                f"policy_loss policy_gradient has no ratio, so it allows one optimiser step per sample set; "
+                f"epochs {self.epochs} x minibatches {self.minibatches} = {updates}. Use policy_loss: clipped_surrogate"
+            )
+        if self.critic_view is not None and self.baseline != "none":
+            raise ValueError(f"critic_view {self.critic_view} and baseline {self.baseline} exclude each other: set one")
+        if self.scale != "none" and self.baseline == "none":
+            raise ValueError(f"scale {self.scale} needs a baseline, got baseline {self.baseline}: set scale: none")
+        if self.whiten and self.critic_view is None:
+            raise ValueError("whiten: true is for algorithms with a critic, got critic_view none: use scale: std")
+        if self.trace != 1.0 and self.critic_view is None:
+            raise ValueError(f"trace {self.trace} needs a critic, got critic_view none: set trace: 1")
+        if (self.kl_in == "none") != (self.kl_coefficient == 0.0):
+            raise ValueError(
+                f"kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient} contradict each other: "
+                f"set both, or neither (kl_in: none, kl_coefficient: 0)"
+            )
+        return self
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether credit or the loss reads the reference policy's log-probabilities."""
+        return self.kl_coefficient > 0.0
+
+    def turn_weight(self, turn: int) -> float:
+        return self.turn_weights[min(turn, len(self.turn_weights) - 1)] if self.turn_weights else 1.0
+
+
+class Optimizer(Settings):
+    """AdamW and its schedule, per policy."""
+
+    learning_rate: PositiveFloat = 5e-6
+    """The highest rate of the schedule."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """After the warm-up: stay, or fall linearly to `final_fraction` of the rate at the last step."""
+    warmup_steps: int = Field(0, ge=0)
+    """Steps over which the rate rises linearly from 0."""
+    final_fraction: float = Field(0.1, ge=0.0, le=1.0)
+    """Where a linear schedule ends, as a share of learning_rate."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's averages of the gradient and of its square."""
+    epsilon: PositiveFloat = 1e-8
+    """AdamW's term against division by zero."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled weight decay per step, as a share of the rate."""
+    clip_norm: PositiveFloat = 1.0
+    """Gradients of a policy are scaled down to this norm."""
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of optimiser step `step` (from 0) of `steps`."""
+        rising = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        falling = 1.0 - (1.0 - self.final_fraction) * (step + 1) / steps if self.schedule == "linear" else 1.0
+        return self.learning_rate * rising * falling
+
+
+class Lora(Settings):
+    """A low-rank adapter on a shared base (Hu et al. 2021). Dropout is 0: it would change the policy between play and learn."""
+
+    rank: PositiveInt = 8
+    """Rank of the update."""
+    alpha: PositiveFloat = 16.0
+    """The update is scaled by alpha / rank."""
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the modules that get one."""
