@@ -303,3 +303,19 @@ class ValueSample:
     target: tuple[float, ...]
     old_value: tuple[float, ...]
     weight: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What models other than the players say of a step's completions; empty where no algorithm asks."""
+
+    reference: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
+    """Log-probabilities of each completion's tokens under its policy's reference."""
+
+
+@dataclass(frozen=True)
+class CreditState:
+    """What credit remembers from step to step; part of every checkpoint."""
+
+    averages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """`agent/turn` -> (decayed sum of returns, decayed count), for the moving_average baseline."""

@@ -1,0 +1,63 @@
+"""Names of things a user wrote: `package.module:NAME`, or `./file.py:NAME` relative to the config that says so."""
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from motet.errors import ConfigError
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` with a leading space, or nothing when no valid name is close."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def is_reference(name: str) -> bool:
+    """Whether `name` points to an object rather than being a registered name."""
+    return ":" in name
+
+
+def load_object(reference: str, folder: Path = Path()) -> Any:
+    """The object that `reference` points to; files are looked for under `folder`.
+
+    Raises: ConfigError naming what is missing, and what is there instead.
+    """
+    place, _, name = reference.rpartition(":")
+    if place.endswith(".py"):
+        module = _load_file((folder / place).resolve())
+    else:
+        try:
+            module = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"{reference!r}: {error}; expected an importable package.module:NAME or ./file.py:NAME") from error
+    if not hasattr(module, name):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise ConfigError(f"{reference!r}: {place} defines no {name!r}{nearest(name, public)}; it defines {', '.join(public)}")
+    return getattr(module, name)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist; expected ./file.py:NAME relative to the config")
+    # One module per file, however often it is named, so that isinstance holds between two references to it.
+    module_name = f"motet_user_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} cannot be imported; expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
