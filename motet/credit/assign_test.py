@@ -1,0 +1,256 @@
+"""From trees to samples: returns, groups, weights, faults, and what each algorithm makes of the same step."""
+
+import pytest
+
+from motet.algorithms import ALGORITHMS, check_plan, resolve
+from motet.core import Completion, CreditState, Episode, Fault, Outcome, Round, SampleId, Scores, Task
+from motet.credit.assign import assign_credit
+from motet.errors import ConfigError
+from motet.settings import Algorithm, Plan
+
+AGENTS = ("a", "b")
+FAULT = Fault("sandbox", "died", "")
+
+
+def completion(policy="p", logprobs=(-1.0,)):
+    return Completion(policy, "x", "stop", tokens=tuple(range(len(logprobs))), logprobs=logprobs)
+
+
+def outcome(pick, reward, *, next=None, end="done", fault=None, agents=AGENTS):
+    picks = dict.fromkeys(agents, pick) if isinstance(pick, int) else pick
+    if fault is not None:
+        return Outcome(picks, {}, fault=fault)
+    rewards = dict.fromkeys(AGENTS, reward) if not isinstance(reward, dict) else reward
+    return Outcome(picks, rewards, next=next, end=None if next else end)
+
+
+def round_(turn, outcomes, *, samples=None, agents=AGENTS):
+    count = samples or len(outcomes)
+    made = {agent: tuple(completion() for _ in range(count)) for agent in agents}
+    return Round(turn, dict.fromkeys(agents, "?"), dict.fromkeys(agents, (1,)), made, tuple(outcomes))
+
+
+def episode(root, *, id="e", greedy=None, fault=None):
+    return Episode(id, Task(id, {}), root, greedy, fault)
+
+
+def credit(episodes, algorithm, *, scores=None, state=None, turns=1):
+    return assign_credit(episodes, scores or Scores(), algorithm, state or CreditState(), AGENTS, turns)
+
+
+def advantages(result, agent="a"):
+    return [sample.advantage for sample in result.samples if sample.id.agent == agent]
+
+
+FLAT = episode(round_(0, [outcome(g, reward) for g, reward in enumerate((1.0, 3.0, 8.0))]))
+GREEDY = episode(FLAT.root, greedy=round_(0, [outcome(0, 2.0)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mareinforce", [1, 3, 8]),
+        ("magrpo", [-3, -1, 4]),
+        ("marloo", [-4.5, -1.5, 6]),
+        ("maremax", [-7, -5, 0]),
+        ("remax", [-1, 1, 6]),
+    ],
+)
+def test_each_algorithm_by_hand(name, expected):
+    assert advantages(credit([GREEDY], ALGORITHMS[name])) == expected
+
+
+def test_the_named_algorithms_give_different_advantages_under_their_defaults():
+    names = ("mareinforce", "magrpo", "marloo", "maremax", "remax")
+    assert len({tuple(advantages(credit([GREEDY], ALGORITHMS[name]))) for name in names}) == len(names)
+
+
+def test_grpo_is_magrpo_with_one_agent_to_the_bit():
+    alone = episode(round_(0, [outcome(g, r, agents=("a",)) for g, r in enumerate((0.1, 0.7, 0.35))], agents=("a",)))
+    grpo, magrpo = (credit([alone], ALGORITHMS[name]) for name in ("grpo", "magrpo"))
+    assert grpo.samples == magrpo.samples
+
+
+def test_a_tree_returns_reward_plus_mean_of_children_at_each_turn():
+    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]), round_(1, [outcome(0, 5.0), outcome(1, 5.0)])]
+    tree = episode(round_(0, [outcome(g, 1.0 + g, next=child) for g, child in enumerate(children)]))
+    result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
+    by_id = {(sample.id.path, sample.id.index): sample.advantage for sample in result.samples if sample.id.agent == "a"}
+    assert by_id == {((), 0): 3, ((), 1): 7, ((0,), 0): 1, ((0,), 1): 3, ((1,), 0): 5, ((1,), 1): 5}
+
+
+def test_every_turn_weighs_one_under_any_plan():
+    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]) for _ in range(2)]
+    tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(children)]))
+    result = credit([tree, FLAT], ALGORITHMS["mareinforce"], turns=2)
+    weights = [(s.turn, s.weight) for s in result.samples if s.id.agent == "a"]
+    assert sum(weight for turn, weight in weights if turn == 0) == pytest.approx(1.0)
+    assert sum(weight for turn, weight in weights if turn == 1) == pytest.approx(0.5)  # only one of two tasks got there
+
+
+def test_a_branch_that_ended_passes_no_weight_on():
+    child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
+    tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, end="done")]))
+    result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
+    assert [s.weight for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_those_chosen_to_go_on_carry_the_weight_of_the_pruned():
+    child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
+    tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, end="pruned")]))
+    result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
+    assert [s.weight for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.5, 0.5]
+
+
+def test_turn_weights_multiply_and_zero_leaves_a_turn_out():
+    child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
+    tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, next=child)]))
+    result = credit([tree], ALGORITHMS["magrpo"].model_copy(update={"turn_weights": (0.0, 1.5)}), turns=2)
+    assert {sample.turn for sample in result.samples} == {1}
+    assert sum(s.weight for s in result.samples if s.id.agent == "a") == pytest.approx(1.5)
+
+
+def test_a_sample_of_a_crossed_round_returns_the_mean_over_its_partners():
+    table = {(0, 0): 1.0, (0, 1): 3.0, (1, 0): 5.0, (1, 1): 11.0}
+    crossed = episode(round_(0, [outcome({"a": i, "b": j}, r) for (i, j), r in table.items()], samples=2))
+    result = credit([crossed], ALGORITHMS["mareinforce"])
+    assert advantages(result, "a") == [2, 8]
+    assert advantages(result, "b") == [3, 7]
+
+
+def test_a_faulty_joint_action_leaves_its_group_and_its_siblings_stay():
+    broken = episode(round_(0, [outcome(0, 1.0), outcome(1, 0.0, fault=FAULT), outcome(2, 3.0)]))
+    result = credit([broken], ALGORITHMS["magrpo"])
+    assert [(s.id.index, s.advantage, s.weight) for s in result.samples if s.id.agent == "a"] == [(0, -1, 0.5), (2, 1, 0.5)]
+
+
+def test_a_failed_episode_weighs_nothing():
+    failed = episode(None, id="f", fault=FAULT)
+    assert credit([FLAT, failed], ALGORITHMS["magrpo"]).samples == credit([FLAT], ALGORITHMS["magrpo"]).samples
+    assert credit([failed], ALGORITHMS["magrpo"]).samples == []
+
+
+def test_a_group_of_one_is_left_out_and_counted():
+    broken = episode(round_(0, [outcome(0, 1.0), outcome(1, 0.0, fault=FAULT)]))
+    result = credit([broken], ALGORITHMS["magrpo"])
+    assert result.samples == []
+    assert result.metrics["credit/left_out"] == 2
+    assert len(credit([broken], ALGORITHMS["mareinforce"]).samples) == 2
+
+
+def test_paths_are_compared_across_the_task():
+    paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 4.0, 7.0)]
+    tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]))
+    algorithm = resolve("magrpo", {"compare": "task"})
+    result = credit([tree], algorithm, turns=2)
+    assert sorted(advantages(result)) == [-3, -3, 0, 0, 3, 3]
+    assert credit([tree], ALGORITHMS["magrpo"], turns=2).metrics["credit/left_out"] == 6
+
+
+def test_an_early_stop_absorbs_its_last_reward():
+    child = round_(1, [outcome(0, 1.0), outcome(1, 1.0)])
+    tree = episode(round_(0, [outcome(0, 0.5, next=child), outcome(1, 1.0, end="done")]))
+    plain, absorbing = (resolve("mareinforce", {"absorb": flag}) for flag in (False, True))
+    assert [s.advantage for s in credit([tree], plain, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [1.5, 1.0]
+    assert [s.advantage for s in credit([tree], absorbing, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [1.5, 2.0]
+
+
+def test_share_own_keeps_an_agents_own_reward():
+    own = episode(round_(0, [outcome(0, {"a": 1.0, "b": 3.0}), outcome(1, {"a": 5.0, "b": 5.0})]))
+    assert advantages(credit([own], ALGORITHMS["mareinforce"])) == [2, 5]
+    mine = resolve("mareinforce", {"share": "own"})
+    assert advantages(credit([own], mine)) == [1, 5]
+    assert advantages(credit([own], mine), "b") == [3, 5]
+
+
+def test_the_divergence_in_the_reward_is_k1_of_the_own_completion():
+    scores = Scores({SampleId("e", (), agent, g): (-1.5,) for agent in AGENTS for g in range(3)})
+    algorithm = resolve("mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1})
+    assert advantages(credit([FLAT], algorithm, scores=scores)) == pytest.approx([1 - 0.05, 3 - 0.05, 8 - 0.05])
+
+
+def test_the_moving_average_remembers_steps_through_the_state():
+    algorithm = resolve("mareinforce", {"baseline": "moving_average", "average_decay": 0.5})
+    first = credit([FLAT], algorithm)
+    assert advantages(first) == [1, 3, 8]
+    second = credit([FLAT], algorithm, state=first.state)
+    assert advantages(second) == [-3, -1, 4]
+    later = episode(round_(0, [outcome(0, 1.0), outcome(1, 1.0)]))
+    third = credit([later], algorithm, state=credit([later], algorithm, state=first.state).state)
+    # decayed: (0.5·(0.5·0 + 4) + 1) / (0.5·1 + 1)
+    assert advantages(third) == pytest.approx([1 - (2 + 1) / 1.5] * 2)
+
+
+def test_remax_reads_the_greedy_tail_of_the_same_turn():
+    greedy = round_(0, [outcome(0, 1.0, next=round_(1, [outcome(0, 4.0)]))])
+    paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 7.0)]
+    tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]), greedy=greedy)
+    by_turn = {}
+    for sample in credit([tree], ALGORITHMS["remax"], turns=2).samples:
+        if sample.id.agent == "a":
+            by_turn.setdefault(sample.turn, []).append(sample.advantage)
+    assert by_turn == {0: [1 - 5, 7 - 5], 1: [1 - 4, 7 - 4]}
+
+
+def test_remax_leaves_out_a_task_whose_greedy_path_failed():
+    result = credit([FLAT, episode(FLAT.root, id="g", greedy=GREEDY.greedy)], ALGORITHMS["remax"])
+    assert {sample.id.episode for sample in result.samples} == {"g"}
+
+
+def test_debate_returns_refuse_trees():
+    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]) for _ in range(2)]
+    tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(children)]))
+    with pytest.raises(ConfigError, match="straight paths"):
+        credit([tree], resolve("mareinforce", {"returns": "last"}), turns=2)
+
+
+def test_last_gives_every_turn_the_final_score():
+    paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 7.0)]
+    tree = episode(round_(0, [outcome(g, 9.0, next=child) for g, child in enumerate(paths)]))
+    result = credit([tree], resolve("mareinforce", {"returns": "last"}), turns=2)
+    assert sorted(advantages(result)) == [1, 1, 7, 7]
+
+
+def test_an_api_partner_is_never_trained():
+    silent = Round(0, {"a": "?"}, {"a": (1,)}, {"a": (Completion("api", "x", "stop"),) * 2},
+                   (outcome({"a": 0}, 1.0), outcome({"a": 1}, 2.0)))  # fmt: skip
+    assert credit([episode(silent)], ALGORITHMS["mareinforce"]).samples == []
+
+
+@pytest.mark.parametrize("samples", [(1,), (4, 1), (1, 4)])
+def test_a_group_baseline_refuses_one_sample_per_group(samples):
+    with pytest.raises(ConfigError, match=r"at least 2 at every turn"):
+        check_plan(ALGORITHMS["magrpo"], Plan(samples=samples), 2)
+
+
+def test_paths_pass_with_compare_task_and_without_a_baseline():
+    check_plan(resolve("magrpo", {"compare": "task"}), Plan(samples=(4, 1)), 2)
+    check_plan(ALGORITHMS["mareinforce"], Plan(samples=(1, 1)), 2)
+    with pytest.raises(ConfigError, match="greedy_path needs straight paths"):
+        check_plan(ALGORITHMS["remax"], Plan(samples=(2, 2)), 2)
+    with pytest.raises(ConfigError, match="trains one agent"):
+        check_plan(ALGORITHMS["grpo"], Plan(samples=(4,)), 2)
+
+
+def test_an_unknown_algorithm_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"did you mean 'magrpo'"):
+        resolve("magrp", {})
+    with pytest.raises(ConfigError, match=r"did you mean 'leave_one_out'"):
+        resolve("magrpo", {"baseline": "leave_1_out"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"scale": "std"}, "needs a baseline"),
+        ({"epochs": 2}, "one optimiser step"),
+        ({"whiten": True}, "with a critic"),
+        ({"trace": 0.5}, "needs a critic"),
+        ({"kl_coefficient": 0.1}, "contradict"),
+        ({"kl_in": "loss"}, "contradict"),
+        ({"critic_view": "own", "baseline": "group_mean"}, "exclude"),
+    ],
+)
+def test_nonsense_is_refused_with_both_values(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Algorithm(**fields)

@@ -1,0 +1,75 @@
+"""Baselines, spreads and segments with numbers that can be checked by hand."""
+
+import pytest
+import torch
+
+from motet.credit.baselines import BASELINES, Comparison
+from motet.credit.segments import segment_max, segment_mean, segment_size, segment_sum
+from motet.credit.shaping import divide_by_spread, whiten
+from motet.errors import ConfigError
+
+RETURNS = torch.tensor([1.0, 3.0, 8.0, 2.0, 6.0], dtype=torch.float64)
+GROUPS = torch.tensor([0, 0, 0, 1, 1])
+
+
+def baseline(name, **more):
+    return BASELINES[name].of(Comparison(RETURNS, GROUPS, **more)).tolist()
+
+
+def test_none_is_zero():
+    assert baseline("none") == [0, 0, 0, 0, 0]
+
+
+def test_group_mean_includes_the_sample_itself():
+    assert baseline("group_mean") == [4, 4, 4, 4, 4]
+
+
+def test_leave_one_out_is_the_mean_of_the_others():
+    assert baseline("leave_one_out") == [5.5, 4.5, 2, 6, 2]
+
+
+def test_leave_one_out_advantage_is_g_over_g_minus_one_times_the_mean_one():
+    mean = RETURNS - torch.tensor(baseline("group_mean"))
+    one_out = RETURNS - torch.tensor(baseline("leave_one_out"))
+    factor = torch.tensor([3 / 2, 3 / 2, 3 / 2, 2, 2], dtype=torch.float64)
+    assert torch.allclose(one_out, mean * factor)
+
+
+def test_group_max_is_the_largest():
+    assert baseline("group_max") == [8, 8, 8, 6, 6]
+
+
+def test_greedy_path_and_moving_average_are_handed_in_and_missed_when_absent():
+    given = torch.tensor([1.0, 1, 1, 2, 2])
+    assert baseline("greedy_path", greedy_S=given) == given.tolist()
+    assert baseline("moving_average", average_S=given) == given.tolist()
+    with pytest.raises(ConfigError, match="greedy"):
+        baseline("greedy_path")
+    with pytest.raises(ConfigError, match="CreditState"):
+        baseline("moving_average")
+
+
+def test_scaling_divides_by_the_population_std_and_never_recentres():
+    advantages = torch.tensor([10.0, 10, 10, 10, 10], dtype=torch.float64)
+    scaled = divide_by_spread(advantages, RETURNS, GROUPS)
+    spread = (((1 - 4) ** 2 + (3 - 4) ** 2 + (8 - 4) ** 2) / 3) ** 0.5
+    assert scaled.tolist() == pytest.approx([10 / spread] * 3 + [10 / 2] * 2)
+
+
+def test_scaling_leaves_a_group_without_spread_alone():
+    same = torch.full((2,), 3.0, dtype=torch.float64)
+    assert divide_by_spread(torch.tensor([1.0, 2.0]), same, torch.tensor([0, 0])).tolist() == [1, 2]
+    tiny = torch.tensor([0.0, 1e-7], dtype=torch.float64)
+    assert divide_by_spread(torch.tensor([1.0, 2.0]), tiny, torch.tensor([0, 0])).tolist() == [1, 2]
+
+
+def test_whitening_centres_and_scales():
+    assert whiten(torch.tensor([1.0, 3.0])).tolist() == [-1, 1]
+    assert whiten(torch.tensor([2.0, 2.0])).tolist() == [0, 0]
+
+
+def test_segments_of_any_size():
+    assert segment_sum(RETURNS, GROUPS, 3).tolist() == [12, 8, 0]
+    assert segment_mean(RETURNS, GROUPS, 3).tolist() == [4, 4, 0]
+    assert segment_size(GROUPS, 3).tolist() == [3, 2, 0]
+    assert segment_max(RETURNS, GROUPS, 3).tolist() == [8, 6, -torch.inf]

@@ -1,0 +1,136 @@
+"""The fold and the path rules, by hand and against a textbook."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from motet.credit.returns import Forest, absorb, current, discounted_sum, last, tree_fold
+
+
+def forest(parents, rounds, turns, pruned=None):
+    pruned = [False] * len(parents) if pruned is None else pruned
+    return Forest(torch.tensor(parents), torch.tensor(rounds), torch.tensor(turns), torch.tensor(pruned))
+
+
+def fold(rewards, shape, *, values=None, acts=None, discount=1.0, trace=1.0):
+    rewards_NJ = torch.tensor([rewards], dtype=torch.float64)
+    values_NJ = torch.zeros_like(rewards_NJ) if values is None else torch.tensor([values], dtype=torch.float64)
+    acts_NJ = torch.ones_like(rewards_NJ, dtype=torch.bool) if acts is None else torch.tensor([acts])
+    return tree_fold(rewards_NJ, values_NJ, acts_NJ, shape, discount, trace)[0].tolist()
+
+
+TREE = forest([-1, -1, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1, 1])
+
+
+def test_a_node_returns_its_reward_and_the_discounted_mean_of_its_children():
+    assert fold([1, 2, 3, 5, 7, 9], TREE, discount=0.5) == [1 + 0.5 * 4, 2 + 0.5 * 8, 3, 5, 7, 9]
+
+
+def test_discount_zero_reads_the_own_turn_only():
+    assert fold([1, 2, 3, 5, 7, 9], TREE, discount=0.0) == [1, 2, 3, 5, 7, 9]
+
+
+def textbook_gae(rewards, values, discount, trace):
+    advantages, following = [], 0.0
+    for t in reversed(range(len(rewards))):
+        after = values[t + 1] if t + 1 < len(values) else 0.0
+        following = rewards[t] + discount * after - values[t] + discount * trace * following
+        advantages.insert(0, following)
+    return advantages
+
+
+unit = st.floats(0, 1)
+numbers = st.floats(-5, 5)
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), unit, unit)
+@settings(max_examples=60, deadline=None)
+def test_one_child_is_textbook_gae(steps, discount, trace):
+    rewards, values = [r for r, _ in steps], [v for _, v in steps]
+    turns = list(range(len(steps)))
+    path = forest([t - 1 for t in turns], turns, turns)
+    expected = textbook_gae(rewards, values, discount, trace)
+    assert fold(rewards, path, values=values, discount=discount, trace=trace) == pytest.approx(expected, abs=1e-9)
+
+
+def test_with_critics_the_mean_runs_over_values_and_advantages_of_the_children():
+    # leaves: A = 3-1, 5-1 = 2, 4 (V = 1 in their Round); root: A = 1 + .5·(1 + .5·mean(2, 4)) − 2
+    tree = forest([-1, 0, 0], [0, 1, 1], [0, 1, 1])
+    assert fold([1, 3, 5], tree, values=[2, 1, 1], discount=0.5, trace=0.5) == [1 + 0.5 * (1 + 0.5 * 3) - 2, 2, 4]
+
+
+def test_a_silent_round_adds_its_reward_and_a_factor_of_the_discount_but_no_trace():
+    # decisions at t0 and t2, silent at t1: A_0 = r0 + γ·r1 + γ²·(V2 + λ·A_2) − V0 with A_2 = r2 − V2
+    path = forest([-1, 0, 1], [0, 1, 2], [0, 1, 2])
+    got = fold([1, 2, 3], path, values=[4, 99, 5], acts=[True, False, True], discount=0.5, trace=0.25)
+    assert got[0] == 1 + 0.5 * 2 + 0.25 * (5 + 0.25 * (3 - 5)) - 4
+    assert got[2] == 3 - 5
+
+
+def test_an_agent_that_never_acts_again_still_sees_later_rewards():
+    path = forest([-1, 0], [0, 1], [0, 1])
+    assert fold([1, 2], path, values=[0.5, 99], acts=[True, False], discount=0.5, trace=0.0)[0] == 1 + 0.5 * 2 - 0.5
+
+
+def test_agents_fold_apart():
+    rewards_NJ = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
+    path = forest([-1, 0], [0, 1], [0, 1])
+    acts_NJ = torch.ones(2, 2, dtype=torch.bool)
+    assert tree_fold(rewards_NJ, torch.zeros(2, 2), acts_NJ, path, 1.0, 1.0).tolist() == [[3, 2], [30, 20]]
+
+
+def test_a_pruned_node_is_lent_the_continuation_of_its_siblings():
+    # node 1 could have gone on but was not chosen: what came later must not reward having been chosen
+    tree = forest([-1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1], pruned=[False, True, False, False])
+    assert fold([1, 2, 4, 8], tree) == [1 + 6, 2 + 6, 4, 8]
+
+
+def test_a_node_that_ended_is_lent_nothing():
+    tree = forest([-1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1])
+    assert fold([1, 2, 4, 8], tree) == [7, 2, 4, 8]
+
+
+def test_absorbing_repeats_the_last_reward_on_turns_not_played():
+    rewards_NJ = torch.tensor([[2.0, 2.0, 2.0]])
+    assert absorb(rewards_NJ, torch.tensor([0, 1, 2]), 0.5).tolist() == [[2, 2 * 1.5, 2 * 1.75]]
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.floats(0, 4), unit)
+@settings(max_examples=40, deadline=None)
+def test_solving_early_never_returns_less_than_solving_late(first, second, level, discount):
+    """Levels: nothing below the solving turn, `level` there; horizon of 4 turns."""
+    early, late = sorted((first, second))
+
+    def returned(solved_at):
+        turns = list(range(solved_at + 1))
+        rewards_NJ = torch.tensor([[0.0] * solved_at + [level]], dtype=torch.float64)
+        missing = torch.tensor([0] * solved_at + [3 - solved_at])
+        path = forest([t - 1 for t in turns], turns, turns)
+        return fold(absorb(rewards_NJ, missing, discount)[0].tolist(), path, discount=discount)[0]
+
+    assert returned(early) >= returned(late) - 1e-12
+
+
+def test_the_influence_aware_return_by_hand():
+    scores_TN = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    # d = 0.5; agent 0, turn 0: (1 + .5·mean(0, 1) + .25·mean(1, 1)) / (1 + .5 + .25)
+    got = discounted_sum(scores_TN, 0.5, "all")
+    assert got[0, 0] == pytest.approx((1 + 0.25 + 0.25) / 1.75)
+    assert got[1, 0] == pytest.approx((0 + 0.5) / 1.5)
+    assert got[2].tolist() == [1, 1]
+    own = discounted_sum(scores_TN, 0.5, "own")
+    assert own[0, 0] == pytest.approx((1 + 0 + 0.25) / 1.75)
+
+
+def test_last_and_current_read_one_turn():
+    scores_TN = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
+    assert last(scores_TN, "own").tolist() == [[0.5, 1.0], [0.5, 1.0]]
+    assert last(scores_TN, "all").tolist() == [[0.75, 0.75], [0.75, 0.75]]
+    assert current(scores_TN, "own").tolist() == scores_TN.tolist()
+    assert current(scores_TN, "all").tolist() == [[0.5, 0.5], [0.75, 0.75]]
+
+
+def test_a_forest_of_unequal_vectors_is_refused():
+    with pytest.raises(ValueError, match="parent_J"):
+        forest([-1, 0], [0], [0, 1])
