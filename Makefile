@@ -1,0 +1,39 @@
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test test-slow lint results clean
+
+PYTHON ?= python3
+VENV ?= .venv
+MOTET = $(VENV)/bin/motet
+RUNS ?= runs
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(VENV)/.installed  ## make .venv with the motet command and everything the tests need
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Motet needs Python 3.11 or newer, got " + sys.version.split()[0] + "; try make PYTHON=python3.12 install")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt torch
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
+	$(MOTET) train configs/quickstart.yaml --overwrite
+
+test: install  ## every test but the slow ones, under 6 minutes on two cores
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
+
+test-slow: install  ## the longer runs
+	$(VENV)/bin/python -m pytest -m slow
+
+lint: install  ## style, format and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+results: install  ## the runs behind docs/results.md (about an hour on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py
+
+clean:  ## remove the environment and the caches, never the runs
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,80 @@
+"""Imports point down the floors of ARCHITECTURE.md, never up and never sideways between two rooms of one floor."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "motet"
+FLOORS = [
+    {"core", "errors", "settings", "seeding", "plugins"},
+    {"credit", "losses", "views", "sandbox"},
+    {"rewards", "data", "batch", "algorithms"},
+    {"environments", "rollout", "policies", "config.schema", "config.yaml"},
+    {"trainer", "verifier", "cluster"},
+    {"build", "config.load"},
+    {"cli", "__init__", "api", "experiments"},
+]
+ONE_ROOM = {"core", "errors", "settings", "seeding", "plugins", "__init__", "api", "cli"}
+"""Files of one floor that may read each other: the words below, the doors above."""
+HEAVY = {"ray", "vllm", "wandb", "fastapi", "openai"}
+
+
+def floor_of(room: str) -> int:
+    return next(number for number, rooms in enumerate(FLOORS) if room in rooms)
+
+
+def room_of(module: str) -> str:
+    """`motet.credit.returns` -> `credit`; `motet` itself -> `__init__`; config counts by file."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "__init__"
+    return ".".join(parts[:2]) if parts[0] == "config" and len(parts) > 1 else parts[0]
+
+
+def sources():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.name.endswith("_test.py") and path.relative_to(PACKAGE) != Path("config/__init__.py"):
+            parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+            yield path, ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            found.append((node.lineno, node.module or ""))
+    return found
+
+
+@pytest.mark.parametrize(("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in sources()])
+def test_imports_point_down(path, module):
+    here = room_of(module)
+    for line, imported in imports_of(path):
+        if imported.split(".")[0] != "motet":
+            continue
+        there = room_of(imported)
+        if there == here or {here, there} <= ONE_ROOM:
+            continue
+        assert floor_of(there) < floor_of(here), f"{path}:{line}: {here} may not import {there}"
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(module) for _, module in sources()} <= set().union(*FLOORS)
+
+
+def test_environments_and_core_know_no_tensors():
+    for path, module in sources():
+        if room_of(module) in {"core", "errors", "settings", "seeding", "plugins", "environments", "rollout", "rewards", "data"}:
+            assert not [i for _, i in imports_of(path) if i.split(".")[0] in {"torch", "transformers", "peft"}], module
+
+
+def test_heavy_libraries_are_imported_only_inside_functions():
+    for path, module in sources():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not {name.split(".")[0] for name in names} & HEAVY, module
