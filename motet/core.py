@@ -8,7 +8,7 @@ J joint actions, S samples of a step.
 No torch here: environments and records know texts and numbers only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -130,6 +130,14 @@ class Round:
     prompt_tokens: Mapping[str, tuple[int, ...]]
     samples: Mapping[str, tuple[Completion, ...]]
     outcomes: tuple[Outcome, ...]
+
+
+def walk(root: Round, path: Path = ()) -> Iterator[tuple[Path, Round]]:
+    """Every Round of a tree with where it hangs, parents before children."""
+    yield path, root
+    for index, outcome in enumerate(root.outcomes):
+        if outcome.next is not None:
+            yield from walk(outcome.next, (*path, index))
 
 
 @dataclass(frozen=True)
