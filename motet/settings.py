@@ -188,3 +188,57 @@ class Lora(Settings):
     """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the modules that get one."""
+
+
+class TinyModel(Settings):
+    """A Qwen3-architecture model and its byte-pair tokenizer, both made on the spot from the environment's demonstrations."""
+
+    hidden_size: PositiveInt = 128
+    """Width of the residual stream."""
+    layers: PositiveInt = 3
+    """Transformer blocks."""
+    heads: PositiveInt = 4
+    """Attention heads; they share hidden_size."""
+    kv_heads: PositiveInt = 2
+    """Heads of keys and values, each serving heads / kv_heads heads."""
+    feed_forward: PositiveInt = 384
+    """Width inside a block's feed-forward layer."""
+    vocabulary: int = Field(default=400, ge=258)
+    """Most tokens the tokenizer may have: 256 bytes, padding, end of sequence, and what it merges."""
+    context: PositiveInt = 256
+    """Most tokens of a prompt and its answer together."""
+    initializer_range: PositiveFloat = 0.02
+    """Standard deviation of the first weights. A model of 0.1 M parameters learns only with more, about 0.1."""
+
+    @model_validator(mode="after")
+    def _refuse_uneven_heads(self) -> Self:
+        if self.hidden_size % self.heads or self.hidden_size // self.heads % 2:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} over heads {self.heads} is no even width: make it a multiple of 2·heads"
+            )
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}: each key head serves equally many"
+            )
+        return self
+
+
+class Warmup(Optimizer):
+    """Supervised steps on an environment's demonstrations, before reinforcement learning. Counted in steps, never in seconds."""
+
+    steps: PositiveInt = 300
+    """Optimiser steps."""
+    batch_size: PositiveInt = 64
+    """Demonstrations per step."""
+    token_budget: PositiveInt = 16384
+    """Padded tokens a micro-batch may have."""
+    learning_rate: PositiveFloat = 3e-3
+    """The highest rate of the schedule."""
+    schedule: Literal["constant", "linear"] = "linear"
+    """As in Optimizer."""
+    warmup_steps: int = Field(default=20, ge=0)
+    """Steps over which the rate rises linearly from 0."""
+    final_fraction: float = Field(default=0.05, ge=0.0, le=1.0)
+    """Where a linear schedule ends, as a share of learning_rate."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Decoupled weight decay per step, as a share of the rate."""

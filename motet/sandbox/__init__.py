@@ -1,0 +1,15 @@
+"""The sandbox: runs untrusted Python fast, and closed in. SECURITY.md says what that promises.
+
+    with Sandbox(minimum=Level.SECCOMP) as sandbox:
+        report = sandbox.run_sync(["def double(x): return 2 * x"], [Call("double", (21,))])
+    assert report.calls == (Returned(42),)
+
+Value mode: a program's functions are called and return plain values; what was expected stays with the host, which compares with
+`same`. pool.py holds servers (server.py, one per worker), each forks a child.py per program behind seccomp.py, landlock.py and
+namespaces.py; protocol.py is what crosses, report.py what it means.
+"""
+
+from motet.sandbox.pool import Sandbox
+from motet.sandbox.report import Answer, Call, Failure, Level, Limits, NotRun, Raised, Report, Returned, same
+
+__all__ = ["Answer", "Call", "Failure", "Level", "Limits", "NotRun", "Raised", "Report", "Returned", "Sandbox", "same"]

@@ -1,0 +1,296 @@
+"""What a learner works on: batches made of samples, and the objective it minimises on them.
+
+A Batch is of one policy; a prompt stands once for its completions.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from motet.core import TrainSample
+from motet.errors import ConfigError
+from motet.losses import KL_ESTIMATORS, POLICY_LOSSES, Reduction, entropy_bonus, kl_k3, loss_weights, reduce
+from motet.seeding import derive
+from motet.settings import Algorithm
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Completions B of one policy and the prompts P they answer. Lp and Lc are the longest prompt and completion.
+
+    Prompts are padded on the left and completions on the right, so that prompt and completion meet. Log-probabilities are in
+    nats, at each row's temperature. `weight_B` is what each *token* of a row weighs in the loss (see `losses.loss_weights`).
+    Raises: ValueError with every shape when one does not fit.
+    """
+
+    policy: str
+    prompts_PL: Tensor
+    """int64 [P, Lp]"""
+    prompt_mask_PL: Tensor
+    """bool [P, Lp]: true where there is a token."""
+    prompt_of_B: Tensor
+    """int64 [B]: the row of `prompts_PL` that each completion answers."""
+    tokens_BL: Tensor
+    """int64 [B, Lc], the end-of-sequence token included."""
+    mask_BL: Tensor
+    """bool [B, Lc]: true where there is a token."""
+    behaviour_logp_BL: Tensor
+    """float32 [B, Lc]: of the policy that sampled."""
+    advantages_BL: Tensor
+    """float32 [B, Lc]"""
+    weight_B: Tensor
+    """float32 [B]"""
+    temperature_B: Tensor
+    """float32 [B]: divides the logits, as it did in sampling."""
+    old_logp_BL: Tensor | None = None
+    """What a ratio compares with; None is the behaviour policy."""
+    reference_logp_BL: Tensor | None = None
+    """Of the KL reference, where the algorithm has one."""
+
+    def __post_init__(self) -> None:
+        axes = {"P": len(self.prompts_PL), "B": len(self.tokens_BL)}
+        lengths = {"P": self.prompts_PL.shape[-1], "B": self.tokens_BL.shape[-1]}
+        got, expected = {}, {}
+        for name, tensor in self._tensors().items():
+            axis = name.rpartition("_")[2]
+            got[name] = list(tensor.shape)
+            expected[name] = [axes[axis[0]], lengths[axis[0]]] if axis.endswith("L") else [axes[axis]]
+        if got != expected:
+            lines = [f"  {name} {got[name]}, expected {expected[name]}" for name in got]
+            raise ValueError(f"shapes of a Batch for policy {self.policy} do not fit:\n" + "\n".join(lines))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def to(self, device: torch.device | str) -> "Batch":
+        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in self._tensors().items()}
+        return replace(self, **moved)
+
+
+# ---------------------------------------------------------------------------------------------------- samples -> batches
+
+
+def minibatches(
+    samples: Sequence[TrainSample], epochs: int, minibatches: int, seed: int
+) -> Iterator[list[TrainSample]]:
+    """The sample lists of one optimiser step each: `epochs` passes, every pass dealt into `minibatches` parts at random.
+
+    All agents together. Weights in a part are multiplied by samples/part, so that each part has in expectation the gradient of
+    the whole. One part is all samples as they came; no samples are no part, and there are never more parts than samples.
+    """
+    parts = min(minibatches, len(samples))
+    for epoch in range(epochs if samples else 0):
+        if parts == 1:
+            yield list(samples)
+            continue
+        order = np.random.default_rng(derive(seed, epoch, "minibatches")).permutation(len(samples))
+        for part in np.array_split(order, parts):
+            grown = len(samples) / len(part)
+            yield [replace(samples[index], weight=samples[index].weight * grown) for index in sorted(part)]
+
+
+def pack(
+    samples: Sequence[TrainSample], token_budget: int, reduce: Reduction, longest: Mapping[str, int]
+) -> list[Batch]:
+    """Batches of one policy each whose padded size B·(Lp + Lc) stays within `token_budget`; a larger sample goes alone.
+
+    `samples` are all of one optimiser step: what a token weighs is computed over them before the split. `longest` is the most
+    tokens an answer of each policy may have. Samples with the same prompt, then with prompts of similar length, lie together.
+    """
+    batches: list[Batch] = []
+    for policy in dict.fromkeys(sample.policy for sample in samples):
+        own = [sample for sample in samples if sample.policy == policy]
+        weight_S = torch.tensor([sample.weight for sample in own], dtype=torch.float64)
+        length_S = torch.tensor([len(_tokens(sample)) for sample in own])
+        weights = loss_weights(weight_S, length_S, reduce, longest[policy]).tolist()
+        rows = [replace(sample, weight=weight) for sample, weight in zip(own, weights, strict=True)]
+        rows.sort(key=lambda row: (len(row.prompt_tokens), row.prompt_tokens, len(_tokens(row))))
+        batches += [_batch(policy, part) for part in _within_budget(rows, token_budget)]
+    return batches
+
+
+def _tokens(sample: TrainSample) -> tuple[int, ...]:
+    if not sample.completion.tokens:
+        raise ValueError(
+            f"{sample.id} of policy {sample.policy} has no tokens: only what a local policy sampled is trained"
+        )
+    return sample.completion.tokens
+
+
+def _within_budget(rows: Sequence[TrainSample], token_budget: int) -> Iterator[list[TrainSample]]:
+    part: list[TrainSample] = []
+    longest_prompt = longest_completion = 0
+    for row in rows:
+        longest_prompt = max(longest_prompt, len(row.prompt_tokens))
+        longest_completion = max(longest_completion, len(_tokens(row)))
+        if part and (len(part) + 1) * (longest_prompt + longest_completion) > token_budget:
+            yield part
+            part, longest_prompt, longest_completion = [], len(row.prompt_tokens), len(_tokens(row))
+        part.append(row)
+    if part:
+        yield part
+
+
+def _batch(policy: str, rows: Sequence[TrainSample]) -> Batch:
+    prompts = [prompt for prompt, _ in groupby(row.prompt_tokens for row in rows)]
+    place = {prompt: index for index, prompt in enumerate(prompts)}
+    old = [row.old_logprobs or row.completion.logprobs for row in rows]
+    return Batch(
+        policy=policy,
+        prompts_PL=_padded(prompts, torch.int64, side="left"),
+        prompt_mask_PL=_padded([[True] * len(prompt) for prompt in prompts], torch.bool, side="left"),
+        prompt_of_B=torch.tensor([place[row.prompt_tokens] for row in rows]),
+        tokens_BL=_padded([_tokens(row) for row in rows], torch.int64),
+        mask_BL=_padded([[True] * len(_tokens(row)) for row in rows], torch.bool),
+        behaviour_logp_BL=_per_token(rows, "logprobs", [row.completion.logprobs for row in rows]),
+        advantages_BL=_per_token(rows, "advantage", [_advantages(row) for row in rows]),
+        weight_B=torch.tensor([row.weight for row in rows], dtype=torch.float32),
+        temperature_B=torch.tensor([row.completion.temperature for row in rows], dtype=torch.float32),
+        old_logp_BL=_per_token(rows, "old_logprobs", old) if any(row.old_logprobs for row in rows) else None,
+        reference_logp_BL=_per_token(rows, "reference_logprobs", [row.reference_logprobs for row in rows])
+        if any(row.reference_logprobs for row in rows)
+        else None,
+    )
+
+
+def _advantages(sample: TrainSample) -> tuple[float, ...]:
+    if isinstance(sample.advantage, tuple):
+        return sample.advantage
+    return (sample.advantage,) * len(_tokens(sample))
+
+
+def _per_token(rows: Sequence[TrainSample], name: str, values: Sequence[Sequence[float] | None]) -> Tensor:
+    """float32 [B, Lc]. Raises: ValueError naming the sample whose numbers are missing or do not match its tokens."""
+    for row, value in zip(rows, values, strict=True):
+        if value is None or len(value) != len(_tokens(row)):
+            got = "none" if value is None else len(value)
+            raise ValueError(f"{row.id}: {got} of {name} for {len(_tokens(row))} tokens; expected one per token")
+    return _padded([value for value in values if value is not None], torch.float32)
+
+
+def _padded(rows: Sequence[Sequence[float]], dtype: torch.dtype, side: str = "right") -> Tensor:
+    return pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True, padding_side=side)
+
+
+# ---------------------------------------------------------------------------------------------------- what is learnt from one
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean that is still a sum and a count, so that the means of micro-batches add up to the mean of the whole."""
+
+    total: float
+    count: float
+
+    def __add__(self, other: "Mean") -> "Mean":
+        return Mean(self.total + other.total, self.count + other.count)
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+Metrics: TypeAlias = Mapping[str, Mean]
+
+
+def merge(parts: Iterable[Metrics]) -> dict[str, Mean]:
+    """The metrics of micro-batches as those of one batch."""
+    whole: dict[str, Mean] = {}
+    for part in parts:
+        for name, mean in part.items():
+            whole[name] = whole[name] + mean if name in whole else mean
+    return whole
+
+
+class Objective(Protocol):
+    """What is minimised: `(batch, logp_BL, entropy_BL)` -> (loss, a scalar already weighted; metrics)."""
+
+    def __call__(self, batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, Metrics]: ...
+
+
+def policy_objective(algorithm: Algorithm) -> Objective:
+    """The algorithm's policy loss, its KL where that is in the loss, and its entropy bonus.
+
+    Metrics are means per token: entropy, ratio (π/π_old), sampler_mismatch (|log π − what the sampler recorded|, which on the
+    first update of a step says how far sampling and training disagree); clip_fraction (for losses with a ratio: tokens whose
+    ratio has left the clip range on the side their advantage pushes to); kl (k3, wherever the samples carry a reference).
+    Raises: ConfigError where the loss has no ratio and the algorithm takes several optimiser steps per sample set.
+    """
+    policy_loss = POLICY_LOSSES[algorithm.policy_loss]
+    updates = algorithm.epochs * algorithm.minibatches
+    if updates > 1 and not policy_loss.ratio:
+        raise ConfigError(
+            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimiser step per sample set; epochs "
+            f"{algorithm.epochs} x minibatches {algorithm.minibatches} = {updates}. Use policy_loss: clipped_surrogate"
+        )
+    low, high = algorithm.clip_low, algorithm.clip_high
+
+    def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, Metrics]:
+        # Emptied first: masking the loss alone would stop its value, but not a gradient of 0·inf through exp().
+        logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
+        old_BL = batch.behaviour_logp_BL if batch.old_logp_BL is None else batch.old_logp_BL
+        loss_BL = policy_loss.of(logp_BL, old_BL, batch.advantages_BL, low, high)
+        if algorithm.kl_in == "loss":
+            if batch.reference_logp_BL is None:
+                raise ValueError(f"kl_in loss needs reference log-probabilities, samples of {batch.policy} carry none")
+            loss_BL = loss_BL + algorithm.kl_coefficient * KL_ESTIMATORS[algorithm.kl_estimator](
+                logp_BL, batch.reference_logp_BL
+            )
+        if algorithm.entropy_coefficient > 0.0:
+            loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
+        measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
+        if policy_loss.ratio:
+            ratio_BL, up_BL = measured["ratio"], batch.advantages_BL > 0.0
+            measured["clip_fraction"] = torch.where(up_BL, ratio_BL > 1.0 + high, ratio_BL < 1.0 - low).float()
+        return reduce(loss_BL, batch.mask_BL, batch.weight_B), _token_means(measured, batch.mask_BL)
+
+    return objective
+
+
+def _measured(batch: Batch, logp_BL: Tensor, old_BL: Tensor, entropy_BL: Tensor) -> dict[str, Tensor]:
+    measured = {
+        "entropy": entropy_BL,
+        "ratio": torch.exp(logp_BL - old_BL),
+        "sampler_mismatch": (logp_BL - batch.behaviour_logp_BL).abs(),
+    }
+    if batch.reference_logp_BL is not None:
+        measured["kl"] = kl_k3(logp_BL, batch.reference_logp_BL)
+    return measured
+
+
+def _token_means(measured: Mapping[str, Tensor], mask_BL: Tensor) -> dict[str, Mean]:
+    # One transfer from the device for all of them; then float64, so that no digit that is reported depends on the split.
+    totals_MB = torch.stack([torch.where(mask_BL, values_BL, 0.0).sum(dim=1) for values_BL in measured.values()])
+    totals = totals_MB.cpu().double().sum(dim=1).tolist()
+    tokens = int(mask_BL.sum())
+    return {name: Mean(total, tokens) for name, total in zip(measured, totals, strict=True)}
+
+
+OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+"""What an optimiser remembers: named tensors, and JSON values."""
+
+
+class Learner(Protocol):
+    """Owns one backbone in training, with one optimiser per policy on it, wherever that lives."""
+
+    async def accumulate(self, batch: Batch, objective: Objective) -> Metrics:
+        """Adds the batch's gradient to its policy's."""
+        ...
+
+    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """One optimiser step of each policy of `names` that accumulated anything; its figures.
+
+        Raises: TrainingDiverged before any weight is touched.
+        """
+        ...
+
+    def state(self, name: str) -> OptimizerState: ...
+
+    def load_state(self, name: str, state: OptimizerState) -> None: ...

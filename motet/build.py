@@ -1,0 +1,298 @@
+"""From a config to the objects that play and learn: the only file that knows every part.
+
+    Scene    what is played: environment, tasks, sandbox; checked before anything is written or loaded
+    bases    model name -> folder or hub name to load it from; embedded ones are made, warmed-up ones are trained
+    Company  who plays: policies on their backbones, the sampler, the learners, the references
+"""
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motet.config.schema import Base, RunConfig, Source, check_trainable
+from motet.config.yaml import validate_options
+from motet.core import Environment, Prompt, SampleRequest, Task, Team
+from motet.data.load import load_rows
+from motet.environments.registry import create, options_of
+from motet.environments.registry import resolve as resolve_environment
+from motet.environments.rewarded import Rewarded
+from motet.errors import ConfigError, SamplerFault
+from motet.plugins import load_object, nearest
+from motet.policies.backbone import Backbone, Policy
+from motet.policies.learner import LocalLearner
+from motet.policies.sampler import LocalSampler
+from motet.rollout.play import check_plan
+from motet.sandbox import Level, Limits, Sandbox
+from motet.seeding import derive
+from motet.trainer.loop import Ensemble, Pace
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is played, and everything about it that can be wrong has been looked at."""
+
+    config: RunConfig
+    environment: Environment[Any]
+    team: Team
+    tasks: Mapping[str, list[Task]]
+    """Split ("train", "eval") -> its tasks; a split nobody has is absent."""
+
+
+@contextmanager
+def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *, train: bool) -> Iterator[Scene]:
+    """Builds and checks what is played; the sandbox, if the environment asked for one, lives until the end.
+
+    `environment` stands in for the configured one. Raises: ConfigError.
+    """
+    if train:
+        check_trainable(config)
+    services = _Services(config)
+    try:
+        stage = environment or _environment(config, services)
+        if config.reward is not None:
+            stage = Rewarded(stage, _reward(config))
+        team = _team(config, stage)
+        check_plan(config.rollout, stage, team)
+        yield Scene(config, stage, team, _tasks(config, stage, train))
+    finally:
+        services.close()
+
+
+class _Services(Mapping[str, Any]):
+    """What environments may ask for by name; made when asked for."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "sandbox":
+            raise KeyError(name)
+        if name not in self._made:
+            chosen = self._config.sandbox
+            limits = Limits(
+                wall_seconds=chosen.wall_seconds, cpu_seconds=chosen.cpu_seconds, memory_mb=chosen.memory_mb
+            )
+            self._made[name] = Sandbox(chosen.workers, Level[chosen.minimum_level.upper()], limits)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("sandbox",))
+
+    def __len__(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        for service in self._made.values():
+            service.close()
+
+
+def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[Any]:
+    kind = resolve_environment(config.environment.name)
+    schema = options_of(kind)
+    options = config.environment.options
+    if schema is not None:
+        validate_options(schema, options, _under(config, "environment"), ("environment",))
+    return create(kind, options, services)
+
+
+def _reward(config: RunConfig) -> Any:
+    assert config.reward is not None
+    found = load_object(config.reward.name)
+    options = config.reward.options
+    if isinstance(found, type):
+        schema = options_of(found)
+        return found() if schema is None else found(validate_options(schema, options, _under(config, "reward"), ("reward",)))
+    if options:
+        raise ConfigError(f"reward sets {', '.join(options)}, but {config.reward.name} is a function: it has no options")
+    return found
+
+
+def _under(config: RunConfig, section: str) -> dict[tuple[str | int, ...], str]:
+    """Where the keys of one section were said, by their names inside it."""
+    return {keys[1:]: place for keys, place in config.places.items() if keys[:1] == (section,)}
+
+
+def _team(config: RunConfig, environment: Environment[Any]) -> Team:
+    expected = set(environment.agents)
+    if set(config.team) != expected:
+        wrong = sorted(set(config.team) - expected)
+        hint = nearest(wrong[0], expected) if wrong else ""
+        raise ConfigError(
+            f"team names {', '.join(config.team)}{hint}; environment {config.environment.name} has the agents "
+            f"{', '.join(environment.agents)}: name each once"
+        )
+    return Team(
+        agents={agent: config.team[agent].policy for agent in environment.agents},
+        decode={agent: config.decode_of(agent) for agent in environment.agents},
+        system={agent: text for agent in environment.agents if (text := config.team[agent].system) is not None},
+        frozen=config.frozen,
+    )
+
+
+def _tasks(config: RunConfig, environment: Any, train: bool) -> dict[str, list[Task]]:
+    sources = {"train": config.data.train, "eval": config.data.eval}
+    found: dict[str, list[Task]] = {}
+    for split, source in sources.items():
+        if source is not None:
+            found[split] = _from_rows(source, split, environment)
+        elif hasattr(environment, "tasks"):
+            found[split] = list(environment.tasks(split))
+        if split in found and not found[split]:
+            raise ConfigError(f"data.{split} has no tasks; expected at least one")
+    wanted = "train" if train else "eval"
+    if wanted not in found:
+        name = config.environment.name
+        raise ConfigError(f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, with a split")
+    if "eval" in found and config.evaluation.tasks is not None:
+        found["eval"] = found["eval"][: config.evaluation.tasks]
+    return found
+
+
+def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
+    if not hasattr(environment, "task"):
+        raise ConfigError(f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data")
+    rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
+    renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items() if theirs in row}} for row in rows]
+    return [environment.task(row) for row in renamed]
+
+
+# ---------------------------------------------------------------------------------------------------- who plays
+
+
+@dataclass(frozen=True)
+class Company:
+    """Every policy of a run on its backbone, with who samples from them and who trains them."""
+
+    policies: Mapping[str, Policy]
+    sampler: LocalSampler
+    """Also the scorer and the publisher: they all read the same weights."""
+    learners: Mapping[str, LocalLearner]
+
+    def save(self, folder: Path) -> None:
+        """One folder per policy that learnt anything, as transformers or PEFT would write it."""
+        for name, policy in self.policies.items():
+            if policy.trainable:
+                policy.save(folder / name)
+
+
+def assemble(
+    scene: Scene, bases: Mapping[str, str | Path], *, train: bool, trained: Mapping[str, Path] | None = None
+) -> Company:
+    """Loads every model once per copy that is needed, puts adapters on, and hands out samplers and learners.
+
+    Args:
+        bases: model name -> where to load it from.
+        trained: policy -> the folder it was saved in, to play on with a trained team.
+    """
+    config, saved = scene.config, trained or {}
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    shared = _Shared(config, bases)
+    policies = {name: _policy(name, config, shared, bases, saved) for name in scene.team.policies}
+    references = _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
+    sampler = LocalSampler(
+        policies,
+        references=references,
+        rows_per_batch=config.train.rows_per_batch,
+        on_long_prompt=config.rollout.on_long_prompt,
+    )
+    return Company(policies, sampler, _learners(scene, policies) if train else {})
+
+
+class _Shared:
+    """The one copy of each model that adapters, frozen policies and references stand on; loaded when first asked for."""
+
+    def __init__(self, config: RunConfig, bases: Mapping[str, str | Path]) -> None:
+        self._config, self._bases = config, bases
+        self._loaded: dict[str, Backbone] = {}
+
+    def __getitem__(self, model: str) -> Backbone:
+        if model not in self._loaded:
+            self._loaded[model] = _load(self._config.models[model], self._bases[model], full=False)
+        return self._loaded[model]
+
+
+def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
+    return Backbone.load(source, device=base.device, dtype=base.dtype, trainable_full=full)
+
+
+def _policy(
+    name: str, config: RunConfig, shared: _Shared, bases: Mapping[str, str | Path], saved: Mapping[str, Path]
+) -> Policy:
+    chosen = config.policies[name]
+    if chosen.train == "full":
+        backbone = _load(config.models[chosen.model], saved[name] if name in saved else bases[chosen.model], full=True)
+        return Policy(name, backbone)
+    backbone = shared[chosen.model]
+    adapter_folder = saved[name] if name in saved else chosen.adapter
+    if adapter_folder is not None:
+        backbone.load_adapter(name, adapter_folder)
+    elif chosen.new_adapter is not None:
+        backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)
+    else:
+        return Policy(name, backbone, None, trainable=False)
+    return Policy(name, backbone, name, trainable=chosen.train == "lora")
+
+
+def _references(config: RunConfig, policies: Mapping[str, Policy], shared: _Shared) -> dict[str, Policy]:
+    """What each trained policy is held close to: its base without the adapter, or one frozen copy of where it started."""
+    return {
+        name: Policy(name, shared[config.policies[name].model], None, trainable=False)
+        for name, policy in policies.items()
+        if policy.trainable
+    }
+
+
+def _learners(scene: Scene, policies: Mapping[str, Policy]) -> dict[str, LocalLearner]:
+    config = scene.config
+    updates = steps_of(scene) * config.algorithm.epochs * config.algorithm.minibatches
+    on: dict[int, list[Policy]] = {}
+    for policy in policies.values():
+        if policy.trainable:
+            on.setdefault(id(policy.backbone), []).append(policy)
+    learners: dict[str, LocalLearner] = {}
+    for together in on.values():
+        learner = LocalLearner(together, {policy.name: config.optimizer_of(policy.name) for policy in together}, updates)
+        learners |= {policy.name: learner for policy in together}
+    return learners
+
+
+def steps_of(scene: Scene) -> int:
+    """Training steps of the run."""
+    length = scene.config.train
+    if length.steps is not None:
+        return length.steps
+    assert length.epochs is not None
+    return math.ceil(length.epochs * len(scene.tasks["train"]) / length.tasks_per_step)
+
+
+def ensemble_of(scene: Scene, company: Company) -> Ensemble:
+    """The run as the trainer sees it."""
+    config = scene.config
+    longest: dict[str, int] = {}
+    for agent, names in scene.team.agents.items():
+        for name in names:
+            longest[name] = max(longest.get(name, 0), scene.team.decode[agent].max_new_tokens)
+    return Ensemble(
+        environment=scene.environment,
+        team=scene.team,
+        plan=config.rollout,
+        algorithm=config.algorithm,
+        sampler=company.sampler,
+        scorer=company.sampler,
+        publisher=company.sampler,
+        learners=company.learners,
+        longest=longest,
+        seed=config.seed,
+    )
+
+
+def pace_of(scene: Scene) -> Pace:
+    chosen = scene.config.train
+    return Pace(steps_of(scene), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share)

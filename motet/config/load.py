@@ -1,0 +1,126 @@
+"""From files and overrides to one RunConfig: layers are read, merged key by key, and only then checked, once.
+
+extends: quickstart.yaml      in a file: that file lies under this one; lists are replaced, mappings merge
+a.b=c                         an override lies over all files; c is YAML 1.2; a later one lies over an earlier one
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from motet.config.schema import RunConfig, written_out
+from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
+from motet.errors import ConfigError
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The run that a file and overrides such as `optimizer.learning_rate=5e-6` describe.
+
+    Raises: ConfigError with one line per problem, each naming the file and line or the override, and the key.
+    """
+    return _checked([_read_with_bases(Path(path), ()), *map(_override, overrides)])
+
+
+def make_config(data: Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
+    """The same from Python: keys and plain values as a file would have them. Raises: ConfigError."""
+    return _checked([_layer(Document(dict(data), {}), Path()), *map(_override, overrides)])
+
+
+def dump_config(config: RunConfig) -> str:
+    """YAML with every default written out; `load_config` makes an equal config of it.
+
+    What is said as a difference stays one (the algorithm's row, an agent's decode, a policy's optimizer), so that overriding
+    what lies under it still works. The algorithm's whole record stands in comments.
+    """
+    sections = config.model_dump(mode="json")
+    said = sections["algorithm"]
+    rest = {key: value for key, value in config.algorithm.model_dump(mode="json").items() if key not in said}
+    comments = "".join(f"  # {line}\n" for line in write_yaml(rest).splitlines())
+    return "".join(
+        write_yaml({key: value}) + (comments if key == "algorithm" else "") for key, value in sections.items()
+    )
+
+
+def _checked(layers: Sequence[Document]) -> RunConfig:
+    whole = Document({}, {})
+    for layer in layers:
+        whole = _merged(whole, layer)
+    return validate_options(RunConfig, whole.data, whole.places)
+
+
+# ---------------------------------------------------------------------------------------------------- layers
+
+
+def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
+    if path.resolve() in above:
+        chain = " -> ".join(str(one) for one in (*above, path.resolve()))
+        raise ConfigError(f"{path} extends itself: {chain}; expected a chain that ends")
+    document = read_yaml(path)
+    layer = _layer(document, path.parent)
+    if "extends" not in layer.data:
+        return layer
+    base = layer.data.pop("extends")
+    if not isinstance(base, str):
+        raise ConfigError(
+            f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the name of one file"
+        )
+    base_path = Path(os.path.normpath(path.parent / base))
+    if not base_path.is_file():
+        raise ConfigError(
+            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; expected a YAML file"
+        )
+    return _merged(_read_with_bases(base_path, (*above, path.resolve())), layer)
+
+
+def _override(text: str) -> Document:
+    key, equals, value = text.partition("=")
+    keys: KeyPath = tuple(key.split("."))
+    place = f"override {text!r}"
+    if not equals or not all(re.fullmatch(r"[\w-]+", str(part)) for part in keys):
+        raise ConfigError(f"{place}: expected KEY.KEY=VALUE, such as train.steps=100")
+    data: Any = read_value(value, place)
+    for part in reversed(keys):
+        data = {part: data}
+    return _layer(Document(data, {keys[:depth]: place for depth in range(1, len(keys) + 1)}), Path())
+
+
+def _layer(document: Document, folder: Path) -> Document:
+    """With short forms written out, and with `./file.py:NAME` made absolute: it is relative to the file that says so."""
+    data = _anchored(document.data, folder)
+    if isinstance(data.get("team"), Mapping):
+        data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
+    return Document(data, document.places)
+
+
+def _anchored(value: Any, folder: Path) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _anchored(item, folder) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_anchored(item, folder) for item in value]
+    if isinstance(value, str) and re.fullmatch(r"[^:\s]+\.py:\w+", value):
+        place, _, name = value.partition(":")
+        return f"{(folder / place).resolve()}:{name}"
+    return value
+
+
+def _merged(under: Document, over: Document) -> Document:
+    data, replaced = _laid_over(under.data, over.data, ())
+    kept = {
+        path: place for path, place in under.places.items() if not any(path[: len(gone)] == gone for gone in replaced)
+    }
+    return Document(data, {**kept, **over.places})
+
+
+def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath) -> tuple[dict[str, Any], list[KeyPath]]:
+    """The merged mapping, and the keys whose old value is gone as a whole."""
+    data, replaced = dict(under), []
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(data.get(key), Mapping):
+            data[key], deeper = _laid_over(data[key], value, (*at, key))
+            replaced += deeper
+        else:
+            data[key] = value
+            replaced.append((*at, key))
+    return data, replaced

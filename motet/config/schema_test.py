@@ -1,0 +1,74 @@
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from motet.config import schema
+from motet.config.schema import RunConfig, check_trainable
+from motet.errors import ConfigError
+from motet.settings import Settings
+
+
+def config(**changes) -> RunConfig:
+    sections = {
+        "name": "small",
+        "environment": {"name": "quickstart"},
+        "models": {"tiny": {"embedded": {}}},
+        "policies": {"aux": {"model": "tiny"}, "main": {"model": "tiny"}},
+        "team": {"aux": "aux", "main": ["main"]},
+        "train": {"steps": 1},
+    }
+    return RunConfig.model_validate({**sections, **changes})
+
+
+def test_every_field_says_what_it_means():
+    records = [record for record in vars(schema).values() if isinstance(record, type) and issubclass(record, Settings)]
+    silent = [
+        f"{record.__name__}.{name}"
+        for record in records
+        for name, field in record.model_fields.items()
+        if not field.description
+    ]
+    assert len(records) > 10
+    assert silent == []
+
+
+def test_an_algorithm_is_its_row_with_single_fields_replaced():
+    algorithm = config(algorithm={"name": "marloo", "scale": "std"}).algorithm
+    assert (algorithm.name, algorithm.baseline, algorithm.scale) == ("marloo", "leave_one_out", "std")
+    assert config().algorithm.name == "magrpo"
+
+
+def test_frozen_everything_can_be_evaluated_but_not_trained():
+    still = config(policies={"aux": {"model": "tiny", "train": "frozen"}, "main": {"model": "tiny", "train": "frozen"}})
+    assert still.frozen == {"aux", "main"}
+    with pytest.raises(ConfigError, match=r"every policy is frozen \(aux, main\), so there is nothing to train"):
+        check_trainable(still)
+
+
+def test_a_group_of_one_cannot_be_trained_with_a_group_baseline():
+    with pytest.raises(ConfigError, match=r"rollout\.samples \[4, 1\] gives groups of 1 at turn 2"):
+        check_trainable(config(rollout={"samples": [4, 1]}))
+    check_trainable(config(rollout={"samples": [4, 1]}, algorithm={"compare": "task"}))
+
+
+def test_a_new_adapter_is_made_only_where_lora_trains_and_none_is_loaded():
+    def new_adapter(**policy):
+        return (
+            config(policies={"aux": {"model": "tiny", **policy}, "main": {"model": "tiny"}}).policies["aux"].new_adapter
+        )
+
+    assert new_adapter() is None
+    assert new_adapter(train="lora").rank == 8
+    assert new_adapter(train="lora", lora={"rank": 2}).rank == 2
+    assert new_adapter(train="lora", adapter="folder") is None
+
+
+def test_two_full_policies_may_stand_on_one_model():
+    assert [policy.train for policy in config().policies.values()] == ["full", "full"]
+
+
+def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
+    small = config()
+    assert isinstance(small, BaseModel)
+    assert small.places == {}
+    with pytest.raises(ValidationError, match="frozen"):
+        small.seed = 3

@@ -1,0 +1,272 @@
+"""YAML 1.2 that remembers the line of every key, so that whatever is wrong with a value is said together with its place.
+
+PyYAML alone speaks YAML 1.1, in which `5e-6` is a text and `no` is False.
+"""
+
+import json
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from motet.errors import ConfigError
+from motet.settings import Settings
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The keys that lead to a value from the top: ("team", "aux", "decode")."""
+Model = TypeVar("Model", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Keys and plain values as they were written, and the place of each: `configs/x.yaml:12`, or an override's text."""
+
+    data: dict[str, Any]
+    places: Mapping[KeyPath, str]
+
+
+# ---------------------------------------------------------------------------------------------------- reading and writing
+
+
+def read_yaml(path: Path) -> Document:
+    """One file. Raises: ConfigError in one line for a missing or empty file, bad YAML, a key said twice, or no keys at all."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist; expected a YAML file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; expected a YAML file in UTF-8") from error
+    data, places = _read(text, str(path))
+    if data is None:
+        raise ConfigError(f"{path} is empty; expected keys and values, such as name: quickstart")
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: got {_shown(data)}, expected keys and values, such as name: quickstart")
+    return Document(data, {**places, (): str(path)})
+
+
+def read_value(text: str, place: str) -> Any:
+    """The value that `text` is in YAML 1.2: `5e-6` a float, `[1.5,0.5]` a list, `no` and `train[:1000]` texts."""
+    return _read(text, place, lines=False)[0]
+
+
+def write_yaml(data: Mapping[str, Any]) -> str:
+    """YAML that `read_yaml` reads back equal: keys in their order, lists of plain values on one line."""
+    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str]]:
+    def place(mark: yaml.Mark | None) -> str:
+        return f"{source}:{mark.line + 1}" if lines and mark is not None else source
+
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(f"{place(error.problem_mark)}: not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
+    places: dict[KeyPath, str] = {}
+
+    def value(node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
+        if node in inside:
+            raise ConfigError(
+                f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of something else"
+            )
+        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+            return mapping(node, path, (*inside, node))
+        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+            for index, item in enumerate(node.value):
+                places[*path, index] = place(item.start_mark)
+            return [value(item, (*path, index), (*inside, node)) for index, item in enumerate(node.value)]
+        return _scalar(node, place(node.start_mark))
+
+    def mapping(node: yaml.MappingNode, path: KeyPath, inside: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        said: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key = _scalar(key_node, place(key_node.start_mark))
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a text: write it in quotes"
+                )
+            if key in said:
+                first = f", first on line {said[key]}" if lines else ""
+                raise ConfigError(
+                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is said twice{first}: keep one"
+                )
+            said[key] = key_node.start_mark.line + 1
+            places[*path, key] = place(key_node.start_mark)
+            found[key] = value(value_node, (*path, key), inside)
+        return found
+
+    return (None if node is None else value(node, (), ())), places
+
+
+def _scalar(node: yaml.Node, place: str) -> Any:
+    convert = _SCALARS.get(node.tag.removeprefix(_TAG)) if isinstance(node, yaml.ScalarNode) else None
+    if convert is None:
+        raise ConfigError(f"{place}: got the tag {node.tag}, expected plain values without tags")
+    try:
+        return convert(node.value)
+    except ValueError as error:
+        raise ConfigError(f"{place}: got {node.value!r}, expected what its tag {node.tag} says") from error
+
+
+def _integer(text: str) -> int:
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+def _float(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": _integer,
+    "float": _float,
+    "str": str,
+}
+_CORE_SCHEMA = {  # YAML 1.2.2, section 10.3.2; the first pattern that fits a plain scalar is its type
+    "null": r"(?:~|null|Null|NULL|)\Z",
+    "bool": r"(?:true|True|TRUE|false|False|FALSE)\Z",
+    "int": r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z",
+    "float": r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z",
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows the types of YAML 1.2's core schema, and no others."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what `_Loader` would read as another type; a thing said twice is written twice, not as an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Loader.yaml_implicit_resolvers = {None: [(_TAG + kind, re.compile(pattern)) for kind, pattern in _CORE_SCHEMA.items()]}
+_Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def _list_node(dumper: _Dumper, items: list[Any]) -> yaml.SequenceNode:
+    plain = not any(isinstance(item, list | dict) for item in items)
+    return dumper.represent_sequence(_TAG + "seq", items, flow_style=plain)
+
+
+_Dumper.add_representer(list, _list_node)
+
+
+# ---------------------------------------------------------------------------------------------------- checking
+
+
+def validate_options(
+    model: type[Model], data: Mapping[str, Any], places: Mapping[KeyPath, str], at: KeyPath = ()
+) -> Model:
+    """The record that `data`, written at the key `at`, fills. No value changes its type: the text "5" is no number.
+
+    Raises: ConfigError with one line per problem: `configs/x.yaml:12: algorithm.discout: unknown key; did you mean discount?`
+    """
+    try:
+        # As JSON, because there strict means what a config means: a list fills a tuple, and no text fills a number.
+        return model.model_validate_json(json.dumps(data), strict=True, context=places)
+    except TypeError as error:
+        raise ConfigError(f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file") from error
+    except ValidationError as error:
+        raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from error
+
+
+def dotted(path: KeyPath) -> str:
+    """("rollout", "samples", 0) -> rollout.samples[0]"""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
+def place_of(places: Mapping[KeyPath, str], path: KeyPath) -> str:
+    """Where `path` was said, or the nearest key above it; "" where nothing is known."""
+    return next((places[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in places), "")
+
+
+def _prefix(places: Mapping[KeyPath, str], path: KeyPath) -> str:
+    place = place_of(places, path)
+    return f"{place}: " if place else ""
+
+
+def _complaints(
+    error: ValidationError, model: type[Settings], data: Mapping[str, Any], places: Mapping[KeyPath, str], at: KeyPath
+) -> list[str]:
+    """One line per problem. Several wishes for one value come from a union whose every member refused: any of them would do."""
+    lines: dict[str, list[str]] = {}
+    for problem in error.errors(include_url=False):
+        path = _written(problem["loc"], data)
+        key, prefix = dotted(at + path), _prefix(places, at + path)
+        kind, got, text = problem["type"], problem["input"], problem["msg"].removeprefix("Value error, ")
+        if kind == "extra_forbidden":
+            lines[f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"] = []
+        elif kind == "missing":
+            lines[f"{prefix}{key}: missing; it has no default"] = []
+        elif kind in ("value_error", "motet"):
+            lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
+        elif kind in _WISHES or text.startswith("Input should be "):
+            wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
+            lines.setdefault(f"{prefix}{key}: got {_shown(got)}, expected ", []).append(wish)
+        elif kind != "too_short":
+            lines[f"{prefix}{key}: got {_shown(got)}: {text}"] = []
+        elif not got:  # a list whose every item was refused also counts as too short
+            lines[f"{prefix}{key}: got {_shown(got)}, expected at least {problem['ctx']['min_length']} of them"] = []
+    return [start + " or ".join(dict.fromkeys(wishes)) for start, wishes in lines.items()]
+
+
+_WISHES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "model_type": "keys and values",
+    "dict_type": "keys and values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+
+
+def _written(location: KeyPath, data: Any) -> KeyPath:
+    """The part of pydantic's location that stands in `data`, and one missing key: the names of union members fall away."""
+    for depth, key in enumerate(location):
+        keys = data if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list) else ()
+        if key not in keys:
+            return location[: depth + 1] if isinstance(data, Mapping) else location[:depth]
+        data = data[key]
+    return location
+
+
+def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
+    """The valid keys of the record at `path` below a field of this type."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [key for member in get_args(annotation) for key in _keys_at(member, path)]
+    if get_origin(annotation) is Annotated:
+        return _keys_at(get_args(annotation)[0], path)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields
+        if not path:
+            return list(fields)
+        return _keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else []
+    inner = [argument for argument in get_args(annotation) if argument is not Ellipsis]
+    return _keys_at(inner[-1], path[1:]) if inner and path else []
+
+
+def _meant(key: str, valid: list[str]) -> str:
+    close = get_close_matches(key, valid, n=1)
+    return f"did you mean {close[0]}?" if close else f"the keys here are: {', '.join(valid) or '(none)'}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,183 @@
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from motet.config.yaml import dotted, place_of, read_value, read_yaml, validate_options, write_yaml
+from motet.errors import ConfigError
+from motet.settings import Decode, Settings
+
+
+class Inner(Settings):
+    rate: float = 0.1
+    rounds: tuple[int, ...] = Field(default=(1,), min_length=1)
+
+
+class Options(Settings):
+    size: int
+    loud: bool = False
+    inner: Inner = Inner()
+    each: dict[str, Inner] = Field(default_factory=dict)
+    part: Inner | None = None
+    mode: list[str] | str = "x"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5e-6", 5e-6),
+        ("1E3", 1000.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-3", -3),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("2026-01-02", "2026-01-02"),
+        ("no", "no"),
+        ("off", "off"),
+        ("y", "y"),
+        ("True", True),
+        ("false", False),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("-.inf", float("-inf")),
+        ("[1.5,0.5]", [1.5, 0.5]),
+        ("{a: [1, no]}", {"a": [1, "no"]}),
+        ("train[:1000]", "train[:1000]"),
+        ('"5e-6"', "5e-6"),
+        ("bigcode/starcoder2-3b", "bigcode/starcoder2-3b"),
+        ("./file.py:Class", "./file.py:Class"),
+        ("1e-3x", "1e-3x"),
+    ],
+)
+def test_a_value_is_what_yaml_1_2_says(text, value):
+    read = read_value(text, "here")
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_every_key_and_item_knows_its_line(tmp_path):
+    document = read_yaml(written(tmp_path, "a: 1\nb:\n  c: [x,\n    y]\n"))
+    assert document.data == {"a": 1, "b": {"c": ["x", "y"]}}
+    lines = {dotted(path): place.rpartition(":")[2] for path, place in document.places.items() if path}
+    assert lines == {"a": "1", "b": "2", "b.c": "3", "b.c[0]": "3", "b.c[1]": "4"}
+
+
+def test_what_has_no_line_has_that_of_the_key_above():
+    assert place_of({(): "x.yaml", ("a",): "x.yaml:3"}, ("a", "b", 0)) == "x.yaml:3"
+    assert place_of({(): "x.yaml"}, ("z",)) == "x.yaml"
+    assert place_of({}, ("z",)) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", "x.yaml:4: b.c is said twice, first on line 3: keep one"),
+        ("", "x.yaml is empty; expected keys and values, such as name: quickstart"),
+        ("# only this\n", "x.yaml is empty; expected keys and values, such as name: quickstart"),
+        ("- 1\n- 2\n", "x.yaml: got [1, 2], expected keys and values, such as name: quickstart"),
+        ("a: 1\nb: c: d\n", "x.yaml:2: not YAML: mapping values are not allowed here"),
+        ("a: 1\n1: b\n", "x.yaml:2: got the key 1, expected a text: write it in quotes"),
+        (
+            "a: !!python/name:os.system x\n",
+            "got the tag tag:yaml.org,2002:python/name:os.system, expected plain values without tags",
+        ),
+        ("a: !!int x\n", "x.yaml:1: got 'x', expected what its tag tag:yaml.org,2002:int says"),
+        ("a: &a\n  b: *a\n", "x.yaml:1: a.b contains itself; expected an alias of something else"),
+        ("a: 1\n---\nb: 2\n", "not YAML: but found another document"),
+        ("a: \x07\n", "not YAML: unacceptable character"),
+    ],
+)
+def test_a_bad_file_gets_one_clear_line(tmp_path, text, complaint):
+    with pytest.raises(ConfigError) as refused:
+        read_yaml(written(tmp_path, text))
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_gets_one_clear_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml does not exist; expected a YAML file"):
+        read_yaml(tmp_path / "absent.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_yaml(tmp_path)
+
+
+def test_what_is_written_reads_back_equal_texts_that_look_like_numbers_too(tmp_path):
+    data = {
+        "rate": 5e-6,
+        "text": "5e-6",
+        "no": "no",
+        "yes": True,
+        "null": None,
+        "list": [1.5, "2"],
+        "deep": {"empty": {}, "none": []},
+    }
+    data["again"] = data["deep"]
+    data["shape"] = {"lines": "one\ntwo: 'x' # no\n", "colon": "a: b", "octal": "0o17", "long": "word " * 50}
+    assert read_yaml(written(tmp_path, write_yaml(data))).data == data
+
+
+def test_aliases_are_read_and_never_written(tmp_path):
+    document = read_yaml(written(tmp_path, "a: &a {x: 1}\nb: *a\n"))
+    assert document.data["b"] == {"x": 1}
+    assert "&" not in write_yaml({"a": document.data, "b": document.data})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("size: 1\ninner:\n  rat: 1", "x.yaml:3: options.inner.rat: unknown key; did you mean rate?"),
+        (
+            "size: 1\nzzz: 1",
+            "x.yaml:2: options.zzz: unknown key; the keys here are: size, loud, inner, each, part, mode",
+        ),
+        ("size: 1\neach: {a: {rat: 1}}", "x.yaml:2: options.each.a.rat: unknown key; did you mean rate?"),
+        ("size: 1\npart: {rat: 1}", "x.yaml:2: options.part.rat: unknown key; did you mean rate?"),
+        ("size: five", "x.yaml:1: options.size: got 'five', expected a whole number"),
+        ("size: '5'", "x.yaml:1: options.size: got '5', expected a whole number"),
+        ("size: true", "x.yaml:1: options.size: got true, expected a whole number"),
+        ("size: 5.0", "x.yaml:1: options.size: got 5.0, expected a whole number"),
+        ("size: 1\nloud: no", "x.yaml:2: options.loud: got 'no', expected true or false"),
+        ("size: 1\ninner: {rate: .inf}", "x.yaml:2: options.inner.rate: got Infinity, expected a finite number"),
+        ("size: 1\ninner: {rounds: [1,\n  x]}", "x.yaml:3: options.inner.rounds[1]: got 'x', expected a whole number"),
+        ("size: 1\ninner: {rounds: []}", "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them"),
+        ("size: 1\ninner: [1]", "x.yaml:2: options.inner: got [1], expected keys and values"),
+        ("size: 1\nmode: 3", "x.yaml:2: options.mode: got 3, expected a list or a text"),
+        ("loud: true", "x.yaml: options.size: missing; it has no default"),
+    ],
+)
+def test_a_wrong_value_is_said_with_place_key_got_and_expected(tmp_path, text, complaint):
+    document = read_yaml(written(tmp_path, text))
+    places = {("options", *path) if path else (): place for path, place in document.places.items()}
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, document.data, places, ("options",))
+    assert str(refused.value) == f"{tmp_path}/{complaint}"
+
+
+def test_every_problem_has_a_line_of_its_own():
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, {"size": "x", "lound": 1}, {})
+    assert str(refused.value).splitlines() == [
+        "size: got 'x', expected a whole number",
+        "lound: unknown key; did you mean loud?",
+    ]
+
+
+def test_a_list_fills_a_tuple_and_a_whole_number_a_float():
+    decode = validate_options(Decode, {"stop": ["END"], "temperature": 1}, {})
+    assert (decode.stop, decode.temperature) == (("END",), 1.0)
+
+
+def test_what_is_no_plain_value_is_refused():
+    with pytest.raises(ConfigError, match="expected plain values, as in a YAML file"):
+        validate_options(Options, {"size": object()}, {})

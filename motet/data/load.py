@@ -1,0 +1,159 @@
+"""Rows of a dataset as plain dicts: from a local file or folder, or from the hub."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from motet.data.split import Split, parse_split
+from motet.errors import ConfigError
+from motet.plugins import nearest
+
+Row: TypeAlias = dict[str, Any]
+
+
+def load_rows(
+    path: Path | str | None = None, name: str | None = None, split: str = "train", subset: str | None = None
+) -> list[Row]:
+    """The rows that `split` names, of the local `path` or of the dataset `name`.
+
+    A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that have several. A single file is
+    one split whatever it is called, so only the slice of `split` counts there. In a folder the split's name chooses the files.
+
+    Raises: ConfigError for what is missing, unreadable or empty.
+    """
+    if (path is None) == (name is None):
+        raise ConfigError(
+            f"a dataset has path {path} and name {name}; expected one of them: a local path, or a hub name"
+        )
+    wanted = parse_split(split)
+    local = Path(path or str(name))
+    if path is not None or local.exists():
+        rows, source = _local(local, wanted), str(local)
+    else:
+        rows, source = _hub(str(name), wanted, subset), str(name)
+    chosen = [rows[index] for index in wanted.rows(len(rows))]
+    if not chosen:
+        raise ConfigError(
+            f"{source} has {len(rows)} rows and split {split!r} takes none of them; expected at least one"
+        )
+    return chosen
+
+
+def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], where: str) -> None:
+    """Refuses rows that lack one of the `required` fields.
+
+    Raises: ConfigError naming the first such row, the field and the nearest field that is there.
+    """
+    for field in required:
+        for number, row in enumerate(rows, start=1):
+            if field not in row:
+                there = ", ".join(map(str, row)) or "no fields"
+                raise ConfigError(
+                    f"{where}: row {number} has no field {field!r}{nearest(field, map(str, row))}; it has {there}"
+                )
+
+
+# ---------------------------------------------------------------------------------------------------- local
+
+
+def _local(path: Path, split: Split) -> list[Row]:
+    if not path.exists():
+        raise ConfigError(f"{path} does not exist; expected a .jsonl, .json or .parquet file, or a folder of them")
+    if path.is_file():
+        return _read(path)
+    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+        return _saved(path, split)
+    return [row for file in _files(path, split) for row in _read(file)]
+
+
+def _files(folder: Path, split: Split) -> list[Path]:
+    """The split's files, `train.jsonl` or `train-00000-of-00002.parquet`; a folder's only file is every split."""
+    files = sorted(file for file in folder.rglob("*") if file.suffix in _READERS)
+    if not files:
+        raise ConfigError(f"{folder} holds no dataset; expected {', '.join(_READERS)} files")
+    named = [
+        file for file in files if file.stem == split.name or file.stem.startswith((f"{split.name}-", f"{split.name}_"))
+    ]
+    if not named and len(files) > 1:
+        there = ", ".join(str(file.relative_to(folder)) for file in files[:8])
+        raise ConfigError(
+            f"{folder} has no file for split {split.name!r}; it has {there}: name one of them, or another split"
+        )
+    return named or files
+
+
+def _read(file: Path) -> list[Row]:
+    if file.suffix not in _READERS:
+        raise ConfigError(f"{file} ends in {file.suffix!r}; expected {', '.join(_READERS)}")
+    return _READERS[file.suffix](file)
+
+
+def _jsonl(file: Path) -> list[Row]:
+    lines = enumerate(file.read_bytes().splitlines(), start=1)
+    return [_json(line, f"{file}, line {number}") for number, line in lines if line.strip()]
+
+
+def _json_list(file: Path) -> list[Row]:
+    rows = _parsed(file.read_bytes(), str(file))
+    if not isinstance(rows, list):
+        raise ConfigError(f"{file} holds one {type(rows).__name__}; expected a list of objects")
+    return [_object(row, f"{file}, row {number}") for number, row in enumerate(rows, start=1)]
+
+
+def _json(text: bytes, where: str) -> Row:
+    return _object(_parsed(text, where), where)
+
+
+def _parsed(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:  # broken UTF-8 is one too
+        raise ConfigError(f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file") from error
+
+
+def _object(value: Any, where: str) -> Row:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} is a {type(value).__name__}; expected an object with named fields")
+    return value
+
+
+def _parquet(file: Path) -> list[Row]:
+    from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
+
+    try:
+        return list(parquet.read_table(file).to_pylist())
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{file} is not a Parquet file: {error}") from error
+
+
+_READERS = {".jsonl": _jsonl, ".json": _json_list, ".parquet": _parquet}
+
+
+# ---------------------------------------------------------------------------------------------------- hub
+
+
+def _saved(folder: Path, split: Split) -> list[Row]:
+    """What `datasets.save_to_disk` wrote: one split, or several by name."""
+    import datasets
+
+    loaded = datasets.load_from_disk(str(folder))
+    if isinstance(loaded, datasets.Dataset):
+        return list(loaded.to_list())
+    if split.name not in loaded:
+        raise ConfigError(
+            f"{folder} has no split {split.name!r}{nearest(split.name, loaded)}; it has {', '.join(loaded)}"
+        )
+    return list(loaded[split.name].to_list())
+
+
+def _hub(name: str, split: Split, subset: str | None) -> list[Row]:
+    import datasets  # a second to import, and only this needs it
+
+    try:
+        return list(datasets.load_dataset(name, subset, split=split.name).to_list())
+    except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
+        asked = f"dataset {name!r}" + (f", subset {subset!r}" if subset else "")
+        raise ConfigError(
+            f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset of the hub, or a local path that exists"
+        ) from error

@@ -1,0 +1,138 @@
+import json
+
+import pytest
+
+from motet.data.load import check_fields, load_rows
+from motet.errors import ConfigError
+
+ROWS = [{"id": i, "text": f"row {i}"} for i in range(10)]
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return file
+
+
+def test_a_file_is_one_split_whatever_the_split_is_called(jsonl):
+    assert load_rows(path=jsonl) == ROWS
+    assert load_rows(path=jsonl, split="test[2:4]") == ROWS[2:4]
+
+
+def test_json_lists_and_parquet_give_the_same_rows(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS))
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    assert load_rows(path=tmp_path / "rows.json") == load_rows(path=tmp_path / "rows.parquet") == ROWS
+
+
+def test_a_name_that_exists_as_a_path_is_a_path(jsonl):
+    assert load_rows(name=str(jsonl), split="train[:1]") == ROWS[:1]
+
+
+def test_in_a_folder_the_splits_name_chooses_the_files(tmp_path):
+    for name, rows in {"train-00000-of-00002": ROWS[:3], "train-00001-of-00002": ROWS[3:5], "test": ROWS[5:]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert load_rows(path=tmp_path, split="train") == ROWS[:5]
+    assert load_rows(path=tmp_path, split="test[-1:]") == ROWS[-1:]
+    with pytest.raises(ConfigError, match=r"no file for split 'dev'; it has test.jsonl, train-00000"):
+        load_rows(path=tmp_path, split="dev")
+
+
+def test_a_folders_only_file_is_every_split(jsonl):
+    assert load_rows(path=jsonl.parent, split="validation") == ROWS
+
+
+def test_a_folder_saved_by_datasets_is_read(tmp_path):
+    import datasets
+
+    whole = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"train": whole, "test": whole.select([0])}).save_to_disk(tmp_path / "many")
+    whole.save_to_disk(tmp_path / "one")
+    assert load_rows(path=tmp_path / "many", split="test") == ROWS[:1]
+    assert load_rows(path=tmp_path / "one", split="train[9:]") == ROWS[9:]
+    with pytest.raises(ConfigError, match=r"no split 'tets' \(did you mean 'test'\?\); it has train, test"):
+        load_rows(path=tmp_path / "many", split="tets")
+
+
+def test_the_hub_is_asked_for_the_whole_split_and_sliced_here(monkeypatch):
+    import datasets
+
+    asked = []
+
+    def load_dataset(*args, **kwargs):
+        asked.append((args, kwargs))
+        return datasets.Dataset.from_list(ROWS)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert load_rows(name="owner/set", split="test[3:5]", subset="main") == ROWS[3:5]
+    assert asked == [(("owner/set", "main"), {"split": "test"})]
+
+
+@pytest.mark.parametrize("error", ["DatasetNotFoundError", "DatasetGenerationError"])
+def test_what_the_hub_refuses_is_one_clear_line(monkeypatch, error):
+    import datasets
+
+    def load_dataset(*args, **kwargs):
+        raise getattr(datasets.exceptions, error)("no such thing")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(
+        ConfigError, match="dataset 'owner/set', split 'test' cannot be loaded: no such thing; expected"
+    ):
+        load_rows(name="owner/set", split="test")
+
+
+def test_one_of_path_and_name_is_given(jsonl):
+    with pytest.raises(ConfigError, match="path None and name None; expected one of them"):
+        load_rows()
+    with pytest.raises(ConfigError, match="expected one of them"):
+        load_rows(path=jsonl, name="x")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone.jsonl does not exist; expected a .jsonl, .json or .parquet file"):
+        load_rows(path=tmp_path / "gone.jsonl")
+
+
+def test_no_rows_is_an_error(tmp_path, jsonl):
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    with pytest.raises(ConfigError, match=r"empty.jsonl has 0 rows and split 'train' takes none"):
+        load_rows(path=tmp_path / "empty.jsonl")
+    with pytest.raises(ConfigError, match="has 10 rows and split 'train\\[10:\\]' takes none"):
+        load_rows(path=jsonl, split="train[10:]")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("rows.jsonl", b'{"a": 1}\n\n{"a": 2\n', "rows.jsonl, line 3 is not JSON"),
+        ("rows.jsonl", b'{"a": 1}\n[2]\n', "line 2 is a list; expected an object"),
+        ("rows.jsonl", b'{"a": "\xff"}\n', "line 1 is not JSON"),
+        ("rows.json", b'{"a": 1}\n{"a": 2}\n', "belongs in a .jsonl file"),
+        ("rows.json", b'{"a": 1}', "holds one dict; expected a list of objects"),
+        ("rows.json", b"[1]", "row 1 is a int"),
+        ("rows.parquet", b"PAR?", "is not a Parquet file"),
+        ("rows.csv", b"a,b", "ends in '.csv'; expected .jsonl, .json, .parquet"),
+    ],
+)
+def test_a_broken_file_names_the_place(tmp_path, file, content, message):
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        load_rows(path=tmp_path / file)
+
+
+def test_a_folder_without_data_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="holds no dataset"):
+        load_rows(path=tmp_path)
+
+
+def test_a_missing_field_names_the_row_and_the_nearest_field():
+    check_fields(ROWS, ["id", "text"], "data.train")
+    rows = [*ROWS, {"id": 10, "txt": "?"}]
+    with pytest.raises(ConfigError) as caught:
+        check_fields(rows, ["text"], "data.train")
+    assert str(caught.value) == "data.train: row 11 has no field 'text' (did you mean 'txt'?); it has id, txt"

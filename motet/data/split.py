@@ -1,0 +1,77 @@
+"""Split expressions, as the hub writes them: `test`, `test[33:163]`, `train[:80%]`, `train[-50:]`."""
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from motet.errors import ConfigError
+
+_NUMBER = r"(-?\d+%?)?"
+_EXPRESSION = re.compile(rf"(\w[\w.-]*)(?:\[{_NUMBER}:{_NUMBER}\])?")
+
+
+@dataclass(frozen=True)
+class Percent:
+    """A share of the rows, rounded to the closest row."""
+
+    value: int
+
+
+Bound: TypeAlias = int | Percent | None
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split's name and which of its rows: from `start` up to `stop`, counted as Python slices do."""
+
+    name: str
+    start: Bound = None
+    stop: Bound = None
+
+    def rows(self, count: int) -> range:
+        """The indices of the wanted rows where the whole split has `count`."""
+        return range(count)[_row(self.start, count) : _row(self.stop, count)]
+
+
+def parse_split(text: str) -> Split:
+    """Reads a split expression.
+
+    Raises: ConfigError with the nearest expression that can be read.
+    """
+    match = _EXPRESSION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(f"split is {text!r}; expected name, name[a:b] or name[a%:b%]: did you mean {_guess(text)!r}?")
+    name, *bounds = match.groups()
+    given = [bound for bound in bounds if bound]
+    if len({bound.endswith("%") for bound in given}) > 1:
+        raise ConfigError(
+            f"split {text!r} mixes rows and percent; write both bounds of a slice in rows, or both with %"
+        )
+    return Split(name, *(_bound(bound) for bound in bounds))
+
+
+def _bound(text: str | None) -> Bound:
+    if text is None:
+        return None
+    if not text.endswith("%"):
+        return int(text)
+    percent = int(text[:-1])
+    if abs(percent) > 100:
+        raise ConfigError(f"a split is cut at {text}; expected -100% to 100%")
+    return Percent(percent)
+
+
+def _row(bound: Bound, count: int) -> int | None:
+    return round(bound.value * count / 100) if isinstance(bound, Percent) else bound
+
+
+def _guess(text: str) -> str:
+    """What somebody who wrote `text` is likely to have meant."""
+    name, rest = re.findall(r"\s*([\w.-]*)(.*)", text, re.DOTALL)[0]
+    name = name or "train"
+    match re.findall(r"\d+%?", rest)[:2]:
+        case [start, stop]:
+            return f"{name}[{start}:{stop}]"
+        case [bound]:
+            return f"{name}[{bound}:]" if f"{bound}:" in rest else f"{name}[:{bound}]"
+    return name

@@ -1,0 +1,252 @@
+"""`check_environment`: plays an environment in every way that goes wrong elsewhere, and names the first rule it breaks."""
+
+import asyncio
+import copy
+import json
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+from motet.core import Environment, Message, Reply, Task, Transition
+from motet.errors import EnvironmentFault
+
+Result = TypeVar("Result")
+Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]
+"""(state, who acts) -> what they say."""
+
+ODD_REPLIES = {
+    "nothing": "",
+    "white space": " \n\t\n",
+    "100,000 characters": "la " * 33_334,
+    "many scripts": "é 你好 مرحبا 🎼 \u202e \u0000 \ufffd",
+    "code fences": "```python\ndef main(xs):\n    return xs\n```",
+    "a number": "1,200",
+    "deep brackets": "(" * 5_000,
+}
+DEMONSTRATIONS = 8
+
+
+class Rule(StrEnum):
+    AGENTS = "`agents` are names, each once, and `branches` is True or False"
+    TASKS = "tasks have unique ids and plain JSON fields, and no eval task is a train task"
+    SURVIVES = "no reply, however odd, raises; a wrong answer is a result"
+    OBSERVES = "observe(state) gives some known agents a text, or a chat of Messages, and the same ones if asked again"
+    TRANSITION = "step returns a Transition with a finite reward for every agent of the team and finite terms"
+    SUCCESS = "every end has the term `success` in [0, 1]"
+    VALUE = "a State is a value: it can be copied, and its copy is equal to it (a frozen dataclass is)"
+    BRANCHES = "stepping twice from one state gives equal transitions (else set branches = False)"
+    UNCHANGED = "step leaves the state that it is given unchanged (else set branches = False)"
+    ENDS = "an episode ends"
+    SOLVED = "what solve(state, seed) says, for all who act, earns success 1"
+    DEMONSTRATES = "demonstrate(task, seed) gives a known agent a prompt and a text, the same for the same seed"
+    CONVENTION = "convention(task, agent, text) is a label for any text"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Every rule that was put to the test, and how often."""
+
+    environment: str
+    rules: Mapping[Rule, int]
+
+    def __str__(self) -> str:
+        lines = [f"{count:6d} x  {rule}" for rule, count in self.rules.items()]
+        return "\n".join([f"{self.environment} keeps {len(lines)} rules of environments:", *lines])
+
+
+def check_environment(
+    environment: Environment[Any], tasks: Sequence[Task] | None = None, seed: int = 0, turns: int = 32
+) -> Checked:
+    """Plays `tasks` (or three of the environment's own for eval) with right and with odd replies, `turns` turns at most.
+
+    Raises: EnvironmentFault naming the first rule that is broken, and what was got instead.
+    """
+    return asyncio.run(conform(environment, tasks, seed, turns))
+
+
+async def conform(
+    environment: Environment[Any], tasks: Sequence[Task] | None = None, seed: int = 0, turns: int = 32
+) -> Checked:
+    """`check_environment`, for callers who have an event loop."""
+    exam = _Exam(environment, seed, turns)
+    exam.agents()
+    for task in exam.tasks() if tasks is None else tasks:
+        for what, text in ODD_REPLIES.items():
+            await exam.play(task, _always(text), f"where everyone says {what}")
+        if hasattr(environment, "solve"):
+            await exam.play(task, exam.solution, "where everyone says what solve() says")
+        exam.demonstrations(task)
+        exam.conventions(task)
+    return Checked(exam.name, dict(exam.kept))
+
+
+def _always(text: str) -> Script:
+    return lambda state, acting: {agent: Reply(text, "length") for agent in acting}
+
+
+@dataclass
+class _Exam:
+    """One environment under test, and the rules that held so far."""
+
+    environment: Any
+    """An Environment, with whatever optional methods it has."""
+    seed: int
+    turns: int
+    kept: Counter[Rule] = field(default_factory=Counter)
+
+    @property
+    def name(self) -> str:
+        return type(self.environment).__name__
+
+    def require(self, rule: Rule, holds: bool, got: str) -> None:
+        if not holds:
+            raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {got}")
+        self.kept[rule] += 1
+
+    def survive(self, what: str, ask: Callable[[], Result]) -> Result:
+        """The result of `ask()`, which must not raise."""
+        try:
+            return ask()
+        except Exception as error:
+            raise self._raised(what, error) from error
+
+    async def survives(self, what: str, answer: Awaitable[Result]) -> Result:
+        """The awaited `answer`, which must not raise."""
+        try:
+            return await answer
+        except Exception as error:
+            raise self._raised(what, error) from error
+
+    def _raised(self, what: str, error: Exception) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"{self.name} breaks a rule. Rule: {Rule.SURVIVES}. Got: {what}: {type(error).__name__}: {error}"
+        )
+
+    # ------------------------------------------------------------------------------------------------ what stands still
+
+    def agents(self) -> None:
+        missing = [name for name in ("agents", "branches") if not hasattr(self.environment, name)]
+        self.require(Rule.AGENTS, not missing, f"no {' and no '.join(missing)}")
+        names = list(self.environment.agents)
+        sound = names and all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        self.require(Rule.AGENTS, bool(sound), f"agents {names}")
+        self.require(
+            Rule.AGENTS, isinstance(self.environment.branches, bool), f"branches {self.environment.branches!r}"
+        )
+
+    def tasks(self) -> list[Task]:
+        """Three tasks of the environment's own."""
+        self.require(
+            Rule.TASKS, hasattr(self.environment, "tasks"), "no method tasks(split): pass tasks to check_environment"
+        )
+        train, held_out = (
+            self.survive(f"tasks({split!r})", lambda s=split: self.environment.tasks(s)) for split in ("train", "eval")
+        )
+        for split in (train, held_out):
+            self.require(Rule.TASKS, len(split) > 0, "a split without tasks")
+            repeated = [name for name, count in Counter(task.id for task in split).items() if count > 1]
+            self.require(Rule.TASKS, not repeated, f"id {', '.join(repeated[:3])} more than once")
+        shared = {task.id for task in train} & {task.id for task in held_out}
+        self.require(Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} in train and in eval")
+        chosen = list(held_out[:3])
+        for task in chosen:
+            fields = dict(task.fields)
+            plain = self.survive("json.dumps(task.fields)", lambda fields=fields: json.loads(json.dumps(fields)))
+            self.require(Rule.TASKS, plain == fields, f"fields {fields} that JSON gives back as {plain}")
+        return chosen
+
+    def demonstrations(self, task: Task) -> None:
+        if not hasattr(self.environment, "demonstrate"):
+            return
+        for seed in range(DEMONSTRATIONS):
+            shown, again = (
+                self.survive("demonstrate", lambda s=seed: self.environment.demonstrate(task, s)) for _ in range(2)
+            )
+            self.require(Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}")
+            sound = shown.agent in self.environment.agents and isinstance(shown.text, str) and shown.turn >= 0
+            self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
+
+    def conventions(self, task: Task) -> None:
+        if not hasattr(self.environment, "convention"):
+            return
+        for agent in self.environment.agents:
+            for text in ODD_REPLIES.values():
+                label = self.survive("convention", lambda a=agent, t=text: self.environment.convention(task, a, t))
+                self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
+
+    # ------------------------------------------------------------------------------------------------ what moves
+
+    async def play(self, task: Task, script: Script, how: str) -> None:
+        """One episode; `how` says which. Its end must come, and be success where the script is the solution."""
+        begun = await self.survives(f"start {how}", self.environment.start(task, self.seed))
+        try:
+            state = begun
+            for turn in range(self.turns):
+                acting = self.observe(state, f"at turn {turn} {how}")
+                replies = self.survive(f"the replies {how}", lambda s=state, who=acting: script(s, who))
+                transition = await self.step(state, replies, f"step at turn {turn} {how}")
+                if transition.done:
+                    if script == self.solution:
+                        self.require(
+                            Rule.SOLVED,
+                            transition.terms["success"] == 1.0,
+                            f"{dict(transition.terms)} {how}, task {task.id}",
+                        )
+                    return self.kept.update([Rule.ENDS])
+                state = transition.state
+            self.require(Rule.ENDS, False, f"not done after {self.turns} turns {how}")
+        finally:
+            await self.survives("close", self.environment.close(begun))
+
+    def observe(self, state: Any, how: str) -> list[str]:
+        """Who acts now."""
+        prompts, again = (
+            self.survive(f"observe {how}", lambda: dict(self.environment.observe(state))) for _ in range(2)
+        )
+        self.require(Rule.OBSERVES, prompts == again, f"{prompts} and then {again} {how}")
+        self.require(Rule.OBSERVES, len(prompts) > 0, f"no prompts {how}")
+        unknown = [agent for agent in prompts if agent not in self.environment.agents]
+        self.require(Rule.OBSERVES, not unknown, f"agents {unknown} {how}; the team is {list(self.environment.agents)}")
+        for agent, prompt in prompts.items():
+            self.require(Rule.OBSERVES, _is_prompt(prompt), f"{prompt!r} for {agent} {how}")
+        return list(prompts)
+
+    async def step(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
+        """Where the environment branches: twice, with an eye on the state."""
+        if not self.environment.branches:
+            transition = await self.survives(how, self.environment.step(state, replies, self.seed))
+            self.transition(transition, how)
+            return transition
+        before = self.survive("copy.deepcopy(state)", lambda: copy.deepcopy(state))
+        self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
+        transition, again = [
+            await self.survives(how, self.environment.step(state, replies, self.seed)) for _ in range(2)
+        ]
+        self.transition(transition, how)
+        self.require(Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}")
+        self.require(Rule.BRANCHES, transition == again, f"{transition} and then {again} at {how}")
+        return transition
+
+    def transition(self, transition: Any, how: str) -> None:
+        self.require(Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}")
+        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(transition.done, bool)
+        finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
+        self.require(Rule.TRANSITION, complete and finite, f"{transition} at {how}")
+        if transition.done:
+            sound = "success" in transition.terms and 0.0 <= transition.terms["success"] <= 1.0
+            self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
+
+    def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
+        texts = self.environment.solve(state, self.seed)
+        silent = [agent for agent in acting if agent not in texts]
+        self.require(Rule.SOLVED, not silent, f"nothing for {', '.join(silent)}")
+        return {agent: Reply(texts[agent]) for agent in acting}
+
+
+def _is_prompt(prompt: Any) -> bool:
+    if isinstance(prompt, str):
+        return bool(prompt)
+    return isinstance(prompt, tuple) and bool(prompt) and all(isinstance(message, Message) for message in prompt)

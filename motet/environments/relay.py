@@ -1,0 +1,141 @@
+"""The embedded two-turn task: a password in two halves, one with each agent.
+
+In turn one both say something at once; in turn two each has heard the other and types the whole password. Only that is rewarded,
+so a message must earn its credit from what came of it. Demonstrations say a half in one of several letter codes over the same
+letters, and what is heard comes in an independent one: after the warm start nobody knows which code the other means.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from motet.core import Demonstration, Reply, Task, Transition
+from motet.errors import ConfigError
+from motet.settings import Settings
+
+AGENTS = ("a", "b")
+LETTERS = "abcdefghij"
+FIRST_TURN_SHARE = 0.35
+"""How many demonstrations show a message rather than an answer: answers are the harder thing to learn."""
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """The state: the task's two halves, the turn that comes next, and what was said in turn one."""
+
+    halves: Mapping[str, str]
+    turn: int = 0
+    messages: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def password(self) -> str:
+        return "".join(self.halves[agent] for agent in AGENTS)
+
+
+def letter_codes(count: int) -> tuple[str, ...]:
+    """`count` ways to write the digits 0 to 9 as letters, no two of which agree on any digit; always the same."""
+    draw = random.Random(7)
+    codes: list[str] = []
+    while len(codes) < count:
+        letters = list(LETTERS)
+        draw.shuffle(letters)
+        if all(one != other for code in codes for one, other in zip(code, letters, strict=True)):
+            codes.append("".join(letters))
+    return tuple(codes)
+
+
+def other(agent: str) -> str:
+    return AGENTS[1 - AGENTS.index(agent)]
+
+
+class Relay:
+    """Two turns. The reward, alike for both and at the end only: 1 if both answers are right, `partial` if one is."""
+
+    agents: Sequence[str] = AGENTS
+    branches = True
+
+    class Options(Settings):
+        """Options of the relay environment."""
+
+        codes: int = Field(2, ge=1, le=5)
+        """Letter codes that the demonstrations mix."""
+        digits: int = Field(2, ge=1, le=2)
+        """Length of each half."""
+        partial: float = Field(0.2, ge=0.0, lt=1.0)
+        """Reward where one of the two answers is right."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.codes = letter_codes(options.codes)
+
+    def tasks(self, split: str) -> list[Task]:
+        """The passwords of `train` or `eval`: always the same, in an order of their own. A fifth is held out, at most 300."""
+        digits, count = self.options.digits, 10**self.options.digits
+        pairs = [(a, b) for a in range(count) for b in range(count)]
+        random.Random(0).shuffle(pairs)
+        held_out = min(300, len(pairs) // 5)
+        parts = {"train": pairs[held_out:], "eval": pairs[:held_out]}
+        if split not in parts:
+            raise ConfigError(f"relay has no split {split!r}; expected one of {', '.join(parts)}")
+        written = [(f"{a:0{digits}}", f"{b:0{digits}}") for a, b in parts[split]]
+        return [Task(f"{a}-{b}", {"a": a, "b": b}) for a, b in written]
+
+    async def start(self, task: Task, seed: int) -> Dialogue:
+        return self._begin(task)
+
+    def observe(self, state: Dialogue) -> Mapping[str, str]:
+        return {agent: self._prompt(state, agent) for agent in AGENTS}
+
+    async def step(self, state: Dialogue, replies: Mapping[str, Reply], seed: int) -> Transition:
+        texts = {agent: replies[agent].text for agent in AGENTS}
+        if state.turn == 0:
+            return Transition(Dialogue(state.halves, 1, texts), dict.fromkeys(AGENTS, 0.0), done=False)
+        right = {agent: float(texts[agent] == state.password) for agent in AGENTS}
+        both, one = min(right.values()), max(right.values())
+        terms = {"success": both, **{f"{agent}_right": right[agent] for agent in AGENTS}}
+        reward = both or self.options.partial * one
+        return Transition(
+            Dialogue(state.halves, 2, state.messages), dict.fromkeys(AGENTS, reward), done=True, terms=terms
+        )
+
+    async def close(self, state: Dialogue) -> None:
+        """Nothing is held."""
+
+    def _begin(self, task: Task) -> Dialogue:
+        return Dialogue({agent: task.fields[agent] for agent in AGENTS})
+
+    def _prompt(self, state: Dialogue, agent: str) -> str:
+        question = f"{agent.upper()}{state.halves[agent]}:"
+        if not state.messages:
+            return question
+        return f"{question}{state.messages[agent]}/{state.messages[other(agent)]}="
+
+    def _say(self, state: Dialogue, agent: str, code: int) -> str:
+        return "".join(self.codes[code][int(digit)] for digit in state.halves[agent])
+
+    # ------------------------------------------------------------------------------------------------ right answers
+
+    def demonstrate(self, task: Task, seed: int) -> Demonstration:
+        """A message in a random code, or the answer to a dialogue whose two messages are in independent random codes."""
+        draw = random.Random(seed)
+        begun, agent = self._begin(task), draw.choice(AGENTS)
+        said = {each: self._say(begun, each, draw.randrange(len(self.codes))) for each in AGENTS}
+        if draw.random() < FIRST_TURN_SHARE:
+            return Demonstration(agent, self._prompt(begun, agent), said[agent], turn=0)
+        heard = Dialogue(begun.halves, 1, said)
+        return Demonstration(agent, self._prompt(heard, agent), begun.password, turn=1)
+
+    def solve(self, state: Dialogue, seed: int) -> dict[str, str]:
+        if state.turn == 0:
+            return {agent: self._say(state, agent, 0) for agent in AGENTS}
+        return dict.fromkeys(AGENTS, state.password)
+
+    def convention(self, task: Task, agent: str, text: str) -> str:
+        """`code 0`, `code 1`, ... for a message in one code; `answer` for digits; `mixed` for anything else."""
+        begun = self._begin(task)
+        for code in range(len(self.codes)):
+            if text == self._say(begun, agent, code):
+                return f"code {code}"
+        return "answer" if text.isdigit() else "mixed"

@@ -1,0 +1,332 @@
+"""One base model, loaded once, and the policies that live on it.
+
+A fully trained policy has a backbone of its own and keeps fp32 master weights; `dtype` bfloat16 then means autocast compute.
+A frozen base is loaded in `dtype`; any number of LoRA policies (fp32) share it, and with the adapters off it is their KL
+reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns with the same probabilities.
+"""
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import Cache
+from transformers.modeling_utils import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.errors import ConfigError
+from motet.settings import Lora
+
+DType = Literal["float32", "bfloat16", "float16"]
+
+DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+UNLIMITED = 10**9
+"""Tokenizers that know no length say 10^30."""
+
+
+class Backbone:
+    """A causal LM of transformers, its tokenizer, its device, and the adapters on it.
+
+    `eos_ids` are all tokens that end an answer: the tokenizer's and the generation config's. `pad_id` never reaches a loss or
+    an attention, so a model without a pad token gets its end-of-sequence token there and no new embedding.
+    `context_length` counts prompt and answer together (tokens).
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        trainable_full: bool,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.device = device
+        self.dtype = dtype
+        self.trainable_full = trainable_full
+        self.context_length = _context_length(model, tokenizer)
+        self.eos_ids = _eos_ids(model, tokenizer)
+        self.pad_id = _pad_id(tokenizer, self.eos_ids)
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._peft: PeftModel | None = None
+        self._adapters: dict[str, str] = {}
+        self._active: str | None = None
+        model.requires_grad_(trainable_full)
+        model.eval()
+
+    @classmethod
+    def load(
+        cls, source: str | Path, *, device: str = "auto", dtype: DType = "float32", trainable_full: bool = False
+    ) -> Self:
+        """Reads a folder or a hub name (safetensors only, no remote code). ConfigError if it cannot work."""
+        place = resolve_device(device)
+        _check_dtype(dtype, place, trainable_full)
+        _check_folder(source)
+        stored = torch.float32 if trainable_full else DTYPES[dtype]
+        try:
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            _without_dropout(config)
+            model = AutoModelForCausalLM.from_pretrained(
+                source, config=config, dtype=stored, use_safetensors=True, trust_remote_code=False
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"model {str(source)!r} cannot be loaded: {error}. "
+                f"Expected a local folder or a hub name of a causal language model with safetensors weights"
+            ) from error
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        return cls(model.to(place), tokenizer, device=place, dtype=DTYPES[dtype], trainable_full=trainable_full)
+
+    # ------------------------------------------------------------------------------------------------ running
+
+    def compute(self) -> AbstractContextManager[object]:
+        """The precision of a forward pass: autocast where the masters are fp32 and `dtype` is narrower."""
+        if self.trainable_full and self.dtype != torch.float32:
+            return torch.autocast(self.device.type, self.dtype)
+        return nullcontext()
+
+    def logits(
+        self,
+        tokens_BL: torch.Tensor,
+        mask_BK: torch.Tensor,
+        positions_BL: torch.Tensor,
+        keep: int,
+        cache: Cache | None = None,
+    ) -> tuple[torch.Tensor, Cache]:
+        """Logits of the last `keep` of L positions, [B, keep, V], and the cache, grown by L.
+
+        `mask_BK` covers what the cache holds and the L tokens. A model that has no word for positions (ALiBi) or for
+        `logits_to_keep` is not given it.
+        """
+        known = {"position_ids": positions_BL, "logits_to_keep": keep}
+        output = self.model(
+            input_ids=tokens_BL,
+            attention_mask=mask_BK,
+            past_key_values=cache,
+            use_cache=True,
+            **{key: value for key, value in known.items() if key in self._accepts},
+        )
+        return output.logits[:, -keep:], output.past_key_values
+
+    # ------------------------------------------------------------------------------------------------ adapters
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        return tuple(self._adapters)
+
+    def add_adapter(self, name: str, lora: Lora, seed: int) -> None:
+        """A new LoRA policy. It starts equal to the base; its other factor is drawn from `seed` alone."""
+        targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+        config = LoraConfig(
+            base_model_name_or_path=self.model.name_or_path,
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            target_modules=targets,
+            lora_dropout=0.0,
+        )
+        self._inject(name, config, seed)
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """A LoRA policy from a folder that `save_policy` or PEFT wrote."""
+        weights = Path(folder) / ADAPTER_WEIGHTS
+        if not weights.is_file():
+            raise ConfigError(f"adapter folder {str(folder)!r} has no {ADAPTER_WEIGHTS}: give a folder that PEFT saved")
+        config = LoraConfig.from_pretrained(str(folder))
+        if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
+            raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
+        self._inject(name, config, seed=0)
+        found = set_peft_model_state_dict(self._peft, load_file(weights), adapter_name=self._adapters[name])
+        if found.unexpected_keys:
+            raise ConfigError(f"adapter {str(folder)!r} fits another model: no place for {found.unexpected_keys[:3]}")
+
+    def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
+        if self.trainable_full:
+            raise ConfigError(f"adapter {name!r} needs a frozen base, got one that is fully trained: load it twice")
+        if name in self._adapters:
+            raise ConfigError(f"adapter {name!r} is already on this backbone: {', '.join(self._adapters)}")
+        # PEFT forbids dots in a name and mistakes a name like "lora" for its own prefix, so it gets names of ours.
+        inner = f"policy{len(self._adapters)}"
+        config.inference_mode = False
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
+            torch.manual_seed(seed)
+            try:
+                if self._peft is None:
+                    self._peft = PeftModel(self.model, config, adapter_name=inner)
+                else:
+                    self._peft.add_adapter(inner, config)
+            except ValueError as error:
+                raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
+        self._adapters[name] = inner
+        for adapter in self._adapters:
+            for parameter in self.parameters_of(adapter):
+                parameter.requires_grad_(True)
+        self._switch(self._active)
+        self.model.eval()
+
+    @contextmanager
+    def policy(self, adapter: str | None) -> Iterator[None]:
+        """Plays as `adapter`, or as the bare base (None: the KL reference), and restores what was active before.
+
+        A backward pass that recomputes activations (gradient checkpointing) must lie inside too.
+        """
+        if adapter is not None and adapter not in self._adapters:
+            raise KeyError(f"no adapter {adapter!r} on this backbone; there are: {', '.join(self._adapters) or 'none'}")
+        before = self._active
+        self._switch(adapter)
+        try:
+            yield
+        finally:
+            self._switch(before)
+
+    def _switch(self, adapter: str | None) -> None:
+        self._active = adapter
+        if self._peft is None:
+            return
+        # PEFT turns gradients on and off with the adapters; who is trained is not decided by who plays.
+        trained = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        if adapter is None:
+            self._peft.base_model.disable_adapter_layers()
+        else:
+            self._peft.base_model.enable_adapter_layers()
+            self._peft.base_model.set_adapter(self._adapters[adapter])
+        for parameter, flag in trained:
+            parameter.requires_grad = flag
+
+    # ------------------------------------------------------------------------------------------------ weights
+
+    def parameters_of(self, adapter: str | None) -> list[nn.Parameter]:
+        """What training this policy moves: all weights of a full policy (tied ones once), or one adapter's."""
+        if adapter is None:
+            return list(self.model.parameters()) if self.trainable_full else []
+        part = f".{self._adapters[adapter]}."
+        return [parameter for name, parameter in self.model.named_parameters() if part in name]
+
+    def save_policy(self, adapter: str | None, folder: str | Path) -> None:
+        """Writes a folder that plain transformers, or plain PEFT for an adapter, can load. The base itself never changes."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        if adapter is None:
+            if self._peft is not None:
+                raise ValueError("the base under adapters is as it was loaded: there is nothing to save")
+            self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+            return
+        inner = self._adapters[adapter]
+        state = get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
+        save_file({name: tensor.contiguous().cpu() for name, tensor in state.items()}, Path(folder) / ADAPTER_WEIGHTS)
+        self._peft.peft_config[inner].save_pretrained(str(folder))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A player: a backbone, and an adapter on it or None for the backbone itself."""
+
+    name: str
+    backbone: Backbone
+    adapter: str | None = None
+    trainable: bool = True
+
+    def active(self) -> AbstractContextManager[None]:
+        """Inside, the backbone computes as this policy."""
+        return self.backbone.policy(self.adapter)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """What its optimiser moves; empty where it is frozen."""
+        return self.backbone.parameters_of(self.adapter) if self.trainable else []
+
+    def save(self, folder: str | Path) -> None:
+        self.backbone.save_policy(self.adapter, folder)
+
+
+# ---------------------------------------------------------------------------------------------------- loading
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` is the first of cuda, mps, cpu that is there. ConfigError where the named one is not."""
+    present = ["cpu"]
+    if torch.backends.mps.is_available():
+        present.insert(0, "mps")
+    if torch.cuda.is_available():
+        present = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *present]
+    if name == "auto":
+        return torch.device(present[0])
+    if name not in present:
+        raise ConfigError(f"device {name!r} is not on this machine; there are: auto, {', '.join(present)}")
+    return torch.device(name)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PEFT's remarks on what it does right by itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+        yield
+
+
+def _check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r} is unknown; there are: {', '.join(DTYPES)}")
+    if dtype == "float16" and (device.type == "cpu" or trainable_full):
+        why = "a fully trained policy" if trainable_full else "the cpu"
+        raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
+    if dtype == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise ConfigError(f"dtype bfloat16 is not supported by {torch.cuda.get_device_name(device)}: use float32")
+
+
+def _check_folder(source: str | Path) -> None:
+    """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
+        if looks_like_path or str(source).startswith((".", "~")):
+            raise ConfigError(f"model folder {str(source)!r} does not exist")
+        return
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"model folder {str(source)!r} has no config.json: save it with save_pretrained")
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise ConfigError(
+            f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(TOKENIZER_FILES)}: "
+            f"save it there with tokenizer.save_pretrained"
+        )
+
+
+def _without_dropout(config: object) -> None:
+    for key, value in vars(config).items():
+        if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
+            setattr(config, key, 0.0)
+
+
+def _context_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    limits = [tokenizer.model_max_length]
+    if hasattr(model.config, "max_position_embeddings"):
+        limits.append(model.config.max_position_embeddings)
+    return int(min(*limits, UNLIMITED))
+
+
+def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    generation = model.generation_config
+    listed = generation.eos_token_id if generation is not None else None
+    ids = set(listed) if isinstance(listed, list | tuple) else {listed}
+    return tuple(sorted((ids | {tokenizer.eos_token_id}) - {None}))
+
+
+def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...]) -> int:
+    if tokenizer.pad_token_id is not None:
+        return int(tokenizer.pad_token_id)
+    return eos_ids[0] if eos_ids else 0

@@ -1,0 +1,154 @@
+"""Answers to a batch of prompts: read each prompt once, draw token by token, let rows leave as they end.
+
+Works for any causal LM of transformers; there is no model code here. A row's draws depend on its key, its prompt and its
+settings, never on who shares the batch (up to the last bits of a sum of floats).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motet.core import Stop
+from motet.errors import TrainingDiverged
+from motet.policies.backbone import Backbone
+from motet.policies.draw import Rules, draw
+from motet.policies.forward import padded, positions
+from motet.seeding import uniforms
+from motet.settings import Decode
+
+LEAVE = 0.125
+"""Share of ended rows at which the others move together. Moving costs about as much as the cache's growth by one token."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One answer wanted: to prompt number `prompt`, drawn by `decode` from the stream of `key`."""
+
+    prompt: int
+    decode: Decode
+    key: int
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was drawn. The end-of-sequence token is in the tokens, not in the text; so is a stop string."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    stop: Stop
+
+
+@torch.no_grad()
+def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequence[Wish]) -> list[Answer]:
+    """Answers in the order of the wishes, by the policy that is active on the backbone.
+
+    Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
+    `max_new_tokens`, or the end of the context. Raises: TrainingDiverged where the model's logits are not finite.
+    """
+    prompts_PL, prompt_mask_PL = padded(prompts, backbone.pad_id, "left", backbone.device)
+    of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
+    room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
+    limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
+    with backbone.compute():
+        logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
+        cache.batch_select_indices(of_B)
+        drawn = _Drawn(backbone, wishes, limits)
+        row_B = torch.arange(len(wishes), device=backbone.device)
+        rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
+        mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
+        at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
+        for step in range(max(limits)):
+            token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
+            drawn.record(row_B, step, token_B, logp_B)
+            open_B = drawn.open_B[row_B]
+            going_on = int(open_B.sum())
+            if going_on == 0:
+                break
+            if going_on <= (1.0 - LEAVE) * len(row_B):
+                stay = open_B.nonzero().squeeze(1)
+                cache.batch_select_indices(stay)
+                row_B, token_B, at_B, mask_BK, rules = (
+                    part[stay] if isinstance(part, Tensor) else part.select(stay)
+                    for part in (row_B, token_B, at_B, mask_BK, rules)
+                )
+            seen_BK = mask_BK[:, : prompts_PL.shape[1] + step + 1]
+            # Ended rows that have not left yet are read on; their position must still be one the model has.
+            at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
+            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)
+            logits_BV = logits_B1V[:, 0]
+    return drawn.answers()
+
+
+class _Drawn:
+    """What has been drawn so far of every wish, and which are still open."""
+
+    def __init__(self, backbone: Backbone, wishes: Sequence[Wish], limits: Sequence[int]) -> None:
+        device, shape = backbone.device, (len(wishes), max(limits))
+        self._tokenizer = backbone.tokenizer
+        self._stops = [wish.decode.stop for wish in wishes]
+        # A token is at least one byte, or a special one that is not seen; a few more let a first space be lost in decoding.
+        self._tail = 4 + max((len(stop.encode()) for stops in self._stops for stop in stops), default=0)
+        self._eos = torch.tensor(backbone.eos_ids, dtype=torch.int64, device=device)
+        self._limit_B = torch.tensor(limits, device=device)
+        self._tokens_BL = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._logp_BL = torch.zeros(shape, dtype=torch.float32, device=device)
+        self._length_B = torch.zeros(shape[0], dtype=torch.int64, device=device)
+        self._stopped_B = torch.zeros(shape[0], dtype=torch.bool, device=device)
+        self.open_B = torch.ones(shape[0], dtype=torch.bool, device=device)
+        keys_B = np.array([wish.key for wish in wishes], dtype=np.uint64)
+        table_BL = torch.from_numpy(np.stack([uniforms(keys_B, position) for position in range(shape[1])], axis=1))
+        # The mps device has no float64.
+        self.uniform_BL = table_BL.to(device, torch.float32 if device.type == "mps" else torch.float64)
+
+    def record(self, row_B: Tensor, step: int, token_B: Tensor, logp_B: Tensor) -> None:
+        """Takes the token of each row of the batch; what ended rows are still fed is written past their length."""
+        self._tokens_BL[row_B, step] = token_B
+        self._logp_BL[row_B, step] = logp_B
+        was_open_B = self.open_B[row_B]
+        stopped_B = torch.isin(token_B, self._eos)
+        if any(self._stops):
+            stopped_B |= self._at_stop_string(row_B, step, was_open_B)
+        stopped_B &= was_open_B
+        self._length_B[row_B] += was_open_B
+        self._stopped_B[row_B] |= stopped_B
+        self.open_B[row_B] = was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1)
+
+    def _at_stop_string(self, row_B: Tensor, step: int, open_B: Tensor) -> Tensor:
+        found_B = torch.zeros_like(open_B)
+        rows = row_B.tolist()
+        watched = [index for index in open_B.nonzero().squeeze(1).tolist() if self._stops[rows[index]]]
+        tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
+        texts = self._tokenizer.batch_decode(tails, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        ended = [
+            index
+            for index, text in zip(watched, texts, strict=True)
+            if any(stop in text for stop in self._stops[rows[index]])
+        ]
+        found_B[ended] = True
+        return found_B
+
+    def answers(self) -> list[Answer]:
+        lengths, stopped = self._length_B.tolist(), self._stopped_B.tolist()
+        tokens = [row[:length] for row, length in zip(self._tokens_BL.tolist(), lengths, strict=True)]
+        logprobs = [row[:length] for row, length in zip(self._logp_BL.tolist(), lengths, strict=True)]
+        if not all(np.isfinite(row).all() for row in logprobs):
+            raise TrainingDiverged(
+                "the model's logits are not finite numbers, so nothing can be sampled: lower the learning rate, "
+                "or compute in float32"
+            )
+        texts = self._tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return [
+            Answer(tuple(row), tuple(logp), _cut(text, stops), "stop" if ended else "length")
+            for row, logp, text, stops, ended in zip(tokens, logprobs, texts, self._stops, stopped, strict=True)
+        ]
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """Up to the first stop string."""
+    found = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(found)] if found else text

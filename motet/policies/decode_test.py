@@ -1,0 +1,168 @@
+"""Batched decoding against one answer at a time, against `generate`, and against the training-side log-probabilities."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from motet.core import ScoreRequest
+from motet.errors import TrainingDiverged
+from motet.policies.backbone import Backbone
+from motet.policies.decode import Answer, Wish, decode
+from motet.policies.forward import padded
+from motet.policies.sampler import score_requests
+from motet.policies.testing import Architecture
+from motet.settings import Decode
+
+Load = Callable[..., Backbone]
+FolderOf = Callable[..., Path]
+PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
+
+
+def wishes(settings: Decode, answers: int = 3, greedy: bool = False) -> list[Wish]:
+    return [
+        Wish(prompt, settings, key=100 * prompt + index, greedy=greedy) for prompt in range(3) for index in range(answers)
+    ]
+
+
+@pytest.fixture
+def backbone(folder_of: FolderOf) -> Backbone:
+    return Backbone.load(folder_of())
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_log_probabilities_of_sampling_are_those_of_training(
+    folder_of: FolderOf, architecture: Architecture, device: str, lora: bool, with_adapter: Load
+) -> None:
+    """Ragged prompts, rows that leave early, four temperatures in one batch: to 1e-4, so the first ratio is 1."""
+    backbone = with_adapter(folder_of(architecture), device)
+    asked = [
+        Wish(prompt, Decode(temperature=temperature, max_new_tokens=limit), key=1000 * prompt + limit)
+        for prompt in range(3)
+        for temperature, limit in ((0.3, 24), (0.7, 3), (1.0, 17), (1.5, 24))
+    ]
+    with backbone.policy("a" if lora else None):
+        answers = decode(backbone, PROMPTS, asked)
+        scored = score_requests(
+            backbone,
+            [
+                ScoreRequest("a", tuple(PROMPTS[wish.prompt]), answer.tokens, wish.decode.temperature)
+                for wish, answer in zip(asked, answers, strict=True)
+            ],
+        )
+    for answer, logprobs in zip(answers, scored, strict=True):
+        assert logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+        ratio = torch.exp(torch.tensor(logprobs) - torch.tensor(answer.logprobs))
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-4, rtol=0)
+
+
+def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
+    folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))  # a twelfth of all tokens: rows leave all the time
+    asked = wishes(Decode(max_new_tokens=30), answers=4)
+    batched = decode(backbone, PROMPTS, asked)
+    assert len({len(answer.tokens) for answer in batched}) > 3
+    for wish, answer in zip(asked, batched, strict=True):
+        (own,) = decode(backbone, [PROMPTS[wish.prompt]], [Wish(0, wish.decode, wish.key)])
+        assert (own.tokens, own.text, own.stop) == (answer.tokens, answer.text, answer.stop)
+        assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+
+
+def test_the_same_keys_draw_the_same_answers_and_other_keys_others(backbone: Backbone) -> None:
+    asked = wishes(Decode(max_new_tokens=12))
+    first = decode(backbone, PROMPTS, asked)
+    torch.manual_seed(123)
+    assert decode(backbone, PROMPTS, asked) == first
+    other = decode(backbone, PROMPTS, [Wish(wish.prompt, wish.decode, wish.key + 1) for wish in asked])
+    assert all(one.tokens != two.tokens for one, two in zip(first, other, strict=True) if len(one.tokens) > 2)
+
+
+def test_greedy_answers_are_those_of_generate(folder_of: FolderOf, architecture: Architecture, device: str) -> None:
+    backbone = Backbone.load(folder_of(architecture), device=device)
+    answers = decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=24, temperature=0.7), answers=1, greedy=True))
+    tokens_PL, mask_PL = padded(PROMPTS, backbone.pad_id, "left", backbone.device)
+    generated = backbone.model.generate(
+        input_ids=tokens_PL,
+        attention_mask=mask_PL.long(),
+        do_sample=False,
+        max_new_tokens=24,
+        pad_token_id=backbone.pad_id,
+        eos_token_id=list(backbone.eos_ids),
+    )
+    for answer, row in zip(answers, generated[:, tokens_PL.shape[1] :].tolist(), strict=True):
+        assert list(answer.tokens) == row[: len(answer.tokens)]
+        assert answer.stop == "stop" or len(answer.tokens) == 24
+
+
+def free(backbone: Backbone) -> Answer:
+    """An answer that nothing stops before its limit."""
+    (answer,) = decode(backbone, [PROMPTS[0]], [Wish(0, Decode(max_new_tokens=20), key=5)])
+    assert answer.stop == "length"
+    assert len(answer.tokens) == 20
+    return answer
+
+
+@pytest.mark.parametrize("place", [0, 4, 19])
+def test_any_of_several_end_tokens_ends_an_answer_and_is_kept_in_its_tokens(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    longer = free(backbone)
+    place = longer.tokens.index(longer.tokens[place])
+    never = next(token for token in range(300) if token not in longer.tokens)
+    for ids in ((longer.tokens[place], never), (never, longer.tokens[place])):
+        monkeypatch.setattr(backbone, "eos_ids", ids)
+        (answer,) = decode(backbone, [PROMPTS[0]], [Wish(0, Decode(max_new_tokens=20), key=5)])
+        assert answer.stop == "stop"
+        assert answer.tokens == longer.tokens[: place + 1]
+        assert answer.logprobs == longer.logprobs[: place + 1]
+
+
+def test_the_end_token_is_not_in_the_text(folder_of: FolderOf) -> None:
+    backbone = Backbone.load(folder_of())
+    with torch.no_grad():  # <eos> (1) becomes likely after anything
+        backbone.model.lm_head.weight[1] = 0.0
+        backbone.model.lm_head.weight[2:] *= 0.01
+    answers = decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=60, top_k=20), answers=8))
+    ended = [answer for answer in answers if answer.tokens[-1] == 1]
+    assert ended
+    for answer in ended:
+        assert answer.stop == "stop"
+        assert "<eos>" not in answer.text
+        assert answer.text == backbone.tokenizer.decode(answer.tokens[:-1], skip_special_tokens=True)
+
+
+def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_tokens(backbone: Backbone) -> None:
+    longer = free(backbone)
+    whole = backbone.tokenizer.decode(longer.tokens)
+    middle = next(place for place in range(3, len(whole) - 2) if "�" not in whole[place : place + 2])
+    stop = whole[middle : middle + 2]
+    settings = Decode(max_new_tokens=20, stop=("no such text", stop))
+    other = Wish(1, Decode(max_new_tokens=20), key=6)
+    answer, beside = decode(backbone, PROMPTS[:2], [Wish(0, settings, key=5), other])
+    assert answer.stop == "stop"
+    assert answer.text == whole[: whole.index(stop)]
+    assert answer.tokens == longer.tokens[: len(answer.tokens)]
+    assert stop in backbone.tokenizer.decode(answer.tokens)
+    assert stop not in backbone.tokenizer.decode(answer.tokens[:-1])
+    assert beside == decode(backbone, PROMPTS[1:2], [Wish(0, other.decode, other.key)])[0] or beside.stop == "length"
+
+
+def test_an_answer_ends_with_the_context(folder_of: FolderOf, architecture: Architecture) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    long_prompt = list(range(10, 10 + 90))
+    asked = [Wish(0, Decode(max_new_tokens=50), key=1), Wish(1, Decode(max_new_tokens=50), key=2)]
+    cut_short, whole = decode(backbone, [long_prompt, PROMPTS[0]], asked)
+    assert len(cut_short.tokens) == 96 - 90 or cut_short.stop == "stop"
+    assert len(whole.tokens) == 50 or whole.stop == "stop"
+    (last_place,) = decode(backbone, [list(range(10, 10 + 95))], [Wish(0, Decode(), key=1)])
+    assert len(last_place.tokens) == 1
+
+
+def test_logits_that_are_not_finite_stop_the_run(backbone: Backbone) -> None:
+    with torch.no_grad():
+        backbone.model.lm_head.weight[7] = torch.nan
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=4)))

@@ -1,0 +1,70 @@
+"""From logits to a token: the inverse of the cumulative distribution at a given uniform number. No generator, no state.
+
+top-k and top-p (Holtzman et al. 2020) restrict the draw only; the log-probability is that of the whole softmax at the
+temperature, because that is the policy that is trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from motet.settings import Decode
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How each row of a batch is drawn."""
+
+    temperature_B: Tensor
+    top_p_B: Tensor
+    top_k_B: Tensor
+    greedy_B: Tensor
+    restricted: bool
+    """Whether any row has a top-p or top-k: sorting a vocabulary is dear."""
+
+    @classmethod
+    def of(cls, decodes: Sequence[Decode], greedy: Sequence[bool], device: torch.device) -> Self:
+        return cls(
+            temperature_B=torch.tensor([decode.temperature for decode in decodes], device=device),
+            top_p_B=torch.tensor([decode.top_p for decode in decodes], device=device),
+            top_k_B=torch.tensor([decode.top_k for decode in decodes], device=device),
+            greedy_B=torch.tensor(greedy, device=device),
+            restricted=any(decode.top_p < 1.0 or decode.top_k > 0 for decode in decodes),
+        )
+
+    def select(self, rows: Tensor) -> "Rules":
+        return Rules(
+            self.temperature_B[rows], self.top_p_B[rows], self.top_k_B[rows], self.greedy_B[rows], self.restricted
+        )
+
+
+def draw(logits_BV: Tensor, uniform_B: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+    """(token of each row, its log-probability in nats). `uniform_B` lies in [0, 1); a greedy row takes the likeliest token.
+
+    Logits that are not finite give a log-probability that is not finite, for the caller to find.
+    """
+    logp_BV = torch.log_softmax(logits_BV.float() / rules.temperature_B[:, None], dim=-1)
+    weight_BV = logp_BV.exp()
+    if rules.restricted:
+        weight_BV = weight_BV * allowed(weight_BV, rules.top_p_B, rules.top_k_B)
+    cdf_BV = weight_BV.cumsum(dim=-1, dtype=uniform_B.dtype)
+    # 1 - u lies in (0, 1], so the first place that reaches this never has weight 0: not at its lowest, not at its highest.
+    target_B1 = (1.0 - uniform_B[:, None]) * cdf_BV[:, -1:]
+    drawn_B = torch.searchsorted(cdf_BV, target_B1).squeeze(1).clamp(max=logits_BV.shape[1] - 1)
+    token_B = torch.where(rules.greedy_B, logits_BV.argmax(dim=-1), drawn_B)
+    return token_B, logp_BV.gather(1, token_B[:, None]).squeeze(1)
+
+
+def allowed(weight_BV: Tensor, top_p_B: Tensor, top_k_B: Tensor) -> Tensor:
+    """bool [B, V]: the k likeliest tokens (0: all), and of these the fewest that hold a share of top-p. Never none."""
+    ranked_BV, order_BV = weight_BV.sort(dim=-1, descending=True, stable=True)
+    rank_V = torch.arange(weight_BV.shape[1], device=weight_BV.device)
+    kept_BV = (rank_V < top_k_B[:, None]) | (top_k_B[:, None] == 0)
+    ranked_BV = ranked_BV * kept_BV
+    before_BV = ranked_BV.cumsum(dim=-1) - ranked_BV
+    whole_B1 = (top_p_B >= 1.0)[:, None]
+    kept_BV &= whole_B1 | (before_BV < top_p_B[:, None] * ranked_BV.sum(dim=-1, keepdim=True))
+    return torch.zeros_like(kept_BV).scatter(1, order_BV, kept_BV)

@@ -1,0 +1,115 @@
+"""Training-side log-probabilities against the plainest computation: one row at a time, no padding, no cache."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from motet.policies import forward as module
+from motet.policies.backbone import Backbone
+from motet.policies.forward import forward, padded, positions, score
+from motet.policies.testing import Architecture
+
+PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
+COMPLETIONS = [[7, 8, 9, 1], [100, 101], [55], [200, 201, 202, 203, 204, 1]]
+OF = [1, 0, 1, 2]
+TEMPERATURES = [0.3, 0.7, 1.0, 1.5]
+
+
+def together(backbone: Backbone, want_entropy: bool = True) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    prompts_PL, prompt_mask_PL = padded(PROMPTS, backbone.pad_id, "left", backbone.device)
+    tokens_BL, mask_BL = padded(COMPLETIONS, backbone.pad_id, "right", backbone.device)
+    of_B, temperature_B = torch.tensor(OF), torch.tensor(TEMPERATURES)
+    there = backbone.device
+    logp_BL, entropy_BL = forward(
+        backbone, prompts_PL, prompt_mask_PL, of_B.to(there), tokens_BL, mask_BL, temperature_B.to(there), want_entropy
+    )
+    return logp_BL, entropy_BL, mask_BL
+
+
+def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and entropies of one completion, [L] each."""
+    prompt, completion = PROMPTS[OF[row]], COMPLETIONS[row]
+    ids = torch.tensor([prompt + completion], device=backbone.device)
+    logits_LV = backbone.model(input_ids=ids).logits[0, len(prompt) - 1 : -1]
+    logp_LV = torch.log_softmax(logits_LV.float() / TEMPERATURES[row], dim=-1)
+    entropy_L = -(logp_LV.exp() * logp_LV).sum(dim=-1)
+    return logp_LV.gather(1, ids[0, len(prompt) :, None])[:, 0], entropy_L
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
+    folder_of: Callable[..., Path],
+    architecture: Architecture,
+    device: str,
+    lora: bool,
+    with_adapter: Callable[..., Backbone],
+) -> None:
+    backbone = with_adapter(folder_of(architecture), device)
+    with torch.no_grad(), backbone.policy("a" if lora else None):
+        logp_BL, entropy_BL, mask_BL = together(backbone)
+        assert entropy_BL is not None
+        for row in range(len(COMPLETIONS)):
+            own_logp, own_entropy = alone(backbone, row)
+            torch.testing.assert_close(logp_BL[row][mask_BL[row]], own_logp, atol=1e-4, rtol=0)
+            torch.testing.assert_close(entropy_BL[row][mask_BL[row]], own_entropy, atol=1e-4, rtol=0)
+
+
+def test_gradients_are_those_of_separate_rows(folder_of: Callable[..., Path], architecture: Architecture) -> None:
+    backbone = Backbone.load(folder_of(architecture), trainable_full=True)
+    backbone.model.train()
+
+    def gradient(loss: torch.Tensor) -> torch.Tensor:
+        backbone.model.zero_grad()
+        loss.backward()
+        grads = [parameter.grad for parameter in backbone.parameters_of(None)]
+        return torch.cat([grad.flatten() for grad in grads if grad is not None])
+
+    logp_BL, entropy_BL, mask_BL = together(backbone)
+    assert entropy_BL is not None
+    got = gradient(((logp_BL + 0.1 * entropy_BL) * mask_BL).sum())
+    rows = [alone(backbone, row) for row in range(len(COMPLETIONS))]
+    expected = gradient(torch.stack([(logp_L + 0.1 * entropy_L).sum() for logp_L, entropy_L in rows]).sum())
+    assert torch.isfinite(got).all()
+    torch.testing.assert_close(got, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_chunks_of_the_logits_change_nothing(
+    folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(), trainable_full=True)
+
+    def gradient_and_values() -> tuple[torch.Tensor, torch.Tensor]:
+        backbone.model.zero_grad()
+        logp_BL, entropy_BL, mask_BL = together(backbone)
+        assert entropy_BL is not None
+        ((logp_BL + entropy_BL) * mask_BL).sum().backward()
+        return backbone.parameters_of(None)[0].grad.clone(), logp_BL.detach()
+
+    whole = gradient_and_values()
+    monkeypatch.setattr(module, "CHUNK", 1000)  # three positions of 300 logits
+    in_chunks = gradient_and_values()
+    torch.testing.assert_close(in_chunks, whole, atol=1e-5, rtol=1e-5)
+
+
+def test_entropy_is_left_out_where_nobody_wants_it(folder_of: Callable[..., Path]) -> None:
+    assert together(Backbone.load(folder_of()), want_entropy=False)[1] is None
+
+
+def test_a_flat_softmax_over_four_tokens_has_entropy_log_four_and_a_closed_token_adds_nothing() -> None:
+    logits_BLV = torch.tensor([[[2.0, 2.0, 2.0, 2.0, -math.inf]]])
+    logp_BL, entropy_BL = score(logits_BLV, torch.tensor([[3]]), torch.tensor([0.5]), want_entropy=True)
+    assert logp_BL.item() == pytest.approx(-math.log(4))
+    assert entropy_BL.item() == pytest.approx(math.log(4))
+
+
+def test_padding_lies_where_prompt_and_completion_meet() -> None:
+    tokens, mask = padded([[7, 8], [9]], 0, "left", torch.device("cpu"))
+    assert tokens.tolist() == [[7, 8], [0, 9]]
+    assert mask.tolist() == [[True, True], [False, True]]
+    assert positions(mask).tolist() == [[0, 1], [0, 0]]
+    tokens, mask = padded([[7, 8], [9]], 0, "right", torch.device("cpu"))
+    assert tokens.tolist() == [[7, 8], [9, 0]]
+    assert mask.tolist() == [[True, True], [True, False]]

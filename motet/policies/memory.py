@@ -1,0 +1,98 @@
+"""What a run will need of a device's memory, from the shapes of its models alone: nothing is loaded.
+
+An estimate for choosing knobs, not a promise: the allocator's fragments and the kernels' workspace are not in it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
+from transformers.configuration_utils import PretrainedConfig
+
+from motet.errors import ConfigError
+from motet.settings import Lora, TinyModel
+
+MASTER = 4
+"""Bytes of a float32 number."""
+ADAM = 8
+"""Bytes of AdamW's two moments."""
+ACTIVATIONS = 18
+"""Numbers of hidden size that a layer keeps per token for its backward pass, for attention and feed-forward together."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What of a model decides its memory."""
+
+    parameters: int
+    linear: tuple[tuple[str, int, int], ...]
+    """(module name, inputs, outputs) of every linear layer but the head."""
+    layers: int
+    hidden: int
+    cache_per_token: int
+    """Numbers that one token leaves in the cache."""
+    vocabulary: int
+
+    def adapter(self, lora: Lora) -> int:
+        """Trainable numbers of one adapter."""
+        chosen = [
+            row for row in self.linear if lora.targets == "all-linear" or row[0].rpartition(".")[2] in lora.targets
+        ]
+        return sum(lora.rank * (inputs + outputs) for _, inputs, outputs in chosen)
+
+
+def shape_of(source: str | Path | TinyModel) -> Shape:
+    """Reads a model's configuration. Raises: ConfigError where there is none to read."""
+    if isinstance(source, TinyModel):
+        config: PretrainedConfig = Qwen3Config(
+            vocab_size=source.vocabulary,
+            hidden_size=source.hidden_size,
+            num_hidden_layers=source.layers,
+            num_attention_heads=source.heads,
+            num_key_value_heads=source.kv_heads,
+            head_dim=source.hidden_size // source.heads,
+            intermediate_size=source.feed_forward,
+            tie_word_embeddings=True,
+        )
+    else:
+        try:
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"model {str(source)!r} has no readable configuration: {error}") from error
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    head = model.get_output_embeddings()
+    linear = tuple(
+        (name, module.in_features, module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not head
+    )
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return Shape(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        linear=linear,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        cache_per_token=2 * config.num_hidden_layers * heads * width,
+        vocabulary=config.vocab_size,
+    )
+
+
+def training(trained: int, own_copy: bool) -> int:
+    """Bytes of what is trained: gradients and AdamW's moments, and its own float32 masters."""
+    return trained * (MASTER + ADAM + (MASTER if own_copy else 0))
+
+
+def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
+    """Bytes of the cache of `rows` answers of `tokens` each, prompt included, and of their logits."""
+    return rows * (tokens * shape.cache_per_token * bytes_each + shape.vocabulary * MASTER)
+
+
+def learning(shape: Shape, token_budget: int, bytes_each: int) -> int:
+    """Bytes of one micro-batch: activations of every layer, logits, and the part of them that is scored in float32 at once."""
+    logits = token_budget * shape.vocabulary * bytes_each
+    scored = 3 * MASTER * min(token_budget * shape.vocabulary, 2**25)
+    return token_budget * shape.layers * shape.hidden * ACTIVATIONS * bytes_each + logits + scored

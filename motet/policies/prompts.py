@@ -1,0 +1,122 @@
+"""From a Prompt to the token ids that a model reads.
+
+A chat goes through the tokenizer's chat template. A tokenizer without one gets plain lines, `role: content` each, and
+`assistant:` to go on from. A string is tokenized as the tokenizer does it by default: it adds a beginning-of-sequence token
+where the model was trained with one, and nothing else.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from jinja2 import TemplateError
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.core import Chat, Message, Prompt
+from motet.errors import SamplerFault
+
+OnLongPrompt = Literal["fault", "drop_oldest_turn"]
+
+
+class LongPrompt(SamplerFault):
+    """A prompt leaves no room for an answer."""
+
+    cause = "long_prompt"
+
+
+class BadPrompt(SamplerFault):
+    """A prompt without tokens, or one that the model's chat template refuses."""
+
+    cause = "bad_prompt"
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:
+    """Token ids of a prompt, ready for an answer. Raises: BadPrompt."""
+    if isinstance(prompt, str):
+        ids = tokenizer(prompt)["input_ids"]
+    elif tokenizer.chat_template is None:
+        ids = tokenizer(_plain(prompt))["input_ids"]
+    else:
+        ids = _templated(tokenizer, prompt)
+    if not ids:
+        raise BadPrompt(f"prompt {prompt!r} has no tokens: a model needs at least one to answer")
+    return tuple(ids)
+
+
+def _plain(chat: Chat) -> str:
+    return "".join(f"{message.role}: {_named(message).content}\n" for message in chat) + "assistant:"
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+    if any(message.name for message in chat) and not _shows_names(tokenizer, chat):
+        chat = tuple(_named(message) for message in chat)
+    return _apply(tokenizer, chat, tokenize=True)
+
+
+def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, tokenize: bool) -> list[int] | str:
+    keys = ("role", "content", "name")
+    rows = [{key: value for key in keys if (value := getattr(message, key)) is not None} for message in chat]
+    try:
+        return tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=tokenize, return_dict=False)
+    except TemplateError as error:
+        roles = ", ".join(message.role for message in chat)
+        raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error
+
+
+def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> bool:
+    """Whether the template reads `name`: rendering says it better than the template's source."""
+    nameless = tuple(replace(message, name=None) for message in chat)
+    return _apply(tokenizer, chat, tokenize=False) != _apply(tokenizer, nameless, tokenize=False)
+
+
+def _named(message: Message) -> Message:
+    """The name as the first words of the content, where nothing else can show it."""
+    if message.name is None:
+        return message
+    return replace(message, content=f"{message.name}: {message.content}", name=None)
+
+
+def with_system(prompt: Prompt, system: str) -> Prompt:
+    """The prompt under a system text: before the chat's own system message, or as the first line of a raw string."""
+    if not system:
+        return prompt
+    if isinstance(prompt, str):
+        return f"{system}\n{prompt}"
+    if prompt and prompt[0].role == "system":
+        return (replace(prompt[0], content=f"{system}\n\n{prompt[0].content}"), *prompt[1:])
+    return (Message("system", system), *prompt)
+
+
+def fit(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, context: int, answer: int, on_long: OnLongPrompt
+) -> tuple[int, ...]:
+    """Token ids of a prompt with room for an answer in `context` tokens.
+
+    Under `drop_oldest_turn` a chat loses its oldest messages, never a system message nor the last one, until an answer of
+    `answer` tokens fits or nothing can go. Raises: LongPrompt where not one token of an answer fits; BadPrompt.
+    """
+    ids = encode(tokenizer, prompt)
+    while on_long == "drop_oldest_turn" and len(ids) + answer > context:
+        shorter = _without_oldest_turn(prompt)
+        if shorter == prompt:
+            break
+        prompt = shorter
+        ids = encode(tokenizer, prompt)
+    if len(ids) >= context:
+        raise LongPrompt(
+            f"prompt has {len(ids)} tokens, expected at most {context - 1} in a context of {context}: shorten the prompt, "
+            f"or set plan.on_long_prompt: drop_oldest_turn for chats (now {on_long})"
+        )
+    return ids
+
+
+def _without_oldest_turn(prompt: Prompt) -> Prompt:
+    """Without its oldest message that may go, and without the answers to it: what is left starts with somebody asking."""
+    if isinstance(prompt, str):
+        return prompt
+    places = [index for index, message in enumerate(prompt[:-1]) if message.role != "system"]
+    gone = set(places[:1])
+    for index in places[1:]:
+        if prompt[index].role != "assistant":
+            break
+        gone.add(index)
+    return tuple(message for index, message in enumerate(prompt) if index not in gone)

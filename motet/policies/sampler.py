@@ -1,0 +1,198 @@
+"""Sampling, scoring and publishing where everything lives in this process.
+
+Requests of any mix of policies are answered policy by policy, in batches that are a function of the requests alone.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from motet.core import Completion, Fault, Sampled, SampleRequest, ScoreRequest
+from motet.errors import ConfigError
+from motet.policies.backbone import Backbone, Policy
+from motet.policies.decode import Answer, Wish, decode
+from motet.policies.forward import forward, padded
+from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One answer wanted: which request and which of its answers, and what it may need (tokens)."""
+
+    request: int
+    index: int
+    prompt: tuple[int, ...]
+    answer: int
+
+
+class LocalSampler:
+    """A `core.Sampler`, `core.Scorer` and `core.Publisher` in one, because the weights it plays with are those that learn.
+
+    A batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer. `references` names
+    the frozen copy that a fully trained policy is compared with; an adapter is compared with its base. `versions` counts the
+    publications of each policy, and is part of a checkpoint.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        *,
+        references: Mapping[str, Policy] | None = None,
+        rows_per_batch: int = 256,
+        tokens_per_batch: int = 65536,
+        on_long_prompt: OnLongPrompt = "fault",
+    ) -> None:
+        self._policies = policies
+        self._references = references or {}
+        self._rows_per_batch = rows_per_batch
+        self._tokens_per_batch = tokens_per_batch
+        self._on_long_prompt = on_long_prompt
+        # Calls run in threads, so that environments go on meanwhile, but a backbone speaks as one policy at a time.
+        self._turn = threading.Lock()
+        self.versions = dict.fromkeys(policies, 0)
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+        """Answers in order. A prompt that does not fit is a Fault in its place."""
+        return await asyncio.to_thread(self._sample, requests)
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        """Log-probabilities (nats, one per token) under each policy's reference. Raises: ConfigError where it has none."""
+        return await asyncio.to_thread(self._logprobs, requests)
+
+    async def publish(self, names: Sequence[str]) -> int:
+        """The weights are shared, so only the version moves."""
+        version = max(self.versions.values()) + 1
+        self.versions |= dict.fromkeys(names, version)
+        return version
+
+    # ------------------------------------------------------------------------------------------------ sampling
+
+    def _sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+        prompts = [self._prompt(request) for request in requests]
+        answers: dict[tuple[int, int], Answer] = {}
+        for name in sorted({request.policy for request in requests}):
+            rows = [
+                _Row(number, index, prompt, min(request.decode.max_new_tokens, self._room(name, prompt)))
+                for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
+                if request.policy == name and not isinstance(prompt, Fault)
+                for index in range(len(request.keys))
+            ]
+            for batch in self._batches(rows):
+                answers |= self._decode(self._policies[name], requests, batch)
+        return [
+            prompt if isinstance(prompt, Fault) else self._sampled(number, request, prompt, answers)
+            for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
+        ]
+
+    def _room(self, name: str, prompt: tuple[int, ...]) -> int:
+        return self._policies[name].backbone.context_length - len(prompt)
+
+    def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
+        backbone = self._policies[request.policy].backbone
+        try:
+            return fit(
+                backbone.tokenizer,
+                request.prompt,
+                backbone.context_length,
+                request.decode.max_new_tokens,
+                self._on_long_prompt,
+            )
+        except (LongPrompt, BadPrompt) as fault:
+            return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
+
+    def _decode(
+        self, policy: Policy, requests: Sequence[SampleRequest], batch: Sequence[_Row]
+    ) -> dict[tuple[int, int], Answer]:
+        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in batch))}
+        asked = [requests[row.request] for row in batch]
+        wishes = [
+            Wish(places[row.prompt], request.decode, request.keys[row.index], request.greedy)
+            for row, request in zip(batch, asked, strict=True)
+        ]
+        with self._turn, policy.active():
+            answers = decode(policy.backbone, list(places), wishes)
+        return {(row.request, row.index): answer for row, answer in zip(batch, answers, strict=True)}
+
+    def _sampled(
+        self,
+        number: int,
+        request: SampleRequest,
+        prompt: tuple[int, ...],
+        answers: Mapping[tuple[int, int], Answer],
+    ) -> Sampled:
+        drawn = (answers[number, index] for index in range(len(request.keys)))
+        completions = tuple(
+            Completion(
+                policy=request.policy,
+                text=answer.text,
+                stop=answer.stop,
+                version=self.versions[request.policy],
+                tokens=answer.tokens,
+                logprobs=answer.logprobs,
+                temperature=request.decode.temperature,
+            )
+            for answer in drawn
+        )
+        return Sampled(prompt, completions)
+
+    # ------------------------------------------------------------------------------------------------ scoring
+
+    def _logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        scored: dict[int, tuple[float, ...]] = {}
+        for name in sorted({request.policy for request in requests}):
+            reference = self._reference(name)
+            rows = [
+                _Row(number, 0, request.prompt_tokens, len(request.tokens))
+                for number, request in enumerate(requests)
+                if request.policy == name
+            ]
+            for batch in self._batches(rows):
+                with self._turn, reference.active():
+                    logprobs = score_requests(reference.backbone, [requests[row.request] for row in batch])
+                scored |= zip((row.request for row in batch), logprobs, strict=True)
+        return [scored[number] for number in range(len(requests))]
+
+    def _reference(self, name: str) -> Policy:
+        policy = self._policies[name]
+        if policy.adapter is not None:
+            return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
+        if name not in self._references:
+            raise ConfigError(f"policy {name} is fully trained and has no reference: load a frozen copy, or train an adapter")
+        return self._references[name]
+
+    # ------------------------------------------------------------------------------------------------ batches
+
+    def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+        """Rows with similar lengths together. A row too large for the budget goes alone."""
+        batch: list[_Row] = []
+        for row in sorted(rows, key=lambda row: (len(row.prompt), row.answer, row.request, row.index)):
+            grown = [*batch, row]
+            width = len(row.prompt) + max(other.answer for other in grown)
+            if batch and (len(grown) > self._rows_per_batch or len(grown) * width > self._tokens_per_batch):
+                yield batch
+                grown = [row]
+            batch = grown
+        if batch:
+            yield batch
+
+
+@torch.no_grad()
+def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+    """Log-probabilities of each request's tokens by the policy that is active on the backbone, in one batch."""
+    places = {prompt: place for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))}
+    prompts_PL, prompt_mask_PL = padded(list(places), backbone.pad_id, "left", backbone.device)
+    tokens_BL, mask_BL = padded([request.tokens for request in requests], backbone.pad_id, "right", backbone.device)
+    logp_BL, _ = forward(
+        backbone,
+        prompts_PL,
+        prompt_mask_PL,
+        torch.tensor([places[request.prompt_tokens] for request in requests], device=backbone.device),
+        tokens_BL,
+        mask_BL,
+        torch.tensor([request.temperature for request in requests], device=backbone.device),
+        want_entropy=False,
+    )
+    return [tuple(row[: len(request.tokens)]) for row, request in zip(logp_BL.tolist(), requests, strict=True)]

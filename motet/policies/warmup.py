@@ -1,0 +1,107 @@
+"""Supervised warm-up: a policy learns to write given answers, before it learns from rewards.
+
+The learner is that of the reinforcement: cross-entropy is the policy gradient of answers whose advantage is 1.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from motet.batch import Batch, Metrics, pack
+from motet.core import Completion, Prompt, SampleId, TrainSample
+from motet.errors import ConfigError
+from motet.losses import policy_gradient, reduce
+from motet.policies.backbone import Backbone, Policy
+from motet.policies.learner import LocalLearner
+from motet.policies.prompts import encode
+from motet.settings import Optimizer
+
+KEPT = 2**16
+"""Tokenized demonstrations that are remembered: an environment draws the same ones again and again."""
+
+
+class WarmupOptions(Optimizer):
+    """How long a warm-up is, and its optimiser. The defaults suit a model made on the spot, not a pretrained one."""
+
+    steps: PositiveInt = 300
+    """Optimiser steps."""
+    batch_size: PositiveInt = 64
+    """Demonstrations per step."""
+    token_budget: PositiveInt = 16384
+    """Padded tokens computed at once; a larger step is split, with the same gradient."""
+    learning_rate: PositiveFloat = 3e-3
+    """The highest rate of the schedule."""
+    schedule: Literal["constant", "linear"] = "linear"
+    """After the rise: stay, or fall linearly to `final_fraction` of the rate at the last step."""
+    warmup_steps: int = Field(20, ge=0)
+    """Steps over which the rate rises linearly from 0."""
+    final_fraction: float = Field(0.05, ge=0.0, le=1.0)
+    """Where a linear schedule ends, as a share of learning_rate."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Decoupled weight decay per step, as a share of the rate."""
+
+
+async def warm_up(
+    policy: Policy,
+    draw: Callable[[int], Sequence[tuple[Prompt, str]]],
+    options: WarmupOptions,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[float]:
+    """Trains `policy` on the (prompt, answer) pairs of `draw(step)`; calls `progress(step, loss)`, and returns every loss.
+
+    The loss is the mean cross-entropy of the answers' tokens (nats), the end-of-sequence token included, at temperature 1.
+    Prompts come as they will be in play: with their system text.
+    Raises: ConfigError where there is nothing to learn, or a pair is longer than the model's context; TrainingDiverged.
+    """
+    tokenized = lru_cache(maxsize=KEPT)(lambda prompt, text: _tokenize(policy.backbone, prompt, text))
+    learner = LocalLearner([policy], {policy.name: options}, options.steps)
+    losses = []
+    for step in range(options.steps):
+        rows = [tokenized(prompt, text) for prompt, text in draw(step)]
+        if not rows:
+            raise ConfigError(
+                f"warm-up of policy {policy.name} drew no demonstrations at step {step + 1}; expected at least one"
+            )
+        samples = [_sample(policy.name, index, *row, weight=1.0 / len(rows)) for index, row in enumerate(rows)]
+        for batch in pack(samples, options.token_budget, "token_mean", {policy.name: policy.backbone.context_length}):
+            await learner.accumulate(batch, cross_entropy)
+        figures = await learner.step([policy.name])
+        losses.append(figures[policy.name]["loss"])
+        if progress is not None:
+            progress(step, losses[-1])
+    return losses
+
+
+def cross_entropy(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, Metrics]:
+    """An `Objective`: −log π of every token."""
+    return reduce(policy_gradient(logp_BL, batch.advantages_BL), batch.mask_BL, batch.weight_B), {}
+
+
+def _tokenize(backbone: Backbone, prompt: Prompt, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if not backbone.eos_ids:
+        raise ConfigError(
+            "the model has no end-of-sequence token, so answers could not be taught to end: set one in its tokenizer"
+        )
+    asked = encode(backbone.tokenizer, prompt)
+    end = backbone.tokenizer.eos_token_id
+    answer = (
+        *backbone.tokenizer(text, add_special_tokens=False)["input_ids"],
+        backbone.eos_ids[0] if end is None else end,
+    )
+    if len(asked) + len(answer) > backbone.context_length:
+        raise ConfigError(
+            f"a demonstration has {len(asked)} prompt and {len(answer)} answer tokens, expected at most "
+            f"{backbone.context_length} together, the model's context: shorten it. It begins {str(prompt)[:60]!r}"
+        )
+    return asked, answer
+
+
+def _sample(
+    policy: str, index: int, prompt_tokens: tuple[int, ...], tokens: tuple[int, ...], weight: float
+) -> TrainSample:
+    # A demonstration was not sampled: its log-probabilities are unknown, and no ratio is ever made of them.
+    answer = Completion(policy, "", "stop", tokens=tokens, logprobs=(0.0,) * len(tokens))
+    return TrainSample(SampleId("warm-up", (), policy, index), policy, 0, index, prompt_tokens, answer, 1.0, weight)

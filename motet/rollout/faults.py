@@ -1,0 +1,39 @@
+"""Where an exception becomes data: the one place that turns what an environment raises into a recorded Fault."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from motet.core import Boundary, Fault
+from motet.errors import EnvironmentFault, MotetError, RewardFault, SamplerFault, SandboxFault
+
+T = TypeVar("T")
+
+_BOUNDARIES: dict[type[Exception], Boundary] = {
+    EnvironmentFault: "environment",
+    RewardFault: "reward",
+    SamplerFault: "sampler",
+    SandboxFault: "sandbox",
+}
+
+
+async def attempt(action: Awaitable[T]) -> T | Fault:
+    """What `action` gives, or the Fault that it raised.
+
+    The four faults keep their boundary. Any exception that is not Motet's own is a bug or a failure inside the environment (a
+    KeyError, a time-out of its server), so it is an environment fault of this one episode or joint action. Everything else passes
+    through: ConfigError and TrainingDiverged concern the run, and cancellation is nobody's failure.
+    """
+    try:
+        return await action
+    except tuple(_BOUNDARIES) as error:
+        return _recorded(error)
+    except MotetError:
+        raise
+    except Exception as error:  # noqa: BLE001 - not swallowed: it becomes a Fault, which is counted and shown
+        return _recorded(error)
+
+
+def _recorded(error: Exception) -> Fault:
+    """`cause` is the class of what was raised first: of a `raise RewardFault(...) from TimeoutError()`, TimeoutError."""
+    where = next((boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)), "environment")
+    return Fault(where, type(error.__cause__ or error).__name__, str(error) or repr(error))

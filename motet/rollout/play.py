@@ -1,0 +1,264 @@
+"""play: one task -> one Episode, a tree of Rounds.
+
+    observe -> ask all acting agents -> pair their samples -> step every joint action -> choose who goes on -> the same, below
+
+A broken joint action is a Fault on its Outcome and its siblings stay. A Round of which nothing valid came (it could not be
+observed or sampled, or every joint action broke) is a Fault on the Outcome that leads there, or on the Episode: its worth is
+unknown, and kept as a leaf it would count as zero. So below every valid Outcome there is a valid one.
+"""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from motet.core import (
+    Completion,
+    End,
+    Environment,
+    Episode,
+    Fault,
+    Message,
+    Outcome,
+    Path,
+    Prompt,
+    Reply,
+    Round,
+    Sampled,
+    SampleRequest,
+    Task,
+    Team,
+    Transition,
+)
+from motet.errors import ConfigError, EnvironmentFault
+from motet.rollout.faults import attempt
+from motet.rollout.pairing import joint_actions
+from motet.rollout.prompts import with_system
+from motet.rollout.waves import Waves
+from motet.seeding import derive
+from motet.settings import Plan
+
+
+@dataclass(frozen=True)
+class _Game:
+    """What stays the same through one tree."""
+
+    episode: str
+    environment: Environment[Any]
+    team: Team
+    plan: Plan
+    waves: Waves
+    run_seed: int
+    greedy: bool
+
+    def key(self, *what: object) -> int:
+        return derive(self.run_seed, self.episode, *what)
+
+
+async def play(
+    task: Task,
+    episode_id: str,
+    environment: Environment[Any],
+    team: Team,
+    plan: Plan,
+    waves: Waves,
+    run_seed: int,
+    *,
+    greedy: bool = False,
+    greedy_path: bool = False,
+) -> Episode:
+    """Plays `task` inside a strand of `waves`. Expects what `check_plan` lets pass.
+
+    Args:
+        episode_id: unique in the run; together with `run_seed` it decides every draw.
+        greedy: take the likeliest tokens everywhere.
+        greedy_path: play one greedy path besides, as `Episode.greedy`. Its fault is the episode's: ReMax needs both.
+    Raises: ConfigError and TrainingDiverged from the environment, anything from the sampler. The environment is closed even then.
+    """
+    game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
+    state = await attempt(environment.start(task, game.key("start")))
+    if isinstance(state, Fault):
+        return Episode(episode_id, task, None, fault=state)
+    trees = [_round(game, state, ())]
+    if greedy_path:
+        single = plan.model_copy(update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"})
+        trees.append(_round(replace(game, plan=single, greedy=True), state, ()))
+    try:
+        roots = await waves.run(trees)
+    finally:
+        closed = await attempt(environment.close(state))
+    fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
+    if fault is not None:
+        return Episode(episode_id, task, None, fault=fault)
+    return Episode(episode_id, task, *(root for root in roots if isinstance(root, Round)))
+
+
+async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
+    prompts = await attempt(_observe(game, state))
+    if isinstance(prompts, Fault):
+        return prompts
+    count = game.plan.samples[len(path)]
+    answers = await game.waves.ask([_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()])
+    sampled = {agent: answer for agent, answer in zip(prompts, answers, strict=True) if isinstance(answer, Sampled)}
+    for answer in answers:
+        if isinstance(answer, Fault):
+            return answer
+    samples = {agent: answer.completions for agent, answer in sampled.items()}
+    picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
+    stepped_J = await game.waves.run([_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)])
+    outcomes_J = await _grow(game, [outcome for outcome, _ in stepped_J], [below for _, below in stepped_J], path)
+    if all(outcome.fault is not None for outcome in outcomes_J):
+        return next(outcome.fault for outcome in outcomes_J if outcome.fault is not None)
+    prompt_tokens = {agent: answer.prompt_tokens for agent, answer in sampled.items()}
+    return Round(len(path), prompts, prompt_tokens, samples, outcomes_J)
+
+
+async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
+    """The prompts as the policies will read them, in the order of the team. Raises: EnvironmentFault where one is no Prompt."""
+    seen = game.environment.observe(state)
+    strangers = [agent for agent in seen if agent not in game.team.agents]
+    if strangers or not seen:
+        raise EnvironmentFault(
+            f"observe gave prompts for {_names(seen)}; expected one or more of {_names(game.team.agents)}"
+        )
+    for agent, prompt in seen.items():
+        if not isinstance(prompt, str) and not all(isinstance(message, Message) for message in prompt):
+            raise EnvironmentFault(
+                f"observe gave {agent} a prompt of {prompt!r}; expected a string or a tuple of core.Message"
+            )
+    ordered = {agent: seen[agent] for agent in game.team.agents if agent in seen}
+    prompts: dict[str, Prompt] = {agent: p if isinstance(p, str) else tuple(p) for agent, p in ordered.items()}
+    system = game.team.system
+    return {agent: with_system(p, system[agent]) if agent in system else p for agent, p in prompts.items()}
+
+
+def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) -> SampleRequest:
+    turn = len(path)
+    place = (game.episode, path, turn, agent)
+    return SampleRequest(
+        id=(*place, "greedy") if game.greedy else place,  # a greedy path runs beside the tree of its episode
+        policy=game.team.policy_of(agent, turn),
+        prompt=prompt,
+        decode=game.team.decode[agent],
+        keys=tuple(game.key(agent, path, g) for g in range(count)),
+        greedy=game.greedy,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- stepping
+
+
+async def _step(
+    game: _Game,
+    state: Any,
+    path: Path,
+    index: int,
+    picks: Mapping[str, int],
+    samples: Mapping[str, Sequence[Completion]],
+) -> tuple[Outcome, Any]:
+    """One joint action, and the state it led to. Where it neither ended nor broke, `end` and `next` are still open."""
+    said = {agent: samples[agent][pick] for agent, pick in picks.items()}
+    replies = {agent: Reply(completion.text, completion.stop) for agent, completion in said.items()}
+    led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
+    if isinstance(led_to, Fault):
+        return Outcome(picks, {}, fault=led_to), None
+    return Outcome(picks, led_to.rewards, led_to.terms, end=_end(game.plan, len(path), led_to)), led_to.state
+
+
+async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], seed: int) -> Transition:
+    """One step, checked. Raises: EnvironmentFault where agents are missing or a number is not finite."""
+    led_to = await game.environment.step(state, replies, seed)
+    agents = game.team.agents
+    if set(led_to.rewards) != set(agents):
+        raise EnvironmentFault(
+            f"step gave rewards for {_names(led_to.rewards)}; expected {_names(agents)}, acting or not"
+        )
+    rewards = {agent: float(led_to.rewards[agent]) for agent in agents}
+    terms = {name: float(value) for name, value in led_to.terms.items()}
+    for name, value in [*rewards.items(), *terms.items()]:
+        if not isfinite(value):
+            raise EnvironmentFault(
+                f"step gave {value} for {name}; expected a finite number: raise RewardFault where there is no score"
+            )
+    return Transition(led_to.state, rewards, led_to.done, terms)
+
+
+def _end(plan: Plan, turn: int, led_to: Transition) -> End | None:
+    if led_to.done:
+        return "done"
+    if plan.stop_at_reward is not None and _mean(led_to.rewards) >= plan.stop_at_reward:
+        return "stopped"
+    return "limit" if turn == len(plan.samples) - 1 else None
+
+
+# ---------------------------------------------------------------------------------------------------- going on
+
+
+async def _grow(game: _Game, outcomes: Sequence[Outcome], states: Sequence[Any], path: Path) -> tuple[Outcome, ...]:
+    """The outcomes with what came below them. Where one is chosen and breaks below, the next in line is played."""
+    open_ = [j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None]
+    below: dict[int, Round | Fault] = {}
+    for attempt_at in _lines(game, outcomes, open_, path):
+        rounds: list[Coroutine[Any, Any, Round | Fault]] = [_round(game, states[j], (*path, j)) for j in attempt_at]
+        below |= zip(attempt_at, await game.waves.run(rounds), strict=True)
+        if any(isinstance(found, Round) for found in below.values()):
+            break
+    grown = [_joined(outcomes[j], below[j]) if j in below else replace(outcomes[j], end="pruned") for j in open_]
+    place_of = dict(zip(open_, grown, strict=True))
+    return tuple(place_of[j] if j in place_of else outcome for j, outcome in enumerate(outcomes))
+
+
+def _lines(game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path) -> list[list[int]]:
+    """Who goes on: all at once, or one after the other until one holds (the best first, or in an order by chance)."""
+    if game.plan.expand == "all":
+        return [list(open_)]
+    if game.plan.expand == "best":
+        return [[j] for j in sorted(open_, key=lambda j: (-_mean(outcomes[j].rewards), j))]
+    return [[j] for j in sorted(open_, key=lambda j: game.key(path, j, "expand"))]
+
+
+def _joined(outcome: Outcome, below: Round | Fault) -> Outcome:
+    if isinstance(below, Fault):
+        return Outcome(outcome.picks, {}, fault=below)
+    return replace(outcome, next=below)
+
+
+# ---------------------------------------------------------------------------------------------------- refusing
+
+
+def check_plan(plan: Plan, environment: Environment[Any], team: Team, greedy_path: bool = False) -> None:
+    """Refuses before any work what could not be played.
+
+    The number of Rounds is counted as if all agents acted at every turn and nothing ended early: at most what will be played.
+
+    Raises: ConfigError with the numbers or names.
+    """
+    if set(team.agents) != set(environment.agents):
+        raise ConfigError(
+            f"the team plays {_names(team.agents)}, but the environment has {_names(environment.agents)}: name each in team.agents"
+        )
+    rounds = plan.rounds(len(environment.agents))
+    if sum(rounds) > plan.max_nodes:
+        raise ConfigError(
+            f"rollout.samples {list(plan.samples)} with {plan.pairing} pairing and expand {plan.expand} makes "
+            f"{' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, more than rollout.max_nodes {plan.max_nodes}: "
+            f"sample less at early turns, or raise max_nodes"
+        )
+    if not environment.branches and (max(plan.samples) > 1 or greedy_path):
+        why = (
+            "a greedy path beside the sampled one"
+            if max(plan.samples) == 1
+            else f"rollout.samples {list(plan.samples)}"
+        )
+        raise ConfigError(
+            f"{why} steps more than once from one state, but {type(environment).__name__} says branches = False: "
+            f"use samples {[1] * len(plan.samples)}, or make its states immutable values and set branches = True"
+        )
+
+
+def _mean(rewards: Mapping[str, float]) -> float:
+    return sum(rewards.values()) / len(rewards)
+
+
+def _names(agents: Any) -> str:
+    return ", ".join(map(str, agents)) or "nobody"

@@ -1,0 +1,129 @@
+"""What episodes amount to, as figures: expected values over what was played, never over what broke.
+
+A Round's valid outcomes share its weight equally. What the open ones had goes on to those that were chosen, so a pruned outcome
+counts with its own reward and is stood for afterwards. Every turn then weighs what of the tree was still alive.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from motet.core import Episode, Fault, Outcome, Round, walk
+
+
+def outcome_weights(round_: Round) -> tuple[float, ...]:
+    """The share of each outcome's own reward: 1/J of the valid ones, 0 where there is a fault."""
+    valid = sum(outcome.fault is None for outcome in round_.outcomes)
+    return tuple(0.0 if outcome.fault is not None else 1.0 / valid for outcome in round_.outcomes)
+
+
+def onward_weights(round_: Round) -> tuple[float, ...]:
+    """The share of what lies below each outcome: those that went on share what all open ones had."""
+    went_on = sum(outcome.next is not None for outcome in round_.outcomes)
+    open_ = went_on + sum(outcome.end == "pruned" for outcome in round_.outcomes)
+    shares = zip(outcome_weights(round_), round_.outcomes, strict=True)
+    return tuple(share * open_ / went_on if outcome.next is not None else 0.0 for share, outcome in shares)
+
+
+@dataclass(frozen=True)
+class EpisodeStats:
+    """One episode. Figures that nothing valid was played for are None, and absent from `terms`."""
+
+    reward: float | None
+    """Undiscounted sum over turns of the mean over agents."""
+    final_reward: float | None
+    """The same of the last turn played alone."""
+    success: float | None
+    """Mean of the term `success` where the game ended."""
+    terms: Mapping[str, float]
+    """Mean of each term over the outcomes that have it."""
+    turns: float | None
+    """Turns played."""
+    tokens: int
+    """Tokens generated, greedy path included; 0 for partners behind an API."""
+    faults: tuple[Fault, ...]
+    """The episode's own or those on its outcomes."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Many episodes: means over those that have the figure, sums of counts."""
+
+    episodes: int
+    faults: int
+    causes: Mapping[str, int]
+    """`where/cause` -> how many faults."""
+    reward: float | None
+    final_reward: float | None
+    success: float | None
+    terms: Mapping[str, float]
+    turns: float | None
+    tokens: int
+
+
+def episode_stats(episode: Episode) -> EpisodeStats:
+    """The figures of one episode. Of its greedy path only tokens and faults count."""
+    trees = [tree for tree in (episode.root, episode.greedy) if tree is not None]
+    rounds = [round_ for tree in trees for _, round_ in walk(tree)]
+    faults = [episode.fault, *(outcome.fault for round_ in rounds for outcome in round_.outcomes)]
+    completions = [c for round_ in rounds for samples in round_.samples.values() for c in samples]
+    played = list(_weighted(episode.root, 1.0)) if episode.root is not None else []
+    ended = [(weight, outcome) for weight, outcome in played if outcome.end not in (None, "pruned")]
+    names = sorted({name for _, outcome in played for name in outcome.terms})
+    return EpisodeStats(
+        reward=sum(weight * _mean(outcome) for weight, outcome in played) if played else None,
+        final_reward=sum(weight * _mean(outcome) for weight, outcome in ended) if played else None,
+        success=_term_mean(ended, "success"),
+        terms={name: value for name in names if (value := _term_mean(played, name)) is not None},
+        turns=sum(weight for weight, _ in played) if played else None,
+        tokens=sum(len(completion.tokens or ()) for completion in completions),
+        faults=tuple(fault for fault in faults if fault is not None),
+    )
+
+
+def summarise(episodes: Sequence[Episode]) -> Summary:
+    """The figures of a step or an evaluation."""
+    stats = [episode_stats(episode) for episode in episodes]
+
+    def mean(figure: Callable[[EpisodeStats], float | None]) -> float | None:
+        return _plain_mean(value for one in stats if (value := figure(one)) is not None)
+
+    names = sorted({name for one in stats for name in one.terms})
+    causes = Counter(f"{fault.where}/{fault.cause}" for one in stats for fault in one.faults)
+    return Summary(
+        episodes=len(stats),
+        faults=causes.total(),
+        causes=dict(sorted(causes.items())),
+        reward=mean(lambda one: one.reward),
+        final_reward=mean(lambda one: one.final_reward),
+        success=mean(lambda one: one.success),
+        terms={
+            n: value for n in names if (value := _plain_mean(s.terms[n] for s in stats if n in s.terms)) is not None
+        },
+        turns=mean(lambda one: one.turns),
+        tokens=sum(one.tokens for one in stats),
+    )
+
+
+def _weighted(round_: Round, weight: float) -> Iterator[tuple[float, Outcome]]:
+    """Every valid outcome of a tree with its share."""
+    for share, onward, outcome in zip(outcome_weights(round_), onward_weights(round_), round_.outcomes, strict=True):
+        if outcome.fault is None:
+            yield weight * share, outcome
+        if outcome.next is not None:
+            yield from _weighted(outcome.next, weight * onward)
+
+
+def _mean(outcome: Outcome) -> float:
+    return sum(outcome.rewards.values()) / len(outcome.rewards)
+
+
+def _term_mean(outcomes: Sequence[tuple[float, Outcome]], name: str) -> float | None:
+    having = [(weight, outcome.terms[name]) for weight, outcome in outcomes if name in outcome.terms]
+    total = sum(weight for weight, _ in having)
+    return sum(weight * value for weight, value in having) / total if having else None
+
+
+def _plain_mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None

@@ -1,0 +1,212 @@
+"""`Sandbox`: a few warm servers, a thread to wait for each, and a memory of what was already run."""
+
+import asyncio
+import os
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from hashlib import blake2b
+from types import TracebackType
+from typing import Self
+
+from motet.errors import ConfigError, SandboxFault
+from motet.sandbox import report
+from motet.sandbox.report import Call, Level, Limits, Report
+from motet.sandbox.worker import Worker
+
+_GRACE_SECONDS = 30.0
+"""How much longer than the wall limit a server may be silent before it counts as dead; a child's setup has 15 of them."""
+_CACHE_BYTES = 64 << 20
+
+
+class Sandbox:
+    """Runs untrusted programs, `workers` at a time. Works from any thread and any event loop.
+
+    `minimum` is the protection to insist on: ConfigError where this machine reaches less. So making a Sandbox starts one server
+    (about 0.1 s); the others start when they are needed. `maximum` leaves layers away, to test the ones below. `user` is a number
+    that the servers become where the host is root; programs of a root host run as nobody in any case.
+
+    What a program did is a Report. SandboxFault means that the sandbox itself failed twice, and says nothing about the program.
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        minimum: Level = Level.SECCOMP,
+        limits: Limits | None = None,
+        *,
+        maximum: Level = Level.NAMESPACES,
+        user: int | None = None,
+    ) -> None:
+        count = _cores() if workers is None else workers
+        if count < 1:
+            raise ConfigError(f"sandbox workers: got {count}, expected at least 1")
+        self._limits = Limits() if limits is None else limits
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="sandbox")
+        self._servers = _Servers(maximum, user)
+        self._cache = _Cache(_CACHE_BYTES)
+        self._end = weakref.finalize(self, _end, self._threads, self._servers)  # also when the host ends
+        self.level = self._threads.submit(self._servers.probe).result()
+        """The protection in force."""
+        if self.level < minimum:
+            self.close()
+            raise ConfigError(
+                f"sandbox level: got {self.level.name} on this machine, expected at least {minimum.name}. Run on Linux "
+                f"(x86_64 or aarch64) where the container allows seccomp, Landlock and user namespaces, "
+                f"or accept less protection: minimum {self.level.name}"
+            )
+
+    async def run(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None) -> Report:
+        """Runs `sources` one after the other in one module, then the calls in order, all in one process that is thrown away.
+
+        `limits` stand in for the Sandbox's own. A request seen before is answered from memory, if its report was deterministic.
+        ValueError for arguments that are not plain values.
+        """
+        return await asyncio.wrap_future(self._submit(sources, calls, limits))
+
+    def run_sync(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None) -> Report:
+        """`run`, for callers without an event loop."""
+        return self._submit(sources, calls, limits).result()
+
+    def close(self) -> None:
+        """Ends the servers. Programs that still run end as SandboxFaults."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None) -> Future[Report]:
+        request = report.write(sources, calls, limits or self._limits)
+        return self._threads.submit(self._run, request, len(calls), limits or self._limits)
+
+    def _run(self, request: bytes, calls: int, limits: Limits) -> Report:
+        key = blake2b(request, digest_size=32).digest()
+        known = self._cache.get(key)
+        if known is not None:
+            return replace(report.read(known, calls, limits), seconds=0.0)
+        reply, result = self._run_anew(request, calls, limits)
+        if result.deterministic:
+            self._cache.put(key, reply)
+        return result
+
+    def _run_anew(self, request: bytes, calls: int, limits: Limits) -> tuple[bytes, Report]:
+        seconds = limits.wall_seconds + _GRACE_SECONDS
+        try:
+            reply = self._servers.ask(request, seconds)
+            return reply, report.read(reply, calls, limits)
+        except SandboxFault:  # once more on a fresh server: the cause may have been the machine's moment
+            reply = self._servers.ask(request, seconds, fresh=True)
+            return reply, report.read(reply, calls, limits)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _end(threads: ThreadPoolExecutor, servers: "_Servers") -> None:
+    servers.close()
+    threads.shutdown(cancel_futures=True)
+
+
+class _Servers:
+    """Idle and busy servers. There are never more than threads that ask, because each asks one."""
+
+    def __init__(self, maximum: Level, user: int | None) -> None:
+        self._maximum, self._user = maximum, user
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._level = Level.LIMITS
+        self._closed = False
+
+    def probe(self) -> Level:
+        """Starts a first server and says what protection it reached; later ones must reach it too."""
+        server = self._take(fresh=True)
+        self._level = server.level
+        self._give(server)
+        return server.level
+
+    def ask(self, request: bytes, seconds: float, fresh: bool = False) -> bytes:
+        """One server's reply. SandboxFault where it dies, stays silent, or cannot be started; it is gone then."""
+        server = self._take(fresh)
+        try:
+            reply = server.ask(request, seconds)
+        except SandboxFault:
+            with self._lock:
+                self._busy.discard(server)
+            server.kill()
+            raise
+        self._give(server)
+        return reply
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            servers = [*self._idle, *self._busy]
+            self._idle, self._busy = [], set()
+        for server in servers:
+            server.kill()
+
+    def _take(self, fresh: bool) -> Worker:
+        with self._lock:
+            server = self._idle.pop() if self._idle else None
+            if server is not None and not fresh:
+                self._busy.add(server)
+                return server
+        if server is not None:
+            server.kill()
+        server = Worker(self._maximum, self._user)
+        with self._lock:
+            if not self._closed and server.level >= self._level:
+                self._busy.add(server)
+                return server
+        server.kill()
+        if server.level < self._level:
+            raise SandboxFault(
+                f"a new sandbox server reached {server.level.name}, expected {self._level.name} like the first"
+            )
+        raise SandboxFault("the sandbox is closed")
+
+    def _give(self, server: Worker) -> None:
+        with self._lock:
+            if server in self._busy:  # else it was closed meanwhile
+                self._busy.discard(server)
+                self._idle.append(server)
+
+
+class _Cache:
+    """Replies by request; beyond `capacity` bytes the least recently used go. Raw, so that no two Reports share a value."""
+
+    def __init__(self, capacity: int) -> None:
+        self._left = capacity
+        self._lock = threading.Lock()
+        self._replies: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._lock:
+            if key not in self._replies:
+                return None
+            self._replies.move_to_end(key)
+            return self._replies[key]
+
+    def put(self, key: bytes, reply: bytes) -> None:
+        with self._lock:
+            if key in self._replies:
+                return
+            self._replies[key] = reply
+            self._left -= _weight(reply)
+            while self._left < 0:
+                self._left += _weight(self._replies.popitem(last=False)[1])
+
+
+def _weight(reply: bytes) -> int:
+    return len(reply) + 200

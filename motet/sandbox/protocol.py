@@ -1,0 +1,137 @@
+"""What crosses the sandbox's walls: plain values as exact JSON, and frames with a length in front.
+
+Both sides of the wall import this file, so it knows the standard library only.
+
+    host   -> server   Limits as a struct, then a body {"sources": [...], "calls": [[function, [argument, ...]], ...]}
+    server -> host     how the child ended as a struct, then whatever bytes the child wrote, unread
+    child  -> server   lines of JSON: [READY], per call [VALUE, value] or [RAISED, kind, message], then [END, failure, message]
+
+A child's bytes are untrusted. They are read by the host alone, with `decode`, which builds nothing but plain values.
+"""
+
+import json
+import socket
+import struct
+from typing import Any, Final
+
+REQUEST: Final = struct.Struct("!dIIQ")
+"""Wall seconds, CPU seconds, memory in MB, output in bytes."""
+REPLY: Final = struct.Struct("!??idd")
+"""Timed out, wrote too much, wait status, CPU seconds, wall seconds."""
+LENGTH: Final = struct.Struct("!Q")
+
+READY, VALUE, RAISED, END = range(4)
+
+MAX_DEPTH: Final = 64
+"""Containers within containers."""
+MAX_KEYS: Final = 10_000
+"""Members of sets and keys of dicts in one value: integers that collide on purpose cost the reader their number squared."""
+_WIDE: Final = 1 << 63
+
+
+class NotPlain(ValueError):
+    """A value of another type than None, bool, int, float, str, bytes, list, tuple, set, frozenset, dict (not a subclass)."""
+
+
+class Oversize(ValueError):
+    """A value with too many bytes, keys, or levels."""
+
+
+def encode(value: Any, limit: int) -> Any:
+    """`value` as what json.dumps writes without loss of type; Oversize as soon as it must exceed `limit` bytes.
+
+    JSON of Python keeps bool, int and float apart, and has NaN and Infinity; the rest is an object of one key, its type.
+    """
+    left, keys = limit, MAX_KEYS
+
+    def walk(item: Any, depth: int) -> Any:
+        nonlocal left, keys
+        kind = type(item)
+        left -= len(item) + 1 if kind in (str, bytes) else item.bit_length() // 4 + 1 if kind is int else 1
+        keys -= len(item) if kind in (set, frozenset, dict) else 0
+        if left < 0 or keys < 0 or depth > MAX_DEPTH:
+            raise Oversize(f"a value has over {limit} bytes, {MAX_KEYS} keys or {MAX_DEPTH} levels")
+        if item is None or kind in (bool, float, str):
+            return item
+        if kind is int:
+            return item if -_WIDE < item < _WIDE else {"int": hex(item)}
+        if kind is bytes:
+            return {"bytes": item.hex()}
+        if kind is list:
+            return [walk(member, depth + 1) for member in item]
+        if kind in (tuple, set, frozenset):
+            return {kind.__name__: [walk(member, depth + 1) for member in item]}
+        if kind is dict:
+            return {"dict": [[walk(key, depth + 1), walk(member, depth + 1)] for key, member in item.items()]}
+        raise NotPlain(f"a value of type {kind.__name__} is not plain")
+
+    return walk(value, 0)
+
+
+def decode(form: Any) -> Any:
+    """The value that `encode` wrote; ValueError where `form` is nothing that it writes. `form` may come from an attacker."""
+    keys = MAX_KEYS
+
+    def walk(item: Any, depth: int) -> Any:
+        nonlocal keys
+        if depth > MAX_DEPTH:
+            raise ValueError(f"over {MAX_DEPTH} levels")
+        if isinstance(item, list):
+            return [walk(member, depth + 1) for member in item]
+        if not isinstance(item, dict):
+            return item
+        if len(item) != 1:
+            raise ValueError(f"an object of {len(item)} keys")
+        ((kind, content),) = item.items()
+        if kind in ("int", "bytes") and isinstance(content, str):
+            return int(content, 16) if kind == "int" else bytes.fromhex(content)
+        if kind not in ("tuple", "set", "frozenset", "dict") or not isinstance(content, list):
+            raise ValueError("an unknown kind of value")
+        keys -= len(content) if kind != "tuple" else 0
+        if keys < 0:
+            raise ValueError(f"over {MAX_KEYS} keys")
+        members = [walk(member, depth + 1) for member in content]
+        if kind == "dict" and any(not isinstance(member, list) or len(member) != 2 for member in content):
+            raise ValueError("a dict of something else than pairs")
+        return _BUILD[kind](members)
+
+    try:
+        return walk(form, 0)
+    except TypeError as error:  # a list as a key
+        raise ValueError(str(error)) from error
+
+
+_BUILD: Final[dict[str, Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
+
+
+def dumps(form: Any) -> bytes:
+    """One line, without its end."""
+    return json.dumps(form, separators=(",", ":")).encode("ascii")
+
+
+def loads(line: bytes) -> Any:
+    """ValueError for anything that is not JSON, too deeply nested JSON included."""
+    try:
+        return json.loads(line)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
+
+
+def send(channel: socket.socket, payload: bytes) -> None:
+    channel.sendall(LENGTH.pack(len(payload)) + payload)
+
+
+def receive(channel: socket.socket) -> bytes:
+    """One frame; EOFError where the other side is gone."""
+    (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size))
+    return _exactly(channel, length)
+
+
+def _exactly(channel: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = channel.recv(min(length - len(parts), 1 << 20))
+        if not part:
+            raise EOFError("the other side is gone")
+        parts += part
+    return bytes(parts)

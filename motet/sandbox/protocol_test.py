@@ -1,0 +1,96 @@
+import json
+import math
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motet.sandbox import same
+from motet.sandbox.protocol import MAX_DEPTH, MAX_KEYS, NotPlain, Oversize, decode, dumps, encode, loads, receive, send
+
+LIMIT = 1 << 20
+KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.tuples(st.integers()))
+PLAIN = st.recursive(
+    st.one_of(KEYS, st.sets(KEYS), st.frozensets(KEYS)),
+    lambda inner: st.one_of(st.lists(inner), st.tuples(inner, inner), st.dictionaries(KEYS, inner)),
+    max_leaves=20,
+)
+
+
+def carried(value: Any) -> Any:
+    return decode(loads(dumps(encode(value, LIMIT))))
+
+
+@given(PLAIN)
+def test_a_plain_value_arrives_as_it_left(value: Any) -> None:
+    assert same(carried(value), value)
+
+
+def test_the_hard_values_arrive_too() -> None:
+    for value in (1 << 70_000, -(1 << 64), 1e-320, -math.inf, math.nan, "\ud800", "\0", (1, 2.0), {(1,): {b"x"}}):
+        assert same(carried(value), value)
+
+
+def test_wire_form_by_hand() -> None:
+    assert dumps(encode([1, 1.0, True, (None,), {2: b"\x0a"}], LIMIT)) == (
+        b'[1,1.0,true,{"tuple":[null]},{"dict":[[2,{"bytes":"0a"}]]}]'
+    )
+
+
+class LyingInt(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize("value", [LyingInt(), object(), 1j, iter([]), [len], {"a": bytearray()}])
+def test_another_type_is_not_plain(value: Any) -> None:
+    with pytest.raises(NotPlain):
+        encode(value, LIMIT)
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_depth_and_keys_and_bytes_are_capped() -> None:
+    assert carried(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
+    for value in (
+        nested(MAX_DEPTH + 1),
+        set(range(MAX_KEYS + 1)),
+        "A" * (LIMIT + 1),
+        1 << (4 * LIMIT + 8),
+        [0] * (LIMIT + 1),
+    ):
+        with pytest.raises(Oversize):
+            encode(value, LIMIT)
+
+
+def test_a_forged_line_is_a_value_error_and_nothing_else() -> None:
+    for line in FORGED:
+        with pytest.raises(ValueError):
+            decode(loads(line.encode()))
+
+
+FORGED = (
+    '{"int":1}', '{"int":"0xg"}', '{"int":"1","bytes":""}', '{"bytes":"0"}', '{"tuple":1}', '{"list":[]}', "{}", "nope",
+    "9" * 5000, '{"dict":[[1]]}', '{"dict":["ab"]}', '{"dict":[{"tuple":[1,2]}]}', '{"dict":[[[],1]]}', '{"set":[[1]]}',
+    "[" * 100_000, json.dumps({"set": list(range(MAX_KEYS + 1))}), "[" * 70 + "]" * 70,
+)  # fmt: skip
+
+
+def test_frames_keep_their_bounds_and_a_closed_end_is_an_eof() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        send(left, b"")
+        send(left, b"two")
+        left.close()
+        assert (receive(right), receive(right)) == (b"", b"two")
+        with pytest.raises(EOFError):
+            receive(right)

@@ -1,0 +1,269 @@
+"""What a run leaves behind and shows while it goes: the run folder, the metrics and their mirrors, live progress.
+
+    runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from motet.errors import ConfigError, MotetError
+
+# ---------------------------------------------------------------------------------------------------- the folder
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything of one run stands."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object per line: see `Metrics`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.png"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What a killed run goes on from."""
+        return self.path / "checkpoints"
+
+    @property
+    def models(self) -> Path:
+        """Base models made or warmed up by the run."""
+        return self.path / "models"
+
+    @property
+    def team(self) -> Path:
+        """The trained policies, in the hub's folder formats."""
+        return self.path / "team"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def episodes(self, kind: str, step: int) -> Path:
+        """The episodes of one step; kind is train or an evaluation's name."""
+        return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
+
+
+def prepare(path: Path, *, resume: bool = False, overwrite: bool = False) -> RunFolder:
+    """The folder of a run that is about to start, empty unless it resumes.
+
+    Raises: ConfigError, having touched nothing, for an existing run without one of the flags, and for what is no run folder.
+    """
+    if resume and overwrite:
+        raise ConfigError("got --resume and --overwrite, expected at most one of them")
+    is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
+    if resume and not is_run:
+        raise ConfigError(f"{path} holds no run to resume; start it without --resume")
+    if not resume and path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        if not is_run:
+            raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
+        if not overwrite:
+            raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
+        shutil.rmtree(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A reader sees the old file or all of the new one."""
+    beside = path.with_name(f".{path.name}.writing")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+# ---------------------------------------------------------------------------------------------------- metrics
+
+STAGES = ("play", "credit", "pack", "learn", "evaluate", "warmup", "time", "run")
+_NAME = re.compile(rf"({'|'.join(STAGES)})/[a-z][a-z0-9_]*(/[^/]+)*")
+
+
+class Mirror(Protocol):
+    """Another place that metrics go to."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Metrics:
+    """metrics.jsonl: one object per write, `step` first, then names in order; the same run writes the same bytes but for time/.
+
+    A name is `stage/name`, or `stage/name/WHO` for one agent or policy. Figures of the clock stand under `time/` only. What has
+    no value is left out. Steps of the warm-up are step 0 and say their own number as `warmup/step`.
+    """
+
+    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), resumed_at: int | None = None) -> None:
+        """`resumed_at` is the last step that counts: what an interrupted run wrote after it is dropped."""
+        if resumed_at is not None and path.exists():
+            kept = [row for row in read_metrics(path) if row["step"] <= resumed_at]
+            write_whole(path, "".join(_line(row) for row in kept))
+        self._file = path.open("a", encoding="utf-8")
+        self._mirrors = mirrors
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Raises: MotetError for a name outside the grammar, or a value that is not a finite number."""
+        for name, value in values.items():
+            if not _NAME.fullmatch(name):
+                raise MotetError(f"metric {name!r}: expected stage/name or stage/name/WHO, with a stage of {', '.join(STAGES)}")
+            if not isfinite(value):
+                raise MotetError(f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value")
+        self._file.write(_line({"step": step, **{name: values[name] for name in sorted(values)}}))
+        self._file.flush()
+        for mirror in self._mirrors:
+            mirror.write(int(values["warmup/step"]) if "warmup/step" in values else step, values)
+
+    def close(self) -> None:
+        self._file.close()
+        for mirror in self._mirrors:
+            mirror.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Every whole line, in order; a last line that was cut short by a kill is not there."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+class TensorBoard:
+    """Metrics as scalars for `tensorboard --logdir runs`."""
+
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # a second of imports, for those who want it
+
+        purge = None if resumed_at is None else resumed_at + 1
+        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Wandb:
+    """Metrics at Weights & Biases. Raises: ConfigError where the extra is not installed."""
+
+    def __init__(
+        self, folder: Path, name: str, project: str, entity: str | None, tags: Sequence[str], config: Mapping[str, Any]
+    ) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise ConfigError('report.wandb is set, but wandb is not installed: pip install "motet[wandb]"') from error
+        self._run: Any = wandb.init(
+            dir=str(folder), name=name, project=project, entity=entity, tags=list(tags), config=dict(config), resume="allow"
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        # Its own step counter refuses to go back, as an evaluation beside a step or a resumed run does.
+        self._run.log({"step": step, **values})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+# ---------------------------------------------------------------------------------------------------- live progress
+
+
+class Progress:
+    """One bar per stage on a terminal, aligned lines elsewhere, or nothing. It goes to stderr: stdout is for results.
+
+        with Progress() as progress:
+            progress.stage("train", total=60)
+            progress.show(1, {"reward": 0.31, "success": 0.25}, tokens=5120)
+    """
+
+    def __init__(
+        self,
+        mode: Literal["auto", "silent"] = "auto",
+        *,
+        console: Console | None = None,
+        every: int = 10,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`every`: steps per line where there is no terminal."""
+        self._console = Console(stderr=True) if console is None else console
+        self._every, self._clock, self._silent = every, clock, mode == "silent"
+        columns = (TextColumn("{task.description:<9}"), BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"))
+        self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
+        self._task = self._bar.add_task("", total=0, figures="", visible=False)
+        self._begin("", 0, 0)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def stage(self, name: str, total: int, first: int = 0) -> None:
+        """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes)."""
+        if self._name and self._console.is_terminal:
+            self._bar.update(self._task, visible=True)
+        self._begin(name, total, first)
+        self._task = self._bar.add_task(name, total=total, completed=first, figures="")
+
+    def show(self, done: int, figures: Mapping[str, float], tokens: int = 0) -> None:
+        """`done` steps of the stage are done; `tokens` were sampled or trained since the last call."""
+        self._tokens += tokens
+        seconds = max(self._clock() - self._since, 1e-9)
+        parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
+        parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
+        parts.append(f"left {_clock_face(seconds / max(done - self._first, 1) * (self._total - done))}")
+        text = "  ".join(parts)
+        if self._silent:
+            return
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=done, figures=text)
+        elif done % self._every == 0 or done == self._total:
+            width = len(str(self._total))
+            self._console.print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True)
+
+    def _begin(self, name: str, total: int, first: int) -> None:
+        self._name, self._total, self._first = name, total, first
+        self._tokens, self._since = 0, self._clock()
+
+
+def _clock_face(seconds: float) -> str:
+    """Whole seconds as 0:01:30."""
+    return str(timedelta(seconds=round(seconds)))
