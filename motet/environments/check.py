@@ -77,7 +77,8 @@ async def conform(
         for what, text in ODD_REPLIES.items():
             await exam.play(task, _always(text), f"where everyone says {what}")
         if hasattr(environment, "solve"):
-            await exam.play(task, exam.solution, "where everyone says what solve() says")
+            last = await exam.play(task, exam.solution, "where everyone says what solve() says")
+            exam.require(Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}")
         exam.demonstrations(task)
         exam.conventions(task)
     return Checked(exam.name, dict(exam.kept))
@@ -103,17 +104,17 @@ class _Exam:
 
     def require(self, rule: Rule, holds: bool, got: str) -> None:
         if not holds:
-            raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {got}")
+            raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
         self.kept[rule] += 1
 
-    def survive(self, what: str, ask: Callable[[], Result]) -> Result:
-        """The result of `ask()`, which must not raise."""
+    def ask(self, what: str, method: Callable[..., Result], *arguments: Any) -> Result:
+        """`method(*arguments)`, which must not raise."""
         try:
-            return ask()
+            return method(*arguments)
         except Exception as error:
             raise self._raised(what, error) from error
 
-    async def survives(self, what: str, answer: Awaitable[Result]) -> Result:
+    async def wait_for(self, what: str, answer: Awaitable[Result]) -> Result:
         """The awaited `answer`, which must not raise."""
         try:
             return await answer
@@ -121,30 +122,24 @@ class _Exam:
             raise self._raised(what, error) from error
 
     def _raised(self, what: str, error: Exception) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"{self.name} breaks a rule. Rule: {Rule.SURVIVES}. Got: {what}: {type(error).__name__}: {error}"
-        )
+        got = shorten(f"{what}: {type(error).__name__}: {error}")
+        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {Rule.SURVIVES}. Got: {got}")
 
     # ------------------------------------------------------------------------------------------------ what stands still
 
     def agents(self) -> None:
         missing = [name for name in ("agents", "branches") if not hasattr(self.environment, name)]
         self.require(Rule.AGENTS, not missing, f"no {' and no '.join(missing)}")
-        names = list(self.environment.agents)
-        sound = names and all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
-        self.require(Rule.AGENTS, bool(sound), f"agents {names}")
-        self.require(
-            Rule.AGENTS, isinstance(self.environment.branches, bool), f"branches {self.environment.branches!r}"
-        )
+        names, branches = list(self.environment.agents), self.environment.branches
+        sound = bool(names) and all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        self.require(Rule.AGENTS, sound, f"agents {names}")
+        self.require(Rule.AGENTS, isinstance(branches, bool), f"branches {branches!r}")
 
     def tasks(self) -> list[Task]:
         """Three tasks of the environment's own."""
-        self.require(
-            Rule.TASKS, hasattr(self.environment, "tasks"), "no method tasks(split): pass tasks to check_environment"
-        )
-        train, held_out = (
-            self.survive(f"tasks({split!r})", lambda s=split: self.environment.tasks(s)) for split in ("train", "eval")
-        )
+        found = hasattr(self.environment, "tasks")
+        self.require(Rule.TASKS, found, "no method tasks(split): pass tasks to check_environment")
+        train, held_out = (self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval"))
         for split in (train, held_out):
             self.require(Rule.TASKS, len(split) > 0, "a split without tasks")
             repeated = [name for name, count in Counter(task.id for task in split).items() if count > 1]
@@ -154,7 +149,7 @@ class _Exam:
         chosen = list(held_out[:3])
         for task in chosen:
             fields = dict(task.fields)
-            plain = self.survive("json.dumps(task.fields)", lambda fields=fields: json.loads(json.dumps(fields)))
+            plain = json.loads(self.ask("json.dumps(task.fields)", json.dumps, fields))
             self.require(Rule.TASKS, plain == fields, f"fields {fields} that JSON gives back as {plain}")
         return chosen
 
@@ -162,9 +157,7 @@ class _Exam:
         if not hasattr(self.environment, "demonstrate"):
             return
         for seed in range(DEMONSTRATIONS):
-            shown, again = (
-                self.survive("demonstrate", lambda s=seed: self.environment.demonstrate(task, s)) for _ in range(2)
-            )
+            shown, again = (self.ask("demonstrate", self.environment.demonstrate, task, seed) for _ in range(2))
             self.require(Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}")
             sound = shown.agent in self.environment.agents and isinstance(shown.text, str) and shown.turn >= 0
             self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
@@ -174,38 +167,32 @@ class _Exam:
             return
         for agent in self.environment.agents:
             for text in ODD_REPLIES.values():
-                label = self.survive("convention", lambda a=agent, t=text: self.environment.convention(task, a, t))
+                label = self.ask("convention", self.environment.convention, task, agent, text)
                 self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
 
     # ------------------------------------------------------------------------------------------------ what moves
 
-    async def play(self, task: Task, script: Script, how: str) -> None:
-        """One episode; `how` says which. Its end must come, and be success where the script is the solution."""
-        begun = await self.survives(f"start {how}", self.environment.start(task, self.seed))
+    async def play(self, task: Task, script: Script, how: str) -> Transition:
+        """One episode, to its last transition; `how` says which."""
+        begun = await self.wait_for("start", self.environment.start(task, self.seed))
         try:
             state = begun
             for turn in range(self.turns):
                 acting = self.observe(state, f"at turn {turn} {how}")
-                replies = self.survive(f"the replies {how}", lambda s=state, who=acting: script(s, who))
-                transition = await self.step(state, replies, f"step at turn {turn} {how}")
+                transition = await self.step(state, script(state, acting), f"step at turn {turn} {how}")
                 if transition.done:
-                    if script == self.solution:
-                        self.require(
-                            Rule.SOLVED,
-                            transition.terms["success"] == 1.0,
-                            f"{dict(transition.terms)} {how}, task {task.id}",
-                        )
-                    return self.kept.update([Rule.ENDS])
+                    self.kept[Rule.ENDS] += 1
+                    return transition
                 state = transition.state
-            self.require(Rule.ENDS, False, f"not done after {self.turns} turns {how}")
+            raise EnvironmentFault(
+                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: {self.turns} turns {how}, and not done"
+            )
         finally:
-            await self.survives("close", self.environment.close(begun))
+            await self.wait_for("close", self.environment.close(begun))
 
     def observe(self, state: Any, how: str) -> list[str]:
         """Who acts now."""
-        prompts, again = (
-            self.survive(f"observe {how}", lambda: dict(self.environment.observe(state))) for _ in range(2)
-        )
+        prompts, again = (dict(self.ask(f"observe {how}", self.environment.observe, state)) for _ in range(2))
         self.require(Rule.OBSERVES, prompts == again, f"{prompts} and then {again} {how}")
         self.require(Rule.OBSERVES, len(prompts) > 0, f"no prompts {how}")
         unknown = [agent for agent in prompts if agent not in self.environment.agents]
@@ -217,13 +204,13 @@ class _Exam:
     async def step(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
         """Where the environment branches: twice, with an eye on the state."""
         if not self.environment.branches:
-            transition = await self.survives(how, self.environment.step(state, replies, self.seed))
+            transition = await self.wait_for(how, self.environment.step(state, replies, self.seed))
             self.transition(transition, how)
             return transition
-        before = self.survive("copy.deepcopy(state)", lambda: copy.deepcopy(state))
+        before = self.ask("copy.deepcopy(state)", copy.deepcopy, state)
         self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
         transition, again = [
-            await self.survives(how, self.environment.step(state, replies, self.seed)) for _ in range(2)
+            await self.wait_for(how, self.environment.step(state, replies, self.seed)) for _ in range(2)
         ]
         self.transition(transition, how)
         self.require(Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}")
@@ -240,10 +227,15 @@ class _Exam:
             self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
 
     def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
-        texts = self.environment.solve(state, self.seed)
+        texts = self.ask("solve", self.environment.solve, state, self.seed)
         silent = [agent for agent in acting if agent not in texts]
         self.require(Rule.SOLVED, not silent, f"nothing for {', '.join(silent)}")
         return {agent: Reply(texts[agent]) for agent in acting}
+
+
+def shorten(text: str) -> str:
+    """An odd reply may come back in what broke; 500 characters of it say enough."""
+    return text if len(text) <= 500 else f"{text[:400]} ... {text[-100:]}"
 
 
 def _is_prompt(prompt: Any) -> bool:

@@ -65,10 +65,11 @@ def test_halves_of_one_convention_solve_every_kind_of_problem(environment, conve
 
 
 def test_halves_of_two_conventions_do_not_fit(environment):
+    problem = Problem("sum", "plus 3", "above 2")
     for aux in range(4):
         for main in range(4):
-            success = play(environment, halves(PROBLEM, aux)["aux"], halves(PROBLEM, main)["main"]).terms["success"]
-            assert success == float(aux == main), (aux, main)
+            transition = play(environment, halves(problem, aux)["aux"], halves(problem, main)["main"], problem)
+            assert transition.terms["success"] == float(aux == main), (aux, main)
 
 
 def test_the_reward_counts_definitions_then_the_call_then_the_tests(environment):

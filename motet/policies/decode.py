@@ -122,6 +122,8 @@ class _Drawn:
         found_B = torch.zeros_like(open_B)
         rows = row_B.tolist()
         watched = [index for index in open_B.nonzero().squeeze(1).tolist() if self._stops[rows[index]]]
+        if not watched:
+            return found_B
         tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
         texts = self._tokenizer.batch_decode(tails, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         ended = [

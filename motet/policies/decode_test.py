@@ -120,12 +120,9 @@ def test_any_of_several_end_tokens_ends_an_answer_and_is_kept_in_its_tokens(
         assert answer.logprobs == longer.logprobs[: place + 1]
 
 
-def test_the_end_token_is_not_in_the_text(folder_of: FolderOf) -> None:
-    backbone = Backbone.load(folder_of())
-    with torch.no_grad():  # <eos> (1) becomes likely after anything
-        backbone.model.lm_head.weight[1] = 0.0
-        backbone.model.lm_head.weight[2:] *= 0.01
-    answers = decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=60, top_k=20), answers=8))
+def test_the_end_token_is_not_in_the_text(backbone: Backbone) -> None:
+    # Nearly flat, so that one token in 150 is an end token.
+    answers = decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=40, temperature=20.0), answers=10))
     ended = [answer for answer in answers if answer.tokens[-1] == 1]
     assert ended
     for answer in ended:
@@ -147,7 +144,7 @@ def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_tokens(backbone: Bac
     assert answer.tokens == longer.tokens[: len(answer.tokens)]
     assert stop in backbone.tokenizer.decode(answer.tokens)
     assert stop not in backbone.tokenizer.decode(answer.tokens[:-1])
-    assert beside == decode(backbone, PROMPTS[1:2], [Wish(0, other.decode, other.key)])[0] or beside.stop == "length"
+    assert len(beside.tokens) == 20, "a row without stop strings goes on"
 
 
 def test_an_answer_ends_with_the_context(folder_of: FolderOf, architecture: Architecture) -> None:

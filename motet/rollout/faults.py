@@ -35,5 +35,7 @@ async def attempt(action: Awaitable[T]) -> T | Fault:
 
 def _recorded(error: Exception) -> Fault:
     """`cause` is the class of what was raised first: of a `raise RewardFault(...) from TimeoutError()`, TimeoutError."""
-    where = next((boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)), "environment")
+    where: Boundary = next(
+        (boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)), "environment"
+    )
     return Fault(where, type(error.__cause__ or error).__name__, str(error) or repr(error))

@@ -15,7 +15,6 @@ Several samples of one task are `rollout.samples: [G, 1, 1, ...]`: one Episode o
 the program knows no answer yet. Later prompts differ between paths, so an algorithm compares them over the task: `compare: task`.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +40,9 @@ class Transcript:
     prompts: Mapping[str, Prompt]
 
 
+_REPEATABLE = "a program is run again with the same replies, so let all it does follow from the task and the replies"
+
+
 class _Unanswered(BaseException):
     """Unwinds a program from a question nobody has answered yet. No Exception, so that a program cannot catch it by accident."""
 
@@ -59,24 +61,23 @@ class Player:
         Questions asked side by side (asyncio.gather, a TaskGroup) before the program has to wait are one Round of several agents.
         An agent asked twice side by side answers one after the other.
         """
-        if self.unanswered is None and self._left:
+        asked = prompt if isinstance(prompt, str) else tuple(prompt)
+        if self._left:
             exchange = self._left.pop(0)
-            if exchange.prompt != prompt:
+            if exchange.prompt != asked:
                 raise EnvironmentFault(
-                    f"run again with the same replies, the program asked {self._name} {prompt!r}; expected {exchange.prompt!r} as "
-                    f"before: let everything it does follow from the task and the replies"
+                    f"asked {self._name} {asked!r}; expected {exchange.prompt!r} as before: {_REPEATABLE}"
                 )
             return exchange.reply
         if self.unanswered is None:
-            self.unanswered = prompt
+            self.unanswered = asked
         raise _Unanswered
 
     def check_heard(self) -> None:
+        """Raises: EnvironmentFault where the program left out a question it had asked before."""
         if self._left:
-            raise EnvironmentFault(
-                f"run again with the same replies, the program asked {self._name} {len(self._left)} times less than before: let "
-                f"everything it does follow from the task and the replies"
-            )
+            expected = self._left[0].prompt
+            raise EnvironmentFault(f"asked {self._name} nothing; expected {expected!r} as before: {_REPEATABLE}")
 
 
 class Agents:
@@ -140,8 +141,8 @@ class FreeForm:
         result = None
         try:
             result = await self._program(task, Agents(players))
-        except* _Unanswered:
-            await asyncio.sleep(0)
+        except* _Unanswered:  # by itself, or in the group that a TaskGroup raises
+            pass
         for player in players.values():
             player.check_heard()
         return {name: player.unanswered for name, player in players.items() if player.unanswered is not None}, result
@@ -153,4 +154,4 @@ class FreeForm:
             )
         rewards = result["rewards"]
         shared = rewards if isinstance(rewards, Mapping) else dict.fromkeys(self.agents, rewards)
-        return dict(shared), result["terms"] if "terms" in result else {}
+        return dict(shared), result.get("terms", {})

@@ -1,6 +1,6 @@
 """Which samples of the acting agents are played together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 
 from motet.errors import ConfigError
@@ -15,6 +15,7 @@ def joint_actions(counts: Mapping[str, int], pairing: str) -> tuple[dict[str, in
     Args: counts, how many samples each acting agent has.
     Raises: ConfigError for an unknown pairing, and for aligned counts that differ.
     """
+    picks: Iterable[tuple[int, ...]]
     if pairing == "crossed":
         picks = product(*(range(count) for count in counts.values()))
     elif pairing == "aligned":

@@ -7,7 +7,7 @@ observed or sampled, or every joint action broke) is a Fault on the Outcome that
 unknown, and kept as a leaf it would count as zero. So below every valid Outcome there is a valid one.
 """
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -90,7 +90,8 @@ async def play(
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)
-    return Episode(episode_id, task, *(root for root in roots if isinstance(root, Round)))
+    rounds = [root for root in roots if isinstance(root, Round)]
+    return Episode(episode_id, task, rounds[0], greedy=rounds[1] if greedy_path else None)
 
 
 async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
@@ -99,16 +100,17 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
         return prompts
     count = game.plan.samples[len(path)]
     answers = await game.waves.ask([_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()])
+    unanswered = next((answer for answer in answers if isinstance(answer, Fault)), None)
+    if unanswered is not None:
+        return unanswered
     sampled = {agent: answer for agent, answer in zip(prompts, answers, strict=True) if isinstance(answer, Sampled)}
-    for answer in answers:
-        if isinstance(answer, Fault):
-            return answer
     samples = {agent: answer.completions for agent, answer in sampled.items()}
     picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
     stepped_J = await game.waves.run([_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)])
     outcomes_J = await _grow(game, [outcome for outcome, _ in stepped_J], [below for _, below in stepped_J], path)
-    if all(outcome.fault is not None for outcome in outcomes_J):
-        return next(outcome.fault for outcome in outcomes_J if outcome.fault is not None)
+    faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
+    if len(faults) == len(outcomes_J):
+        return faults[0]
     prompt_tokens = {agent: answer.prompt_tokens for agent, answer in sampled.items()}
     return Round(len(path), prompts, prompt_tokens, samples, outcomes_J)
 
@@ -197,19 +199,17 @@ def _end(plan: Plan, turn: int, led_to: Transition) -> End | None:
 async def _grow(game: _Game, outcomes: Sequence[Outcome], states: Sequence[Any], path: Path) -> tuple[Outcome, ...]:
     """The outcomes with what came below them. Where one is chosen and breaks below, the next in line is played."""
     open_ = [j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None]
-    below: dict[int, Round | Fault] = {}
-    for attempt_at in _lines(game, outcomes, open_, path):
-        rounds: list[Coroutine[Any, Any, Round | Fault]] = [_round(game, states[j], (*path, j)) for j in attempt_at]
-        below |= zip(attempt_at, await game.waves.run(rounds), strict=True)
-        if any(isinstance(found, Round) for found in below.values()):
+    below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
+    for chosen in _choices(game, outcomes, open_, path):
+        rounds = await game.waves.run([_round(game, states[j], (*path, j)) for j in chosen])
+        below |= zip(chosen, rounds, strict=True)
+        if any(isinstance(found, Round) for found in rounds):
             break
-    grown = [_joined(outcomes[j], below[j]) if j in below else replace(outcomes[j], end="pruned") for j in open_]
-    place_of = dict(zip(open_, grown, strict=True))
-    return tuple(place_of[j] if j in place_of else outcome for j, outcome in enumerate(outcomes))
+    return tuple(_joined(outcome, below[j]) if j in below else outcome for j, outcome in enumerate(outcomes))
 
 
-def _lines(game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path) -> list[list[int]]:
-    """Who goes on: all at once, or one after the other until one holds (the best first, or in an order by chance)."""
+def _choices(game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path) -> list[list[int]]:
+    """Who goes on: all at once, or one after the other until one holds: the best first, or in a random order."""
     if game.plan.expand == "all":
         return [list(open_)]
     if game.plan.expand == "best":
@@ -217,7 +217,9 @@ def _lines(game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path:
     return [[j] for j in sorted(open_, key=lambda j: game.key(path, j, "expand"))]
 
 
-def _joined(outcome: Outcome, below: Round | Fault) -> Outcome:
+def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:
+    if below is None:
+        return replace(outcome, end="pruned")
     if isinstance(below, Fault):
         return Outcome(outcome.picks, {}, fault=below)
     return replace(outcome, next=below)
@@ -235,7 +237,8 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team, greedy_pat
     """
     if set(team.agents) != set(environment.agents):
         raise ConfigError(
-            f"the team plays {_names(team.agents)}, but the environment has {_names(environment.agents)}: name each in team.agents"
+            f"team.agents names {_names(team.agents)}; expected {_names(environment.agents)}, the agents of the environment: "
+            f"name each of them once"
         )
     rounds = plan.rounds(len(environment.agents))
     if sum(rounds) > plan.max_nodes:
@@ -245,11 +248,7 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team, greedy_pat
             f"sample less at early turns, or raise max_nodes"
         )
     if not environment.branches and (max(plan.samples) > 1 or greedy_path):
-        why = (
-            "a greedy path beside the sampled one"
-            if max(plan.samples) == 1
-            else f"rollout.samples {list(plan.samples)}"
-        )
+        why = f"rollout.samples {list(plan.samples)}" + (" beside a greedy path" if greedy_path else "")
         raise ConfigError(
             f"{why} steps more than once from one state, but {type(environment).__name__} says branches = False: "
             f"use samples {[1] * len(plan.samples)}, or make its states immutable values and set branches = True"

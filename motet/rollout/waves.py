@@ -11,6 +11,7 @@ long each environment took to step.
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from motet.core import Fault, Sampled, Sampler, SampleRequest
@@ -128,7 +129,7 @@ async def _sample(sampler: Sampler, questions: Sequence[_Question]) -> list[Answ
     places = [(q, r) for q, question in enumerate(questions) for r in range(len(question.requests))]
     places.sort(key=lambda place: questions[place[0]].requests[place[1]].id)
     requests = [questions[q].requests[r] for q, r in places]
-    for before, after in zip(requests, requests[1:], strict=False):
+    for before, after in pairwise(requests):
         if before.id == after.id:
             raise ValueError(
                 f"two requests of one wave have the id {after.id}; expected unique ids: their order would be chance"

@@ -1,30 +1,139 @@
-"""Pictures of a run, as PNG files."""
+"""Pictures of a run, as PNG files. matplotlib is imported where one is drawn, without its global state."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-INK, FAINT, GRID = "#22223b", "#8d99ae", "#e5e7ef"
-SUCCESS, REWARD, HELDOUT = "#1b6ca8", "#d1495b", "#2a9d5c"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, FAINT, GRID = "#22223b", "#6c757d", "#e5e7ef"
+TRAINED, REWARD, HELDOUT = "#1b6ca8", "#b5651d", "#1f7a4d"
 
 
 def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], path: Path) -> None:
-    """Training success and reward by step, each step faint and a moving average strong, with held-out success marked.
+    """Success above, reward below, by training step: every step faint, a moving average strong, held-out success as points.
 
-    Args: rows of metrics.jsonl; the run's summary (its `name`, and `heldout.before` and `heldout.after` where measured).
+    Args: rows of metrics.jsonl; the run's summary: its `name`, and `heldout.before` and `heldout.after` where there are any.
     """
-    figure, axes = _canvas(8.0, 4.6)
-    axes.set_title(f"{summary['name']}: success of the team", loc="left", fontsize=13, color=INK, pad=14, fontweight="bold")
-    steps, success = series(rows, "play/success")
-    _smoothed_line(axes, steps, success, SUCCESS, "success, training")
-    last = max([*steps, 1])
-    _mark_heldout(axes, rows, summary.get("heldout", {}), last)
-    axes.set(xlabel="training step", ylabel="success", ylim=(-0.03, 1.05), xlim=(-0.02 * last, last * 1.02))
-    reward_axes = axes.twinx()
-    _plain(reward_axes)
-    _smoothed_line(reward_axes, *series(rows, "play/reward"), REWARD, "reward, training (right)", style="--")
-    reward_axes.set_ylabel("reward", color=REWARD)
-    reward_axes.tick_params(axis="y", colors=REWARD)
-    lines = [line for one in (axes, reward_axes) for line in one.get_legend_handles_labels()[0]]
-    figure.legend(handles=lines, loc="outside lower center", ncols=len(lines), frameon=False, labelcolor=INK)
-    _save(figure, path)
+    figure = _figure(8.0, 5.6)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
+    _curve(above, *_series(rows, "play/success"), TRAINED, "training")
+    _curve(below, *_series(rows, "play/reward"), REWARD, "training")
+    last = max([row["step"] for row in rows], default=1)
+    heldout = summary.get("heldout", {})
+    _mark_heldout(above, rows, heldout, last)
+    above.set(ylabel="success", ylim=(-0.03, 1.08), xlim=(-0.02 * last, 1.09 * last))
+    below.set(ylabel="reward", xlabel="training step")
+    below.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(
+        *above.get_legend_handles_labels(), loc="outside lower center", frameon=False, labelcolor=INK, ncols=2
+    )
+    above.set_title(_title(summary["name"], heldout), loc="left", fontsize=13, color=INK, pad=12)
+    figure.savefig(path, dpi=150)
+
+
+def cross_matrix(
+    matrix: Sequence[Sequence[float]],
+    labels: Sequence[str],
+    path: Path,
+    agents: tuple[str, str] = ("first agent", "second agent"),
+) -> None:
+    """A heat map of success in [0, 1]: `matrix[i][j]` is the first agent of run i with the second of run j."""
+    size = 1.0 * len(labels)
+    figure = _figure(3.0 + size, 2.1 + size)
+    axes = figure.subplots()
+    _plain(axes)
+    axes.grid(False)
+    axes.imshow(matrix, cmap="YlGnBu", vmin=0.0, vmax=1.0)
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            axes.text(
+                j, i, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.55 else INK,
+                fontsize=12, fontweight="bold" if i == j else "normal",
+            )  # fmt: skip
+    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(length=0)
+    axes.set(xlabel=f"{agents[1]} from", ylabel=f"{agents[0]} from")
+    axes.set_title("Cross-play success", loc="left", fontsize=13, color=INK, pad=12)
+    figure.savefig(path, dpi=150)
+
+
+def moving_average(values: Sequence[float], width: int) -> list[float]:
+    """The mean of the `width` values around each one, of fewer at both ends."""
+    half = width // 2
+    windows = [values[max(0, at - half) : at + half + 1] for at in range(len(values))]
+    return [sum(window) / len(window) for window in windows]
+
+
+def _series(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    found = [(row["step"], row[name]) for row in rows if name in row]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def _curve(axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str, label: str) -> None:
+    _plain(axes)
+    width = max(1, len(values) // 12) | 1
+    axes.plot(steps, values, color=color, alpha=0.28, linewidth=1.0)
+    if steps:
+        label = f"{label} (mean of {width} steps)" if width > 1 else label
+        axes.plot(steps, moving_average(values, width), color=color, linewidth=2.2, label=label)
+
+
+def _mark_heldout(axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapping[str, Any], last: int) -> None:
+    """Evaluations on the way, joined to those before and after, which also show their values."""
+    points = dict(zip(*_series(rows, "evaluate/success"), strict=True))
+    ends = {step: heldout[when]["success"] for when, step in (("before", 0), ("after", last)) if when in heldout}
+    points = dict(sorted((points | ends).items()))
+    if not points:
+        return
+    if len(points) > len(ends):
+        axes.plot(list(points), list(points.values()), ":", color=HELDOUT, linewidth=1.2, zorder=3)
+    axes.scatter(
+        list(points),
+        list(points.values()),
+        s=52,
+        color=HELDOUT,
+        edgecolor="white",
+        linewidth=1.2,
+        zorder=4,
+        label="held out",
+    )
+    for step, value in ends.items():
+        shift = (9, 0) if step == last else (0, 10)
+        axes.annotate(
+            f"{value:.2f}",
+            (step, value),
+            shift,
+            textcoords="offset points",
+            color=HELDOUT,
+            fontweight="bold",
+            va="center",
+        )
+
+
+def _title(name: str, heldout: Mapping[str, Any]) -> str:
+    if "before" not in heldout or "after" not in heldout:
+        return name
+    return f"{name}: held-out success from {heldout['before']['success']:.2f} to {heldout['after']['success']:.2f}"
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _plain(axes: "Axes") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GRID)
+    axes.tick_params(colors=FAINT, labelcolor=INK, length=3)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+    axes.grid(True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,10 +1,9 @@
 """What a run leaves behind and shows while it goes: the run folder, the metrics and their mirrors, live progress.
 
-    runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
+runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
 """
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +96,7 @@ def write_whole(path: Path, text: str) -> None:
     """A reader sees the old file or all of the new one."""
     beside = path.with_name(f".{path.name}.writing")
     beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 # ---------------------------------------------------------------------------------------------------- metrics
@@ -133,9 +132,13 @@ class Metrics:
         """Raises: MotetError for a name outside the grammar, or a value that is not a finite number."""
         for name, value in values.items():
             if not _NAME.fullmatch(name):
-                raise MotetError(f"metric {name!r}: expected stage/name or stage/name/WHO, with a stage of {', '.join(STAGES)}")
+                raise MotetError(
+                    f"metric {name!r}: expected stage/name or stage/name/WHO, with a stage of {', '.join(STAGES)}"
+                )
             if not isfinite(value):
-                raise MotetError(f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value")
+                raise MotetError(
+                    f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value"
+                )
         self._file.write(_line({"step": step, **{name: values[name] for name in sorted(values)}}))
         self._file.flush()
         for mirror in self._mirrors:
@@ -170,7 +173,7 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter  # a second of imports, for those who want it
 
         purge = None if resumed_at is None else resumed_at + 1
-        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -191,7 +194,13 @@ class Wandb:
         except ImportError as error:
             raise ConfigError('report.wandb is set, but wandb is not installed: pip install "motet[wandb]"') from error
         self._run: Any = wandb.init(
-            dir=str(folder), name=name, project=project, entity=entity, tags=list(tags), config=dict(config), resume="allow"
+            dir=str(folder),
+            name=name,
+            project=project,
+            entity=entity,
+            tags=list(tags),
+            config=dict(config),
+            resume="allow",
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -208,9 +217,9 @@ class Wandb:
 class Progress:
     """One bar per stage on a terminal, aligned lines elsewhere, or nothing. It goes to stderr: stdout is for results.
 
-        with Progress() as progress:
-            progress.stage("train", total=60)
-            progress.show(1, {"reward": 0.31, "success": 0.25}, tokens=5120)
+    with Progress() as progress:
+        progress.stage("train", total=60)
+        progress.show(1, {"reward": 0.31, "success": 0.25}, tokens=5120)
     """
 
     def __init__(
@@ -224,7 +233,12 @@ class Progress:
         """`every`: steps per line where there is no terminal."""
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
-        columns = (TextColumn("{task.description:<9}"), BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"))
+        columns = (
+            TextColumn("{task.description:<9}"),
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+        )
         self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
         self._task = self._bar.add_task("", total=0, figures="", visible=False)
         self._begin("", 0, 0)
@@ -233,7 +247,9 @@ class Progress:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()
 
     def stage(self, name: str, total: int, first: int = 0) -> None:
@@ -257,7 +273,9 @@ class Progress:
             self._bar.update(self._task, completed=done, figures=text)
         elif done % self._every == 0 or done == self._total:
             width = len(str(self._total))
-            self._console.print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True
+            )
 
     def _begin(self, name: str, total: int, first: int) -> None:
         self._name, self._total, self._first = name, total, first

@@ -1,0 +1,122 @@
+"""Prompts as tokens: templates, plain chats, raw text, names, system texts, and what is too long."""
+
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from motet.core import Chat, Message
+from motet.policies.prompts import BadPrompt, LongPrompt, encode, fit, with_system
+from motet.policies.testing import TEMPLATE, make_tokenizer
+
+ASK = Message("user", "the dog?")
+CHAT: Chat = (Message("system", "quick"), ASK)
+
+
+@pytest.fixture
+def plain() -> PreTrainedTokenizerFast:
+    return make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300)
+
+
+@pytest.fixture
+def templated() -> PreTrainedTokenizerFast:
+    return make_tokenizer("qwen3", chat_template=True, context=96, vocabulary=300)
+
+
+def test_a_chat_goes_through_the_template_and_asks_for_an_answer(templated: PreTrainedTokenizerFast) -> None:
+    text = templated.decode(encode(templated, CHAT))
+    assert text == "<bos>system\nquick<end><bos>user\nthe dog?<end><bos>assistant\n"
+
+
+def test_a_chat_without_a_template_is_lines_of_role_and_content(plain: PreTrainedTokenizerFast) -> None:
+    assert plain.decode(encode(plain, CHAT)) == "system: quick\nuser: the dog?\nassistant:"
+
+
+def test_raw_text_gets_the_tokens_that_the_tokenizer_adds_and_no_others(plain: PreTrainedTokenizerFast) -> None:
+    assert plain.decode(encode(plain, "the dog")) == "the dog"
+    llama = make_tokenizer("llama", chat_template=True, context=96, vocabulary=300)
+    assert encode(llama, "the dog")[0] == llama.bos_token_id
+    assert encode(llama, CHAT).count(llama.bos_token_id) == 3, "the template's, and none before them"
+
+
+@pytest.mark.parametrize("name", ["plain", "templated"])
+def test_a_name_is_shown_in_the_content_where_nothing_else_shows_it(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    tokenizer = request.getfixturevalue(name)
+    assert "alice: hello" in tokenizer.decode(encode(tokenizer, (Message("user", "hello", name="alice"),)))
+
+
+def test_a_template_that_shows_names_shows_them_once(templated: PreTrainedTokenizerFast) -> None:
+    templated.chat_template = TEMPLATE.replace("message.role +", "message.role + (message.name or '') +")
+    text = templated.decode(encode(templated, (Message("user", "hello", name="alice"),)))
+    assert text.startswith("<bos>useralice\nhello<end>")
+
+
+def test_a_chat_that_the_template_refuses_is_a_fault(templated: PreTrainedTokenizerFast) -> None:
+    templated.chat_template = "{{ raise_exception('no system here') }}"
+    with pytest.raises(BadPrompt, match="refuses a chat of system, user: no system here"):
+        encode(templated, CHAT)
+
+
+def test_a_prompt_without_tokens_is_a_fault(plain: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(BadPrompt, match="has no tokens"):
+        encode(plain, "")
+
+
+def test_a_system_text_goes_before_everything() -> None:
+    assert with_system("def f", "Write Python.") == "Write Python.\ndef f"
+    assert with_system((ASK,), "Be brief.") == (Message("system", "Be brief."), ASK)
+    assert with_system(CHAT, "Be brief.") == (Message("system", "Be brief.\n\nquick"), ASK)
+    assert with_system(CHAT, "") == CHAT
+
+
+LONG: Chat = (
+    Message("system", "quick"),
+    Message("user", "first " * 10),
+    Message("assistant", "second"),
+    Message("user", "third"),
+    Message("assistant", "fourth"),
+    Message("user", "last"),
+)
+
+
+def contents(tokenizer: PreTrainedTokenizerFast, ids: tuple[int, ...]) -> list[str]:
+    return [line.strip() for line in tokenizer.decode(ids).splitlines()]
+
+
+def test_a_prompt_that_fits_stays_whole(plain: PreTrainedTokenizerFast) -> None:
+    whole = encode(plain, LONG)
+    for on_long in ("fault", "drop_oldest_turn"):
+        assert fit(plain, LONG, context=len(whole) + 5, answer=5, on_long=on_long) == whole
+
+
+def test_the_oldest_question_goes_with_its_answer_and_the_system_message_stays(
+    plain: PreTrainedTokenizerFast,
+) -> None:
+    whole = len(encode(plain, LONG))
+    ids = fit(plain, LONG, context=whole + 4, answer=5, on_long="drop_oldest_turn")
+    assert contents(plain, ids) == ["system: quick", "user: third", "assistant: fourth", "user: last", "assistant:"]
+    assert len(ids) + 5 <= whole + 4
+
+
+def test_the_last_message_never_goes(plain: PreTrainedTokenizerFast) -> None:
+    least = len(encode(plain, (LONG[0], LONG[-1])))
+    ids = fit(plain, LONG, context=least + 1, answer=50, on_long="drop_oldest_turn")
+    assert contents(plain, ids) == ["system: quick", "user: last", "assistant:"]
+    with pytest.raises(LongPrompt, match=f"prompt has {least} tokens, expected at most {least - 1}"):
+        fit(plain, LONG, context=least, answer=50, on_long="drop_oldest_turn")
+
+
+def test_a_long_prompt_is_a_fault_only_where_no_token_of_an_answer_fits(plain: PreTrainedTokenizerFast) -> None:
+    whole = encode(plain, LONG)
+    assert fit(plain, LONG, context=len(whole) + 1, answer=50, on_long="fault") == whole
+    with pytest.raises(LongPrompt, match="drop_oldest_turn"):
+        fit(plain, LONG, context=len(whole), answer=50, on_long="fault")
+    with pytest.raises(LongPrompt):
+        fit(plain, "the dog " * 40, context=30, answer=5, on_long="drop_oldest_turn")
+
+
+def test_a_tokenizer_survives_its_folder(templated: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    templated.save_pretrained(tmp_path)
+    assert encode(PreTrainedTokenizerFast.from_pretrained(tmp_path), CHAT) == encode(templated, CHAT)

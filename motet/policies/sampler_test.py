@@ -1,0 +1,156 @@
+"""The in-process sampler: order, batches, faults, versions, references."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from motet.core import Fault, Message, Sampled, SampleRequest, ScoreRequest
+from motet.errors import ConfigError
+from motet.policies.backbone import Backbone, Policy
+from motet.policies.sampler import LocalSampler
+from motet.policies.testing import Architecture
+from motet.settings import Decode
+
+FolderOf = Callable[..., Path]
+Load = Callable[..., Backbone]
+TEXTS = ("the quick brown fox", "a", "def add(a, b):", "the lazy dog. the lazy dog.", "a", "user")
+
+
+def policies_on(backbone: Backbone) -> dict[str, Policy]:
+    return {"a": Policy("a", backbone, "a"), "base": Policy("base", backbone, trainable=False)}
+
+
+def requests(answers: int = 3) -> list[SampleRequest]:
+    """Two policies, ragged prompts, four decode settings."""
+    settings = [
+        Decode(max_new_tokens=12),
+        Decode(max_new_tokens=5, temperature=0.5),
+        Decode(max_new_tokens=9, top_p=0.9),
+        Decode(max_new_tokens=12, top_k=5, stop=("a",)),
+    ]
+    return [
+        SampleRequest(
+            id=(number,),
+            policy=("a", "base")[number % 2],
+            prompt=text if number % 3 else (Message("user", text),),
+            decode=settings[number % 4],
+            keys=tuple(100 * number + index for index in range(answers)),
+            greedy=number == 4,
+        )
+        for number, text in enumerate(TEXTS)
+    ]
+
+
+def answer(sampler: LocalSampler, asked: list[SampleRequest]) -> list[Sampled | Fault]:
+    return asyncio.run(sampler.sample(asked))
+
+
+def without_logprobs(results: list[Sampled | Fault]) -> list[tuple[object, ...]]:
+    return [
+        (result.prompt_tokens, [(one.tokens, one.text, one.stop) for one in result.completions])
+        for result in results
+        if isinstance(result, Sampled)
+    ]
+
+
+@pytest.mark.parametrize("chat_template", [False, True])
+def test_answers_come_in_the_order_of_requests_and_keys_whatever_the_batches(
+    folder_of: FolderOf, architecture: Architecture, with_adapter: Load, chat_template: bool
+) -> None:
+    policies = policies_on(with_adapter(folder_of(architecture, chat_template)))
+    together = answer(LocalSampler(policies), requests())
+    assert len(without_logprobs(together)) == len(TEXTS)
+    one_by_one = [answer(LocalSampler(policies), [request])[0] for request in requests()]
+    tight = LocalSampler(policies, rows_per_batch=4, tokens_per_batch=60)
+    backwards = answer(tight, requests()[::-1])[::-1]
+    assert without_logprobs(together) == without_logprobs(one_by_one) == without_logprobs(backwards)
+
+
+def test_a_completion_says_who_how_and_when(folder_of: FolderOf, with_adapter: Load) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())))
+    assert asyncio.run(sampler.publish(["a"])) == 1
+    assert asyncio.run(sampler.publish(["a"])) == 2
+    for request, result in zip(requests(), answer(sampler, requests()), strict=True):
+        assert isinstance(result, Sampled)
+        for completion in result.completions:
+            assert completion.policy == request.policy
+            assert completion.temperature == request.decode.temperature
+            assert completion.version == {"a": 2, "base": 0}[request.policy]
+
+
+def test_batches_are_within_the_budget_and_a_function_of_the_lengths(folder_of: FolderOf, with_adapter: Load) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=3, tokens_per_batch=50)
+    widths = []
+    decoded = sampler._decode
+
+    def spy(policy: Policy, asked: object, batch: list) -> object:
+        widths.append((len(batch), max(len(row.prompt) for row in batch) + max(row.answer for row in batch)))
+        return decoded(policy, asked, batch)
+
+    sampler._decode = spy
+    answer(sampler, requests())
+    assert all(rows <= 3 and (rows * width <= 50 or rows == 1) for rows, width in widths)
+    first = list(widths)
+    widths.clear()
+    answer(sampler, requests())
+    assert widths == first
+
+
+def test_a_prompt_that_does_not_fit_is_a_fault_and_its_neighbours_are_answered(
+    folder_of: FolderOf, with_adapter: Load
+) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())))
+    long = SampleRequest((9,), "a", "fox " * 200, Decode(max_new_tokens=4), (1, 2))
+    empty = SampleRequest((10,), "a", "", Decode(max_new_tokens=4), (1, 2))
+    first, second, third = answer(sampler, [long, requests()[0], empty])
+    assert isinstance(first, Fault)
+    assert (first.where, first.cause) == ("sampler", "long_prompt")
+    assert "policy a: prompt has" in first.message
+    assert isinstance(second, Sampled)
+    assert isinstance(third, Fault)
+    assert third.cause == "bad_prompt"
+
+
+def test_a_long_chat_can_lose_its_oldest_turns_instead(folder_of: FolderOf, with_adapter: Load) -> None:
+    chat = (Message("user", "fox " * 90), Message("assistant", "dog"), Message("user", "the quick"))
+    request = SampleRequest((0,), "a", chat, Decode(max_new_tokens=4), (1,))
+    policies = policies_on(with_adapter(folder_of()))
+    (kept,) = answer(LocalSampler(policies, on_long_prompt="drop_oldest_turn"), [request])
+    assert isinstance(kept, Sampled)
+    tokenizer = policies["a"].backbone.tokenizer
+    assert tokenizer.decode(kept.prompt_tokens) == "user: the quick\nassistant:"
+
+
+def score_of(request: SampleRequest, result: Sampled | Fault) -> list[ScoreRequest]:
+    assert isinstance(result, Sampled)
+    return [
+        ScoreRequest(request.policy, result.prompt_tokens, completion.tokens, completion.temperature)
+        for completion in result.completions
+    ]
+
+
+def test_the_reference_of_an_adapter_is_its_base(folder_of: FolderOf, with_adapter: Load) -> None:
+    policies = policies_on(with_adapter(folder_of()))
+    sampler = LocalSampler(policies, rows_per_batch=2)
+    asked = [request for request in requests() if request.policy == "base"]
+    results = answer(sampler, asked)
+    base = [completion.logprobs for result in results for completion in result.completions]
+    wanted = [score for request, result in zip(asked, results, strict=True) for score in score_of(request, result)]
+    as_adapter = [ScoreRequest("a", one.prompt_tokens, one.tokens, one.temperature) for one in wanted]
+    scored = asyncio.run(sampler.logprobs(as_adapter))
+    for got, expected in zip(scored, base, strict=True):
+        assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_full_policy_needs_a_reference_of_its_own(folder_of: FolderOf) -> None:
+    policy = Policy("full", Backbone.load(folder_of(), trainable_full=True))
+    wanted = [ScoreRequest("full", (5, 6), (7, 8), 1.0)]
+    with pytest.raises(ConfigError, match="policy full is fully trained and has no reference"):
+        asyncio.run(LocalSampler({"full": policy}).logprobs(wanted))
+    frozen = Policy("full (reference)", Backbone.load(folder_of()), trainable=False)
+    policy.parameters()[0].data.mul_(2.0)
+    sampler = LocalSampler({"full": policy}, references={"full": frozen})
+    alone = LocalSampler({"full": frozen}, references={"full": frozen})
+    assert asyncio.run(sampler.logprobs(wanted)) == asyncio.run(alone.logprobs(wanted))

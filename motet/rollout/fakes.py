@@ -1,0 +1,83 @@
+"""Stand-ins for this room's tests: a sampler that knows no model, and a game whose rewards can be read off its replies."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from motet.core import Completion, Fault, Message, Prompt, Reply, Sampled, SampleRequest, Task, Team, Transition
+from motet.settings import Decode
+
+
+@dataclass
+class KeySampler:
+    """An answer is the last three digits of its key, so texts show the seeds; a greedy answer is 999. Remembers every wave."""
+
+    refuse: Callable[[SampleRequest], bool] = lambda request: False
+    waves: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    requests: list[SampleRequest] = field(default_factory=list)
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+        self.waves.append([request.id for request in requests])
+        self.requests.extend(requests)
+        await asyncio.sleep(0)
+        return [
+            Fault("sampler", "long_prompt", "no room") if self.refuse(request) else self._answer(request)
+            for request in requests
+        ]
+
+    def _answer(self, request: SampleRequest) -> Sampled:
+        texts = ["999" if request.greedy else f"{key % 1000:03d}" for key in request.keys]
+        completions = tuple(
+            Completion(request.policy, text, "stop", tokens=tuple(map(int, text)), logprobs=(-0.5,) * 3)
+            for text in texts
+        )
+        return Sampled((1, 2), completions)
+
+
+Replies = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Talk:
+    """A state is what was said so far. Every turn pays each agent `pay(said)`; `clock` draws how long a step takes."""
+
+    agents: Sequence[str] = ("ann", "bob")
+    branches: bool = True
+    acting: Callable[[int], Sequence[str]] = lambda turn: ("ann", "bob")
+    pay: Callable[[tuple[Replies, ...]], float] = lambda said: 0.0
+    ends: Callable[[tuple[Replies, ...]], bool] = lambda said: False
+    break_at: Callable[[str, tuple[Replies, ...]], None] = lambda where, said: None
+    clock: random.Random | None = None
+    closed: list[Any] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+    async def start(self, task: Task, seed: int) -> tuple[Replies, ...]:
+        self.break_at("start", ())
+        return ()
+
+    def observe(self, state: tuple[Replies, ...]) -> Mapping[str, Prompt]:
+        self.break_at("observe", state)
+        return {agent: (Message("user", f"{agent} after {state}"),) for agent in self.acting(len(state))}
+
+    async def step(self, state: tuple[Replies, ...], replies: Mapping[str, Reply], seed: int) -> Transition:
+        if self.clock is not None:
+            await asyncio.sleep(self.clock.random() * 0.002)
+        said = (*state, tuple(sorted((agent, reply.text) for agent, reply in replies.items())))
+        self.break_at("step", said)
+        self.seeds.append(seed)
+        return Transition(
+            said, dict.fromkeys(self.agents, self.pay(said)), self.ends(said), {"length": float(len(said))}
+        )
+
+    async def close(self, state: tuple[Replies, ...]) -> None:
+        self.closed.append(state)
+        self.break_at("close", state)
+
+
+def team_of(agents: Sequence[str], system: Mapping[str, str] | None = None) -> Team:
+    return Team({agent: (f"{agent}-policy",) for agent in agents}, {agent: Decode() for agent in agents}, system or {})
+
+
+PAIR = team_of(("ann", "bob"))
