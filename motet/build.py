@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from motet.config.schema import Base, RunConfig, Source, check_trainable
 from motet.config.yaml import validate_options
@@ -58,7 +59,7 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
         team = _team(config, stage)
-        check_plan(config.rollout, stage, team)
+        check_plan(config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path")
         yield Scene(config, stage, team, _tasks(config, stage, train))
     finally:
         services.close()
@@ -174,6 +175,28 @@ class Company:
     sampler: LocalSampler
     """Also the scorer and the publisher: they all read the same weights."""
     learners: Mapping[str, LocalLearner]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Trained weights and optimisers, `weights.POLICY.i` and `optimizer.POLICY.NAME`, and what is plain about them."""
+        tensors: dict[str, Tensor] = {}
+        facts: dict[str, Any] = {"versions": dict(self.sampler.versions), "optimizers": {}}
+        for name, learner in self.learners.items():
+            for index, parameter in enumerate(self.policies[name].parameters()):
+                tensors[f"weights.{name}.{index}"] = parameter.detach()
+            moments, facts["optimizers"][name] = learner.state(name)
+            tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        return tensors, facts
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken."""
+        for name, learner in self.learners.items():
+            with torch.no_grad():
+                for index, parameter in enumerate(self.policies[name].parameters()):
+                    parameter.copy_(tensors[f"weights.{name}.{index}"])
+            prefix = f"optimizer.{name}."
+            moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            learner.load_state(name, (moments, facts["optimizers"][name]))
+        self.sampler.versions |= facts["versions"]
 
     def save(self, folder: Path) -> None:
         """One folder per policy that learnt anything, as transformers or PEFT would write it."""

@@ -22,7 +22,9 @@ PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
 
 def wishes(settings: Decode, answers: int = 3, greedy: bool = False) -> list[Wish]:
     return [
-        Wish(prompt, settings, key=100 * prompt + index, greedy=greedy) for prompt in range(3) for index in range(answers)
+        Wish(prompt, settings, key=100 * prompt + index, greedy=greedy)
+        for prompt in range(3)
+        for index in range(answers)
     ]
 
 
@@ -61,7 +63,9 @@ def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
     folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backbone = Backbone.load(folder_of(architecture))
-    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))  # a twelfth of all tokens: rows leave all the time
+    monkeypatch.setattr(
+        backbone, "eos_ids", tuple(range(0, 300, 12))
+    )  # a twelfth of all tokens: rows leave all the time
     asked = wishes(Decode(max_new_tokens=30), answers=4)
     batched = decode(backbone, PROMPTS, asked)
     assert len({len(answer.tokens) for answer in batched}) > 3

@@ -76,9 +76,7 @@ def test_gradients_are_those_of_separate_rows(folder_of: Callable[..., Path], ar
     torch.testing.assert_close(got, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_chunks_of_the_logits_change_nothing(
-    folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_of_the_logits_change_nothing(folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = Backbone.load(folder_of(), trainable_full=True)
 
     def gradient_and_values() -> tuple[torch.Tensor, torch.Tensor]:

@@ -40,9 +40,7 @@ def test_raw_text_gets_the_tokens_that_the_tokenizer_adds_and_no_others(plain: P
 
 
 @pytest.mark.parametrize("name", ["plain", "templated"])
-def test_a_name_is_shown_in_the_content_where_nothing_else_shows_it(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_name_is_shown_in_the_content_where_nothing_else_shows_it(name: str, request: pytest.FixtureRequest) -> None:
     tokenizer = request.getfixturevalue(name)
     assert "alice: hello" in tokenizer.decode(encode(tokenizer, (Message("user", "hello", name="alice"),)))
 

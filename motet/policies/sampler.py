@@ -160,7 +160,9 @@ class LocalSampler:
         if policy.adapter is not None:
             return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
         if name not in self._references:
-            raise ConfigError(f"policy {name} is fully trained and has no reference: load a frozen copy, or train an adapter")
+            raise ConfigError(
+                f"policy {name} is fully trained and has no reference: load a frozen copy, or train an adapter"
+            )
         return self._references[name]
 
     # ------------------------------------------------------------------------------------------------ batches
@@ -182,7 +184,9 @@ class LocalSampler:
 @torch.no_grad()
 def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
     """Log-probabilities of each request's tokens by the policy that is active on the backbone, in one batch."""
-    places = {prompt: place for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))}
+    places = {
+        prompt: place for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))
+    }
     prompts_PL, prompt_mask_PL = padded(list(places), backbone.pad_id, "left", backbone.device)
     tokens_BL, mask_BL = padded([request.tokens for request in requests], backbone.pad_id, "right", backbone.device)
     logp_BL, _ = forward(

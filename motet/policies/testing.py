@@ -1,7 +1,7 @@
 """Tiny random models of several families, as ordinary folders, for tests of any room.
 
-    folder = make_model_folder(tmp_path / "m", "gpt2", chat_template=True, seed=1)
-    backbone = Backbone.load(folder)
+folder = make_model_folder(tmp_path / "m", "gpt2", chat_template=True, seed=1)
+backbone = Backbone.load(folder)
 """
 
 from pathlib import Path

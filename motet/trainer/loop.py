@@ -117,9 +117,13 @@ async def _learn(
     objective = policy_objective(algorithm)
     seen: dict[str, list[Metrics]] = {}
     stepped: dict[str, float] = {}
-    for part in minibatches(samples, algorithm.epochs, algorithm.minibatches, derive(ensemble.seed, number, "learn")):
+    parts = minibatches(samples, algorithm.epochs, algorithm.minibatches, derive(ensemble.seed, number, "learn"))
+    for update, part in enumerate(parts):
         for batch in pack(part, pace.token_budget, algorithm.reduce, ensemble.longest):
-            seen.setdefault(batch.policy, []).append(await learners[batch.policy].accumulate(batch, objective))
+            measured = dict(await learners[batch.policy].accumulate(batch, objective))
+            if update > 0:
+                del measured["sampler_mismatch"]  # after an update the policies differ on purpose
+            seen.setdefault(batch.policy, []).append(measured)
         updated = dict.fromkeys(sample.policy for sample in part)
         for learner in dict.fromkeys(learners[name] for name in updated):
             for name, figures in (await learner.step([n for n in updated if learners[n] is learner])).items():

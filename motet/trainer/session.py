@@ -1,0 +1,277 @@
+"""One training run in its folder: evaluate, train, evaluate again; record every step; keep what a killed run goes on from."""
+
+import asyncio
+import platform
+import resource
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from motet.core import CreditState, Episode, Task
+from motet.errors import ConfigError, MotetError
+from motet.rollout.record import write_episode
+from motet.rollout.summary import Summary
+from motet.trainer import checkpoint
+from motet.trainer.checkpoint import Checkpoint
+from motet.trainer.evaluate import Evaluation, evaluate
+from motet.trainer.loop import Ensemble, Pace, Step, train
+from motet.trainer.notable import Notable
+from motet.trainer.report import Metrics, Progress, RunFolder
+
+PLAYED = ("reward", "final_reward", "success", "turns")
+
+
+class Interrupted(MotetError):
+    """The person or the system asked the run to stop; it did, after a checkpoint. The message says how to go on."""
+
+
+class Weights(Protocol):
+    """Everything trained, as named tensors and plain JSON; and as folders that other libraries can load."""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]: ...
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None: ...
+
+    def save(self, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often what happens; 0 is only at the end (checkpoints) or only before and after (evaluations)."""
+
+    checkpoint_every: int
+    keep_checkpoints: int
+    evaluate_every: int
+    samples: int
+    """Held-out paths per task."""
+    record_episodes: bool
+
+
+class Session:
+    """Runs once. `go_on` is the command that resumes it, for the message of an interrupted run."""
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        weights: Weights,
+        train_tasks: Sequence[Task],
+        eval_tasks: Sequence[Task],
+        pace: Pace,
+        cadence: Cadence,
+        folder: RunFolder,
+        metrics: Metrics,
+        progress: Progress,
+        go_on: str,
+    ) -> None:
+        self._ensemble, self._weights = ensemble, weights
+        self._train_tasks, self._eval_tasks = train_tasks, eval_tasks
+        self._pace, self._cadence = pace, cadence
+        self._folder, self._metrics, self._progress = folder, metrics, progress
+        self._go_on = go_on
+        self._stopping = False
+        self._heldout: dict[str, Any] = {}
+        self._notable = Notable()
+        self._tokens, self._step_seconds = 0, 0.0
+        self._wall_before, self._cpu_before = 0.0, 0.0
+        self._begun = time.monotonic()
+
+    async def run(self, resumed: Checkpoint | None, seconds_before: float) -> dict[str, Any]:
+        """The whole run, or the rest of it; returns its summary.
+
+        Args: resumed, where to go on; seconds_before, what this process spent on the run before now (warm-up), by the clock.
+        Raises: Interrupted after SIGINT or SIGTERM; MotetError as the loop does.
+        """
+        self._begun -= seconds_before
+        state, done = self._restore(resumed) if resumed is not None else (CreditState(), 0)
+        with self._stop_on_signals():
+            if resumed is None:
+                if self._eval_tasks:
+                    self._heldout["before"] = await self._evaluate(0)
+                self._save(0, state)
+            self._progress.stage("train", self._pace.steps, done)
+            await train(self._ensemble, self._train_tasks, self._pace, state, done + 1, self._after_step)
+            if self._eval_tasks:
+                self._heldout["after"] = await self._evaluate(self._pace.steps, last=True)
+        self._weights.save(self._folder.team)
+        return self._summary()
+
+    # ------------------------------------------------------------------------------------------------ after a step
+
+    async def _after_step(self, step: Step, state: CreditState) -> None:
+        self._tokens += step.summary.tokens
+        self._step_seconds += sum(step.seconds.values())
+        self._notable.see(step.number, step.episodes)
+        self._metrics.write(step.number, {**played(step.summary), **step.metrics, **_timed(step)})
+        if self._cadence.record_episodes:
+            self._record("train", step.number, step.episodes)
+        self._progress.show(step.number, _shown(step.summary), step.summary.tokens)
+        last = step.number == self._pace.steps
+        every = self._cadence.evaluate_every
+        if every and self._eval_tasks and step.number % every == 0 and not last:
+            await self._evaluate(step.number)
+        due = self._cadence.checkpoint_every and step.number % self._cadence.checkpoint_every == 0
+        if due or last or self._stopping:
+            self._save(step.number, state)
+        if self._stopping and not last:
+            raise Interrupted(f"stopped after step {step.number} of {self._pace.steps}, checkpoint written. Go on with: {self._go_on}")
+
+    def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
+        path = self._folder.episodes(kind, number)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", encoding="utf-8") as file:
+            for episode in episodes:
+                write_episode(file, episode)
+
+    @contextmanager
+    def _stop_on_signals(self) -> Iterator[None]:
+        """The first signal ends the run after the step it is in; the second ends it now."""
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            self._stopping = True
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop)
+        except (NotImplementedError, RuntimeError, ValueError):
+            pass  # not the main thread, or a platform without them: Ctrl-C then ends the run at once
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                try:
+                    loop.remove_signal_handler(number)
+                except (NotImplementedError, RuntimeError, ValueError):
+                    break
+
+    # ------------------------------------------------------------------------------------------------ evaluation
+
+    async def _evaluate(self, number: int, last: bool = False) -> dict[str, Any]:
+        ensemble = self._ensemble
+        name = "after" if last else f"step {number}" if number else "before"
+        self._progress.stage(name, len(self._eval_tasks))
+        ended = 0
+
+        def count(episode: Episode) -> None:
+            nonlocal ended
+            ended += 1
+            self._progress.show(ended, {})
+
+        evaluation = await evaluate(
+            ensemble.environment,
+            self._eval_tasks,
+            ensemble.sampler,
+            ensemble.team,
+            ensemble.plan,
+            seed=ensemble.seed,
+            tag=f"evaluate-{number:06d}",
+            samples=self._cadence.samples,
+            on_episode=count,
+        )
+        self._metrics.write(number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()})
+        self._record("evaluate", number, evaluation.episodes)
+        return described(evaluation, ensemble.environment)
+
+    # ------------------------------------------------------------------------------------------------ going on
+
+    def _save(self, number: int, state: CreditState) -> None:
+        tensors, facts = self._weights.state()
+        saved = {
+            "weights": facts,
+            "averages": {seat: list(pair) for seat, pair in state.averages.items()},
+            "heldout": self._heldout,
+            "notable": self._notable.state(),
+            "tokens": self._tokens,
+            "step_seconds": self._step_seconds,
+            "wall_seconds": self._wall_seconds(),
+            "cpu_seconds": self._cpu_seconds(),
+            "threads": torch.get_num_threads(),
+        }
+        checkpoint.save(self._folder.checkpoints, Checkpoint(number, saved, tensors), self._cadence.keep_checkpoints)
+
+    def _restore(self, resumed: Checkpoint) -> tuple[CreditState, int]:
+        saved = resumed.state
+        if saved["threads"] != torch.get_num_threads():
+            raise ConfigError(
+                f"the run used {saved['threads']} CPU threads, this process has {torch.get_num_threads()}: results would differ in "
+                f"the last bits; set threads={saved['threads']}"
+            )
+        self._weights.load(resumed.tensors, saved["weights"])
+        self._heldout = dict(saved["heldout"])
+        self._notable = Notable(saved["notable"])
+        self._tokens, self._step_seconds = saved["tokens"], saved["step_seconds"]
+        self._wall_before, self._cpu_before = saved["wall_seconds"], saved["cpu_seconds"]
+        return CreditState({seat: (pair[0], pair[1]) for seat, pair in saved["averages"].items()}), resumed.step
+
+    # ------------------------------------------------------------------------------------------------ summary
+
+    def _wall_seconds(self) -> float:
+        return self._wall_before + time.monotonic() - self._begun
+
+    def _cpu_seconds(self) -> float:
+        """Of this process and the children it has waited for."""
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return self._cpu_before + sum(one.ru_utime + one.ru_stime for one in used)
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "seed": self._ensemble.seed,
+            "steps": self._pace.steps,
+            "heldout": self._heldout,
+            "tokens": self._tokens,
+            "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
+            "wall_seconds": self._wall_seconds(),
+            "cpu_seconds": self._cpu_seconds(),
+            "episodes": self._notable.state(),
+            "machine": {"torch": torch.__version__, "threads": torch.get_num_threads(), "platform": platform.platform()},
+        }
+
+
+def played(summary: Summary) -> dict[str, float]:
+    """A summary as metrics; what has no value is left out."""
+    figures = {f"play/{name}": value for name in PLAYED if (value := getattr(summary, name)) is not None}
+    terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
+    return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
+
+
+def _shown(summary: Summary) -> dict[str, float]:
+    return {name: value for name in ("reward", "success") if (value := getattr(summary, name)) is not None}
+
+
+def _timed(step: Step) -> dict[str, float]:
+    seconds = {f"time/{stage}": value for stage, value in step.seconds.items()}
+    return {**seconds, "time/tokens_per_second": step.summary.tokens / max(sum(step.seconds.values()), 1e-9)}
+
+
+def described(evaluation: Evaluation, environment: Any) -> dict[str, Any]:
+    """An evaluation as plain JSON, with the convention each agent held to where the environment can name it."""
+    figures = asdict(evaluation.summary)
+    if hasattr(environment, "convention"):
+        figures["conventions"] = conventions(evaluation.episodes, environment.convention)
+    return figures
+
+
+def conventions(
+    episodes: Sequence[Episode], name: Callable[[Task, str, str], str]
+) -> dict[str, dict[str, float]]:
+    """Agent -> label -> share of its answers at turn one, the commonest first."""
+    seen: dict[str, Counter[str]] = {}
+    for episode in episodes:
+        if episode.root is None:
+            continue
+        for agent, completions in episode.root.samples.items():
+            labels = seen.setdefault(agent, Counter())
+            labels.update(name(episode.task, agent, completion.text) for completion in completions)
+    return {
+        agent: {label: count / labels.total() for label, count in labels.most_common()} for agent, labels in seen.items()
+    }
