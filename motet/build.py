@@ -5,9 +5,8 @@
     Company  who plays: policies on their backbones, the sampler, the learners, the references
 """
 
-import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +17,20 @@ from torch import Tensor
 
 from motet.config.schema import Base, RunConfig, Source, check_trainable
 from motet.config.yaml import validate_options
-from motet.core import Environment, Prompt, SampleRequest, Task, Team
+from motet.core import Environment, Task, Team
 from motet.data.load import load_rows
 from motet.environments.registry import create, options_of
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
-from motet.errors import ConfigError, SamplerFault
+from motet.errors import ConfigError
 from motet.plugins import load_object, nearest
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.learner import LocalLearner
+from motet.policies.loading import load_tokenizer
+from motet.policies.prompts import encode
 from motet.policies.sampler import LocalSampler
 from motet.rollout.play import check_plan
+from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
 from motet.trainer.loop import Ensemble, Pace
@@ -99,7 +101,7 @@ def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[
     schema = options_of(kind)
     options = config.environment.options
     if schema is not None:
-        validate_options(schema, options, _under(config, "environment"), ("environment",))
+        validate_options(schema, options, config.places, ("environment",))
     return create(kind, options, services)
 
 
@@ -109,15 +111,10 @@ def _reward(config: RunConfig) -> Any:
     options = config.reward.options
     if isinstance(found, type):
         schema = options_of(found)
-        return found() if schema is None else found(validate_options(schema, options, _under(config, "reward"), ("reward",)))
+        return found() if schema is None else found(validate_options(schema, options, config.places, ("reward",)))
     if options:
         raise ConfigError(f"reward sets {', '.join(options)}, but {config.reward.name} is a function: it has no options")
     return found
-
-
-def _under(config: RunConfig, section: str) -> dict[tuple[str | int, ...], str]:
-    """Where the keys of one section were said, by their names inside it."""
-    return {keys[1:]: place for keys, place in config.places.items() if keys[:1] == (section,)}
 
 
 def _team(config: RunConfig, environment: Environment[Any]) -> Team:
@@ -164,6 +161,29 @@ def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
     return [environment.task(row) for row in renamed]
 
 
+async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> None:
+    """Refuses a first prompt that leaves no room for an answer, before a model is trained or even loaded.
+
+    Raises: ConfigError naming the agent and both lengths.
+    """
+    config, environment = scene.config, scene.environment
+    task = next(iter(scene.tasks.values()))[0]
+    state = await environment.start(task, derive(config.seed, "first prompts"))
+    try:
+        prompts = environment.observe(state)
+    finally:
+        await environment.close(state)
+    for agent, prompt in prompts.items():
+        model = config.policies[scene.team.policy_of(agent, 0)].model
+        words, context = load_tokenizer(bases[model])
+        length = len(encode(words, with_system(prompt, scene.team.system.get(agent, ""))))
+        if length >= context:
+            raise ConfigError(
+                f"the first prompt of agent {agent} has {length} tokens, and model {model} has a context of {context}: "
+                f"expected room for an answer. Shorten the prompt, or use a model with a longer context"
+            )
+
+
 # ---------------------------------------------------------------------------------------------------- who plays
 
 
@@ -205,6 +225,12 @@ class Company:
                 policy.save(folder / name)
 
 
+def use_threads(config: RunConfig) -> None:
+    """Before any model computes: results to the bit depend on it."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+
+
 def assemble(
     scene: Scene, bases: Mapping[str, str | Path], *, train: bool, trained: Mapping[str, Path] | None = None
 ) -> Company:
@@ -215,7 +241,6 @@ def assemble(
         trained: policy -> the folder it was saved in, to play on with a trained team.
     """
     config, saved = scene.config, trained or {}
-    torch.set_num_threads(config.threads or torch.get_num_threads())
     shared = _Shared(config, bases)
     policies = {name: _policy(name, config, shared, bases, saved) for name in scene.team.policies}
     references = _references(config, policies, shared) if train and config.algorithm.needs_reference else {}

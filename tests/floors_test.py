@@ -12,10 +12,10 @@ FLOORS = [
     {"rewards", "data", "batch", "algorithms"},
     {"environments", "rollout", "policies", "config.schema", "config.yaml"},
     {"trainer", "verifier", "cluster"},
-    {"build", "config.load"},
-    {"cli", "__init__", "api", "experiments"},
+    {"build", "bases", "config.load"},
+    {"cli", "__init__", "api", "survey", "experiments"},
 ]
-ONE_ROOM = {"core", "errors", "settings", "seeding", "plugins", "__init__", "api", "cli"}
+ONE_ROOM = {"core", "errors", "settings", "seeding", "plugins", "__init__", "api", "survey", "cli", "build", "bases", "config.load"}
 """Files of one floor that may read each other: the words below, the doors above."""
 HEAVY = {"ray", "vllm", "wandb", "fastapi", "openai"}
 

@@ -155,6 +155,10 @@ def test_a_later_override_wins(small):
         ("policies.aux.adapter=x", "policies.aux: got adapter x with train: full; expected train: lora or frozen"),
         ("data.train.split=test", "data.train: got name None and path None, expected exactly one of them"),
         ("name=../x", "name: got '../x', expected the name of a folder"),
+        (
+            "models={a/b: {path: x}}",
+            "override 'models={a/b: {path: x}}': models.a/b: use letters, digits and _ . - + = in a name",
+        ),
         ("extends=x.yaml", "extends: unknown key"),
     ],
 )

@@ -284,8 +284,11 @@ class Places:
     of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
 
 
+_FOLDER_NAME = r"[\w][\w.+=-]*"
+
+
 def _run_name(name: str) -> str:
-    if not re.fullmatch(r"[\w][\w.+=-]*", name):
+    if not re.fullmatch(_FOLDER_NAME, name):
         raise ValueError(f"got {name!r}, expected the name of a folder: letters, digits and _ . - + =")
     return name
 
@@ -341,10 +344,16 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
-        complaints = self._absent_names() or self._unused_names()
+        complaints = self._unfit_names() or self._absent_names() or self._unused_names()
         if complaints:
             raise _complaint(complaints)
         return self
+
+    def _unfit_names(self) -> list[tuple[tuple[str, ...], str]]:
+        """Policies and models are saved in folders of their names."""
+        named = [(section, name) for section in ("models", "policies") for name in getattr(self, section)]
+        advice = "use letters, digits and _ . - + = in a name"
+        return [(key, f"{'.'.join(key)}: {advice}") for key in named if not re.fullmatch(_FOLDER_NAME, key[1])]
 
     def _absent_names(self) -> list[tuple[tuple[str, ...], str]]:
         found: list[tuple[tuple[str, ...], str]] = []

@@ -24,6 +24,7 @@ ODD_REPLIES = {
     "many scripts": "é 你好 مرحبا 🎼 \u202e \u0000 \ufffd",
     "code fences": "```python\ndef main(xs):\n    return xs\n```",
     "a number": "1,200",
+    "a digit that int() refuses": "²",
     "deep brackets": "(" * 5_000,
 }
 DEMONSTRATIONS = 8
@@ -109,6 +110,7 @@ class _Exam:
 
     def ask(self, what: str, method: Callable[..., Result], *arguments: Any) -> Result:
         """`method(*arguments)`, which must not raise."""
+        self.kept[Rule.SURVIVES] += 1
         try:
             return method(*arguments)
         except Exception as error:
@@ -116,6 +118,7 @@ class _Exam:
 
     async def wait_for(self, what: str, answer: Awaitable[Result]) -> Result:
         """The awaited `answer`, which must not raise."""
+        self.kept[Rule.SURVIVES] += 1
         try:
             return await answer
         except Exception as error:

@@ -18,14 +18,12 @@ from pydantic import Field, PositiveInt
 from motet.core import Demonstration, Reply, Task, Transition
 from motet.errors import ConfigError
 from motet.rewards.python import binds, calls, defines, parse_bounded
-from motet.sandbox import Call, Limits, Returned, Sandbox, same
+from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
 
 AGENTS = ("aux", "main")
 CONVENTIONS = ("aux(x) maps", "aux(x) tests", "aux(xs) maps", "aux(xs) filters")
 """What each way to split the work leaves to the helper; in the order of `halves`."""
-LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256, output_bytes=1 << 16)
-"""A right program needs a millisecond."""
 
 
 # ---------------------------------------------------------------------------------------------------- problems
@@ -180,7 +178,7 @@ class Quickstart:
     async def _share_passed(self, problem: Problem, aux: str, main: str) -> float:
         """Only lists of integers go into the sandbox; what should come out is compared here."""
         tests = problem.tests(self.options.tests)
-        report = await self.sandbox.run([aux, main], [Call("main", (xs,)) for xs, _ in tests], LIMITS)
+        report = await self.sandbox.run([aux, main], [Call("main", (xs,)) for xs, _ in tests])
         right = [
             isinstance(answer, Returned) and same(answer.value, expected)
             for answer, (_, expected) in zip(report.calls, tests, strict=True)

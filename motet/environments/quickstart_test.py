@@ -7,14 +7,14 @@ from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.environments.quickstart import CONVENTIONS, FILTERS, PROBLEMS, Problem, Quickstart, halves, prompt
 from motet.errors import SandboxFault
-from motet.sandbox import NotRun, Report, Sandbox
+from motet.sandbox import Limits, NotRun, Report, Sandbox
 
 PROBLEM = Problem("largest", "plus 3", "above 2")
 
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with Sandbox(workers=1) as running:
+    with Sandbox(workers=1, limits=Limits(wall_seconds=2.0, cpu_seconds=1)) as running:
         yield running
 
 
@@ -113,7 +113,7 @@ def test_expected_values_never_enter_the_sandbox():
     sent = []
 
     class Spy:
-        async def run(self, sources, calls, limits):
+        async def run(self, sources, calls):
             sent.extend(calls)
             return Report((NotRun(),) * len(calls), "exited")
 
@@ -125,7 +125,7 @@ def test_expected_values_never_enter_the_sandbox():
 
 def test_a_broken_sandbox_is_a_fault_and_never_a_zero():
     class Broken:
-        async def run(self, sources, calls, limits):
+        async def run(self, sources, calls):
             raise SandboxFault("gone")
 
     both = halves(PROBLEM, 0)

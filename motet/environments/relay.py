@@ -138,4 +138,4 @@ class Relay:
         for code in range(len(self.codes)):
             if text == self._say(begun, agent, code):
                 return f"code {code}"
-        return "answer" if text.isdigit() else "mixed"
+        return "answer" if text.isdecimal() else "mixed"

@@ -11,27 +11,21 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.settings import Lora
 
-DType = Literal["float32", "bfloat16", "float16"]
-
-DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-UNLIMITED = 10**9
-"""Tokenizers that know no length say 10^30."""
 
 
 class Backbone:
@@ -46,6 +40,7 @@ class Backbone:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
+        context_length: int,
         *,
         device: torch.device,
         dtype: torch.dtype,
@@ -56,7 +51,7 @@ class Backbone:
         self.device = device
         self.dtype = dtype
         self.trainable_full = trainable_full
-        self.context_length = _context_length(model, tokenizer)
+        self.context_length = context_length
         self.eos_ids = _eos_ids(model, tokenizer)
         self.pad_id = _pad_id(tokenizer, self.eos_ids)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
@@ -72,25 +67,17 @@ class Backbone:
     ) -> Self:
         """Reads a folder or a hub name (safetensors only, no remote code). ConfigError if it cannot work."""
         place = resolve_device(device)
-        _check_dtype(dtype, place, trainable_full)
-        _check_folder(source)
-        stored = torch.float32 if trainable_full else DTYPES[dtype]
-        try:
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-            _without_dropout(config)
-            model = AutoModelForCausalLM.from_pretrained(
-                source, config=config, dtype=stored, use_safetensors=True, trust_remote_code=False
-            )
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"model {str(source)!r} cannot be loaded: {error}. "
-                f"Expected a local folder or a hub name of a causal language model with safetensors weights"
-            ) from error
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-        return cls(model.to(place), tokenizer, device=place, dtype=DTYPES[dtype], trainable_full=trainable_full)
+        check_dtype(dtype, place, trainable_full)
+        tokenizer, context_length = load_tokenizer(source)
+        model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype])
+        return cls(
+            model.to(place),
+            tokenizer,
+            context_length,
+            device=place,
+            dtype=DTYPES[dtype],
+            trainable_full=trainable_full,
+        )
 
     # ------------------------------------------------------------------------------------------------ running
 
@@ -253,72 +240,6 @@ class Policy:
         self.backbone.save_policy(self.adapter, folder)
 
 
-# ---------------------------------------------------------------------------------------------------- loading
-
-
-def resolve_device(name: str) -> torch.device:
-    """`auto` is the first of cuda, mps, cpu that is there. ConfigError where the named one is not."""
-    present = ["cpu"]
-    if torch.backends.mps.is_available():
-        present.insert(0, "mps")
-    if torch.cuda.is_available():
-        present = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *present]
-    if name == "auto":
-        return torch.device(present[0])
-    if name not in present:
-        raise ConfigError(f"device {name!r} is not on this machine; there are: auto, {', '.join(present)}")
-    return torch.device(name)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PEFT's remarks on what it does right by itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
-        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
-        yield
-
-
-def _check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
-    if dtype not in DTYPES:
-        raise ConfigError(f"dtype {dtype!r} is unknown; there are: {', '.join(DTYPES)}")
-    if dtype == "float16" and (device.type == "cpu" or trainable_full):
-        why = "a fully trained policy" if trainable_full else "the cpu"
-        raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
-    if dtype == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise ConfigError(f"dtype bfloat16 is not supported by {torch.cuda.get_device_name(device)}: use float32")
-
-
-def _check_folder(source: str | Path) -> None:
-    """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
-    folder = Path(source).expanduser()
-    if not folder.is_dir():
-        looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
-        if looks_like_path or str(source).startswith((".", "~")):
-            raise ConfigError(f"model folder {str(source)!r} does not exist")
-        return
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"model folder {str(source)!r} has no config.json: save it with save_pretrained")
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise ConfigError(
-            f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(TOKENIZER_FILES)}: "
-            f"save it there with tokenizer.save_pretrained"
-        )
-
-
-def _without_dropout(config: object) -> None:
-    for key, value in vars(config).items():
-        if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
-            setattr(config, key, 0.0)
-
-
-def _context_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    limits = [tokenizer.model_max_length]
-    if hasattr(model.config, "max_position_embeddings"):
-        limits.append(model.config.max_position_embeddings)
-    return int(min(*limits, UNLIMITED))
-
-
 def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     generation = model.generation_config
     listed = generation.eos_token_id if generation is not None else None
@@ -330,3 +251,12 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...]) -> int
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
     return eos_ids[0] if eos_ids else 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PEFT's remarks on what it does right by itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+        yield

@@ -72,10 +72,8 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
             if going_on <= (1.0 - LEAVE) * len(row_B):
                 stay = open_B.nonzero().squeeze(1)
                 cache.batch_select_indices(stay)
-                row_B, token_B, at_B, mask_BK, rules = (
-                    part[stay] if isinstance(part, Tensor) else part.select(stay)
-                    for part in (row_B, token_B, at_B, mask_BK, rules)
-                )
+                row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
+                rules = rules.select(stay)
             seen_BK = mask_BK[:, : prompts_PL.shape[1] + step + 1]
             # Ended rows that have not left yet are read on; their position must still be one the model has.
             at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]

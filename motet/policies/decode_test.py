@@ -13,7 +13,7 @@ from motet.policies.decode import Answer, Wish, decode
 from motet.policies.forward import padded
 from motet.policies.sampler import score_requests
 from motet.policies.testing import Architecture
-from motet.settings import Decode
+from motet.settings import Decode, Lora
 
 Load = Callable[..., Backbone]
 FolderOf = Callable[..., Path]
@@ -57,6 +57,29 @@ def test_log_probabilities_of_sampling_are_those_of_training(
         assert logprobs == pytest.approx(answer.logprobs, abs=1e-4)
         ratio = torch.exp(torch.tensor(logprobs) - torch.tensor(answer.logprobs))
         torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("trainable_full", [False, True])
+def test_in_bfloat16_sampling_and_training_still_agree_to_its_precision(
+    folder_of: FolderOf, device: str, trainable_full: bool
+) -> None:
+    backbone = Backbone.load(folder_of(), device=device, dtype="bfloat16", trainable_full=trainable_full)
+    if not trainable_full:
+        backbone.add_adapter("a", Lora(rank=4), seed=7)
+    asked = wishes(Decode(max_new_tokens=8))
+    with backbone.policy(None if trainable_full else "a"):
+        answers = decode(backbone, PROMPTS, asked)
+        scored = score_requests(
+            backbone,
+            [
+                ScoreRequest("a", tuple(PROMPTS[wish.prompt]), answer.tokens, 1.0)
+                for wish, answer in zip(asked, answers, strict=True)
+            ],
+        )
+    gaps = [
+        abs(a - b) for one, two in zip(scored, answers, strict=True) for a, b in zip(one, two.logprobs, strict=True)
+    ]
+    assert sum(gaps) / len(gaps) < 0.05
 
 
 def test_a_batch_answers_token_for_token_as_one_request_at_a_time(

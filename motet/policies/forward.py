@@ -55,7 +55,7 @@ def score(logits_BLV: Tensor, tokens_BL: Tensor, temperature_B: Tensor, want_ent
     if len(logits_NV) <= rows:
         logp_N, entropy_N = _score(logits_NV, tokens_N, temperature_N, want_entropy)
     else:
-        chunks = zip(logits_NV.split(rows), tokens_N.split(rows), temperature_N.split(rows), strict=True)
+        chunks = zip(*(torch.split(part, rows) for part in (logits_NV, tokens_N, temperature_N)), strict=True)
         parts = [checkpoint(_score, *chunk, want_entropy, use_reentrant=False) for chunk in chunks]
         logp_N, entropy_N = (torch.cat(column) for column in zip(*parts, strict=True))
     return logp_N.view_as(tokens_BL), entropy_N.view_as(tokens_BL)

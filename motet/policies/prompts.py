@@ -49,14 +49,14 @@ def _plain(chat: Chat) -> str:
 def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
     if any(message.name for message in chat) and not _shows_names(tokenizer, chat):
         chat = tuple(_named(message) for message in chat)
-    return _apply(tokenizer, chat, tokenize=True)
+    return _apply(tokenizer, chat)
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, tokenize: bool) -> list[int] | str:
+def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
     keys = ("role", "content", "name")
     rows = [{key: value for key in keys if (value := getattr(message, key)) is not None} for message in chat]
     try:
-        return tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=tokenize, return_dict=False)
+        return list(tokenizer.apply_chat_template(rows, add_generation_prompt=True, return_dict=False))
     except TemplateError as error:
         roles = ", ".join(message.role for message in chat)
         raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error
@@ -65,7 +65,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, tokenize: bool) -> li
 def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> bool:
     """Whether the template reads `name`: rendering says it better than the template's source."""
     nameless = tuple(replace(message, name=None) for message in chat)
-    return _apply(tokenizer, chat, tokenize=False) != _apply(tokenizer, nameless, tokenize=False)
+    return _apply(tokenizer, chat) != _apply(tokenizer, nameless)
 
 
 def _named(message: Message) -> Message:
@@ -73,17 +73,6 @@ def _named(message: Message) -> Message:
     if message.name is None:
         return message
     return replace(message, content=f"{message.name}: {message.content}", name=None)
-
-
-def with_system(prompt: Prompt, system: str) -> Prompt:
-    """The prompt under a system text: before the chat's own system message, or as the first line of a raw string."""
-    if not system:
-        return prompt
-    if isinstance(prompt, str):
-        return f"{system}\n{prompt}"
-    if prompt and prompt[0].role == "system":
-        return (replace(prompt[0], content=f"{system}\n\n{prompt[0].content}"), *prompt[1:])
-    return (Message("system", system), *prompt)
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""Prompts as tokens: templates, plain chats, raw text, names, system texts, and what is too long."""
+"""Prompts as tokens: templates, plain chats, raw text, names, and what is too long."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Chat, Message
-from motet.policies.prompts import BadPrompt, LongPrompt, encode, fit, with_system
+from motet.policies.prompts import BadPrompt, LongPrompt, encode, fit
 from motet.policies.testing import TEMPLATE, make_tokenizer
 
 ASK = Message("user", "the dog?")
@@ -60,13 +60,6 @@ def test_a_chat_that_the_template_refuses_is_a_fault(templated: PreTrainedTokeni
 def test_a_prompt_without_tokens_is_a_fault(plain: PreTrainedTokenizerFast) -> None:
     with pytest.raises(BadPrompt, match="has no tokens"):
         encode(plain, "")
-
-
-def test_a_system_text_goes_before_everything() -> None:
-    assert with_system("def f", "Write Python.") == "Write Python.\ndef f"
-    assert with_system((ASK,), "Be brief.") == (Message("system", "Be brief."), ASK)
-    assert with_system(CHAT, "Be brief.") == (Message("system", "Be brief.\n\nquick"), ASK)
-    assert with_system(CHAT, "") == CHAT
 
 
 LONG: Chat = (

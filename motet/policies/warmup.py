@@ -5,9 +5,7 @@ The learner is that of the reinforcement: cross-entropy is the policy gradient o
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from motet.batch import Batch, Metrics, pack
@@ -17,37 +15,16 @@ from motet.losses import policy_gradient, reduce
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.learner import LocalLearner
 from motet.policies.prompts import encode
-from motet.settings import Optimizer
+from motet.settings import Warmup
 
 KEPT = 2**16
 """Tokenized demonstrations that are remembered: an environment draws the same ones again and again."""
 
 
-class WarmupOptions(Optimizer):
-    """How long a warm-up is, and its optimiser. The defaults suit a model made on the spot, not a pretrained one."""
-
-    steps: PositiveInt = 300
-    """Optimiser steps."""
-    batch_size: PositiveInt = 64
-    """Demonstrations per step."""
-    token_budget: PositiveInt = 16384
-    """Padded tokens computed at once; a larger step is split, with the same gradient."""
-    learning_rate: PositiveFloat = 3e-3
-    """The highest rate of the schedule."""
-    schedule: Literal["constant", "linear"] = "linear"
-    """After the rise: stay, or fall linearly to `final_fraction` of the rate at the last step."""
-    warmup_steps: int = Field(20, ge=0)
-    """Steps over which the rate rises linearly from 0."""
-    final_fraction: float = Field(0.05, ge=0.0, le=1.0)
-    """Where a linear schedule ends, as a share of learning_rate."""
-    weight_decay: NonNegativeFloat = 0.01
-    """Decoupled weight decay per step, as a share of the rate."""
-
-
 async def warm_up(
     policy: Policy,
     draw: Callable[[int], Sequence[tuple[Prompt, str]]],
-    options: WarmupOptions,
+    options: Warmup,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Trains `policy` on the (prompt, answer) pairs of `draw(step)`; calls `progress(step, loss)`, and returns every loss.

@@ -9,7 +9,8 @@ from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.prompts import encode
 from motet.policies.testing import make_model_folder
-from motet.policies.warmup import WarmupOptions, warm_up
+from motet.policies.warmup import warm_up
+from motet.settings import Warmup
 
 PAIRS = [("one fox", "jumps"), ("two dogs over there", "are lazy"), ((Message("user", "add"),), "return a + b")]
 
@@ -24,7 +25,7 @@ def fresh(folder) -> Policy:
 
 
 def warm(policy: Policy, pairs=PAIRS, **options) -> list[float]:
-    return asyncio.run(warm_up(policy, lambda step: pairs, WarmupOptions(**options)))
+    return asyncio.run(warm_up(policy, lambda step: pairs, Warmup(**options)))
 
 
 def mean_cross_entropy(policy: Policy) -> float:
@@ -68,14 +69,14 @@ def test_progress_hears_every_step_and_draw_is_asked_once_for_each(folder) -> No
         return PAIRS[step : step + 1]
 
     losses = asyncio.run(
-        warm_up(fresh(folder), draw, WarmupOptions(steps=3), lambda step, loss: heard.append((step, loss)))
+        warm_up(fresh(folder), draw, Warmup(steps=3), lambda step, loss: heard.append((step, loss)))
     )
     assert asked == [0, 1, 2]
     assert heard == list(enumerate(losses))
 
 
 def test_the_rate_rises_over_the_warm_up_and_falls_to_its_final_share() -> None:
-    options = WarmupOptions()
+    options = Warmup()
     assert options.rate(0, options.steps) == pytest.approx(3e-3 / 20, rel=0.01)
     assert max(options.rate(step, options.steps) for step in range(options.steps)) > 0.9 * 3e-3
     assert options.rate(options.steps - 1, options.steps) == pytest.approx(0.05 * 3e-3)

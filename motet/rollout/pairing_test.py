@@ -32,7 +32,7 @@ def test_every_sample_takes_part_equally_often(samples: int, agents: int) -> Non
 
 
 def test_aligned_refuses_unequal_counts_by_name() -> None:
-    with pytest.raises(ConfigError, match="got a 2, b 3 samples.*crossed"):
+    with pytest.raises(ConfigError, match=r"got a 2, b 3 samples.*crossed"):
         joint_actions({"a": 2, "b": 3}, "aligned")
 
 

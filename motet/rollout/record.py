@@ -48,13 +48,10 @@ def read_episodes(path: Path) -> Recorded:
 
 
 def _read(line: str, where: str) -> Episode:
-    try:
-        fields: dict[str, Any] = json.loads(line)
-        schema = fields.pop("schema")
-    except (ValueError, AttributeError, KeyError) as error:
-        raise ConfigError(
-            f"{where}: got {line[:60]!r}; expected one episode as a JSON object with a `schema`"
-        ) from error
+    fields: Any = json.loads(line) if _is_json(line) else None
+    if not isinstance(fields, dict) or "schema" not in fields:
+        raise ConfigError(f"{where}: got {line[:60]!r}; expected one episode as a JSON object with a `schema`")
+    schema = fields.pop("schema")
     if schema != SCHEMA:
         raise ConfigError(
             f"{where}: got schema {schema}; this version reads schema {SCHEMA}: use the version that wrote it"

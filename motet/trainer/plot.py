@@ -21,7 +21,7 @@ def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
     _curve(above, *_series(rows, "play/success"), TRAINED, "training")
     _curve(below, *_series(rows, "play/reward"), REWARD, "training")
-    last = max([row["step"] for row in rows], default=1)
+    last = max([1, *(row["step"] for row in rows)])
     heldout = summary.get("heldout", {})
     _mark_heldout(above, rows, heldout, last)
     above.set(ylabel="success", ylim=(-0.03, 1.08), xlim=(-0.02 * last, 1.09 * last))

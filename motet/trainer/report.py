@@ -12,7 +12,6 @@ from datetime import timedelta
 from math import isfinite
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from rich.console import Console
@@ -97,6 +96,11 @@ def write_whole(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.writing")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain values, indented for people."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 # ---------------------------------------------------------------------------------------------------- metrics
@@ -240,35 +244,31 @@ class Progress:
             TextColumn("{task.fields[figures]}"),
         )
         self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
-        self._task = self._bar.add_task("", total=0, figures="", visible=False)
-        self._begin("", 0, 0)
+        self.stage("", 0)
 
     def __enter__(self) -> Self:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def stage(self, name: str, total: int, first: int = 0) -> None:
         """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes)."""
-        if self._name and self._console.is_terminal:
-            self._bar.update(self._task, visible=True)
-        self._begin(name, total, first)
-        self._task = self._bar.add_task(name, total=total, completed=first, figures="")
+        self._name, self._total, self._first = name, total, first
+        self._tokens, self._since = 0, self._clock()
+        self._task = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
 
     def show(self, done: int, figures: Mapping[str, float], tokens: int = 0) -> None:
         """`done` steps of the stage are done; `tokens` were sampled or trained since the last call."""
+        if self._silent:
+            return
         self._tokens += tokens
         seconds = max(self._clock() - self._since, 1e-9)
         parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
         parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
         parts.append(f"left {_clock_face(seconds / max(done - self._first, 1) * (self._total - done))}")
         text = "  ".join(parts)
-        if self._silent:
-            return
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, figures=text)
         elif done % self._every == 0 or done == self._total:
@@ -276,10 +276,6 @@ class Progress:
             self._console.print(
                 f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True
             )
-
-    def _begin(self, name: str, total: int, first: int) -> None:
-        self._name, self._total, self._first = name, total, first
-        self._tokens, self._since = 0, self._clock()
 
 
 def _clock_face(seconds: float) -> str:

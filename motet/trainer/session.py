@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from motet.core import CreditState, Episode, Task
+from motet.core import CreditState, Episode, Reply, Task
 from motet.errors import ConfigError, MotetError
 from motet.rollout.record import write_episode
 from motet.rollout.summary import Summary
@@ -275,3 +275,13 @@ def conventions(
     return {
         agent: {label: count / labels.total() for label, count in labels.most_common()} for agent, labels in seen.items()
     }
+
+
+def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
+    """What each agent said at `turn` on an episode's first path."""
+    round_ = episode.root
+    for _ in range(turn):
+        round_ = round_.outcomes[0].next if round_ is not None else None
+    if round_ is None:
+        raise ConfigError(f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it")
+    return {agent: Reply(completions[0].text, completions[0].stop) for agent, completions in round_.samples.items()}

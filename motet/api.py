@@ -1,0 +1,302 @@
+"""Motet from Python: one function per command. A config is a path or a mapping; results are plain values, ready for JSON."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from motet import bases
+from motet.build import Company, Scene, assemble, ensemble_of, open_scene, pace_of, use_threads
+from motet.config.load import dump_config, load_config, make_config
+from motet.config.schema import RunConfig
+from motet.core import Environment, Episode
+from motet.environments.transplant import Transplanted, shifted
+from motet.errors import ConfigError
+from motet.rollout.person import Person
+from motet.rollout.reference import play_reference
+from motet.rollout.summary import summarise
+from motet.trainer import checkpoint
+from motet.trainer.evaluate import Evaluation, evaluate as play_all
+from motet.trainer.plot import learning_curve
+from motet.trainer.report import (
+    Metrics,
+    Mirror,
+    Progress,
+    RunFolder,
+    TensorBoard,
+    Wandb,
+    prepare,
+    read_metrics,
+    write_json,
+)
+from motet.trainer.session import Cadence, Session, described, said_first
+
+ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
+Show: TypeAlias = Literal["auto", "silent"]
+
+
+def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
+    """The checked config of a file, a mapping or a run folder. Raises: ConfigError with one line per problem."""
+    if isinstance(config, RunConfig):
+        return make_config(config.model_dump(mode="json"), overrides) if overrides else config
+    if isinstance(config, Mapping):
+        return make_config(config, overrides)
+    path = Path(config)
+    return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
+
+
+# ---------------------------------------------------------------------------------------------------- train
+
+
+def train(
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    environment: Environment[Any] | None = None,
+    runs: str | Path = "runs",
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Warms up, evaluates, trains, evaluates again; everything is in `runs/NAME`. Returns the summary.
+
+    `environment` stands in for the configured one. Raises: ConfigError before anything is touched; Interrupted after Ctrl-C;
+    MotetError where the run cannot go on.
+    """
+    begun = time.monotonic()
+    settings = read_config(config, overrides)
+    use_threads(settings)
+    with ExitStack() as stack:
+        scene = stack.enter_context(open_scene(settings, environment, train=True))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
+        place = Path(runs) / settings.name
+        raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
+        resumed = _resumed(place, settings) if resume else None
+        folder = prepare(place, resume=resume, overwrite=overwrite)
+        folder.config.write_text(dump_config(settings), encoding="utf-8")
+        resumed_at = resumed.step if resumed else -1 if resume else None
+        mirrors = _mirrors(settings, folder, resumed_at)
+        metrics = stack.enter_context(Metrics(folder.metrics, mirrors, resumed_at))
+        progress = stack.enter_context(Progress(show))
+        settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
+        company = assemble(scene, settled, train=True)
+        session = Session(
+            ensemble_of(scene, company),
+            company,
+            scene.tasks["train"],
+            scene.tasks["eval"] if "eval" in scene.tasks else (),
+            pace_of(scene),
+            _cadence(settings),
+            folder,
+            metrics,
+            progress,
+            go_on=f"motet train {folder.config} --resume",
+        )
+        summary = asyncio.run(session.run(resumed, 0.0 if resumed else time.monotonic() - begun))
+    summary = {"name": settings.name, **summary}
+    write_json(folder.summary, summary)
+    learning_curve(read_metrics(folder.metrics), summary, folder.curve)
+    return summary
+
+
+def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
+    """The newest sound checkpoint; None for a run that was killed before its first. Raises: ConfigError for another config."""
+    if not (place / "config.yaml").is_file():
+        raise ConfigError(f"{place} holds no run to resume; start it without --resume")
+    before = load_config(place / "config.yaml")
+    changed = [key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key != "report"]
+    if changed:
+        raise ConfigError(
+            f"{place} was started with another {', '.join(changed)}, and a resumed run would be neither: "
+            f"resume {place / 'config.yaml'}, or start again with --overwrite"
+        )
+    if not checkpoint.folders(place / "checkpoints"):
+        return None
+    return checkpoint.newest(place / "checkpoints")[0]
+
+
+def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:
+    mirrors: list[Mirror] = []
+    if settings.report.wandb is not None:
+        chosen = settings.report.wandb
+        mirrors.append(
+            Wandb(
+                folder.path,
+                chosen.name or settings.name,
+                chosen.project,
+                chosen.entity,
+                chosen.tags,
+                settings.model_dump(mode="json"),
+            )
+        )
+    if settings.report.tensorboard:
+        mirrors.append(TensorBoard(folder.tensorboard, resumed_at))
+    return mirrors
+
+
+def _cadence(settings: RunConfig) -> Cadence:
+    return Cadence(
+        checkpoint_every=settings.train.checkpoint_every,
+        keep_checkpoints=settings.train.keep_checkpoints,
+        evaluate_every=settings.evaluation.every,
+        samples=settings.evaluation.samples,
+        record_episodes=settings.report.episodes == "all",
+    )
+
+
+def warmup(
+    config: ConfigLike, overrides: Sequence[str] = (), *, into: str | Path | None = None, show: Show = "auto"
+) -> dict[str, str]:
+    """Only the supervised warm-up: model -> the folder with the result (`into/MODEL`, by default `runs/NAME/models/MODEL`)."""
+    settings = read_config(config, overrides)
+    if settings.warmup is None:
+        raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
+    use_threads(settings)
+    with _scene_in_scratch(settings, None, train=True) as (scene, scratch):
+        raw = asyncio.run(bases.raw(scene, scratch, None))
+        folder = Path(into) if into is not None else Path("runs") / settings.name / "models"
+        taken = [name for name in settings.models if (folder / name).exists()]
+        if taken:
+            raise ConfigError(f"{folder / taken[0]} exists already: move it away, or name another folder with --into")
+        with Progress(show) as progress:
+            settled = asyncio.run(bases.settle(scene, raw, folder, None, progress))
+    return {name: str(path) for name, path in settled.items()}
+
+
+# ---------------------------------------------------------------------------------------------------- evaluate
+
+
+@contextmanager
+def _scene_in_scratch(
+    settings: RunConfig, environment: Environment[Any] | None, *, train: bool
+) -> Iterator[tuple[Scene, Path]]:
+    with open_scene(settings, environment, train=train) as scene, tempfile.TemporaryDirectory(prefix="motet-") as scratch:
+        yield scene, Path(scratch)
+
+
+async def _company(scene: Scene, run: Path | None, scratch: Path, show: Show) -> Company:
+    """The trained team of a run folder, or the team a config starts with (its models warmed up in `scratch`)."""
+    raw = await bases.raw(scene, scratch, run / "models" if run is not None else None)
+    trained: dict[str, Path] = {}
+    if run is not None:
+        for name, policy in scene.config.policies.items():
+            if policy.train != "frozen":
+                trained[name] = run / "team" / name
+        missing = [str(folder) for folder in trained.values() if not folder.is_dir()]
+        if missing:
+            raise ConfigError(f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet train --resume")
+        return assemble(scene, raw, train=False, trained=trained)
+    with Progress(show) as progress:
+        settled = await bases.settle(scene, raw, scratch / "models", None, progress)
+    return assemble(scene, settled, train=False)
+
+
+def _run_of(target: ConfigLike) -> Path | None:
+    return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
+
+
+def evaluate(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    team: Literal["own", "reference"] = "own",
+    greedy: bool = False,
+    shuffle_turn: int | None = None,
+    environment: Environment[Any] | None = None,
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Plays the held-out tasks with the trained team of a run folder, or with the team that a config starts with.
+
+    Sampled as in training, unless `greedy`. `team="reference"` plays the environment's own solutions and loads no model.
+    `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on another task.
+    Returns: episodes, faults, causes, reward, final_reward, success, terms, turns, tokens and, where the environment names them,
+    conventions.
+    """
+    settings = read_config(target, overrides)
+    use_threads(settings)
+    with _scene_in_scratch(settings, environment, train=False) as (scene, scratch):
+        if team == "reference":
+            return asyncio.run(_reference(scene))
+        run = _run_of(target)
+
+        async def play() -> Evaluation:
+            company = await _company(scene, run, scratch, show)
+            tag = f"evaluate-{pace_of(scene).steps:06d}" if run is not None else "evaluate"
+            played = await _play(scene, company, tag, greedy)
+            if shuffle_turn is None:
+                return played
+            return await _play(scene, company, tag, greedy, _shuffled(scene, played.episodes, shuffle_turn))
+
+        return described(asyncio.run(play()), scene.environment)
+
+
+async def _play(
+    scene: Scene, company: Company, tag: str, greedy: bool, environment: Environment[Any] | None = None
+) -> Evaluation:
+    return await play_all(
+        environment or scene.environment,
+        scene.tasks["eval"],
+        company.sampler,
+        scene.team,
+        scene.config.rollout,
+        seed=scene.config.seed,
+        tag=tag,
+        samples=1 if greedy else scene.config.evaluation.samples,
+        greedy=greedy,
+    )
+
+
+def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
+    turns = len(scene.config.rollout.samples)
+    if not 1 <= turn < turns:
+        raise ConfigError(f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is heard")
+    said = {episode.task.id: said_first(episode, turn - 1) for episode in episodes if episode.root is not None}
+    return Transplanted(scene.environment, turn - 1, shifted(said))
+
+
+async def _reference(scene: Scene) -> dict[str, Any]:
+    turns = len(scene.config.rollout.samples)
+    episodes = [
+        await play_reference(scene.environment, task, f"reference:{task.id}", turns, scene.config.seed)
+        for task in scene.tasks["eval"]
+    ]
+    return described(Evaluation(episodes, summarise(episodes)), scene.environment)
+
+
+def play(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    task: int = 0,
+    greedy: bool = False,
+    person: str | None = None,
+    show: Show = "auto",
+) -> Episode:
+    """One held-out task, one path, to read. `person` is an agent whose answers are typed at the terminal."""
+    settings = read_config(target, overrides)
+    use_threads(settings)
+    with _scene_in_scratch(settings, None, train=False) as (scene, scratch):
+        tasks = scene.tasks["eval"]
+        if not 0 <= task < len(tasks):
+            raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
+        if person is not None and person not in scene.team.agents:
+            raise ConfigError(f"there is no agent {person!r} to play; agents are {', '.join(scene.team.agents)}")
+
+        async def one() -> Evaluation:
+            company = await _company(scene, _run_of(target), scratch, show)
+            sampler = company.sampler if person is None else Person(person, company.sampler)
+            return await play_all(
+                scene.environment,
+                [tasks[task]],
+                sampler,
+                scene.team,
+                settings.rollout,
+                seed=settings.seed,
+                tag="play",
+                greedy=greedy,
+            )
+
+        return asyncio.run(one()).episodes[0]

@@ -1,0 +1,254 @@
+import asyncio
+from dataclasses import dataclass, replace
+
+import pytest
+
+from motet.core import Demonstration, Task, Transition
+from motet.environments.check import ODD_REPLIES, check_environment, conform
+from motet.errors import EnvironmentFault
+
+TASKS = [Task("t", {"word": "yes"})]
+
+
+@dataclass(frozen=True)
+class Turn:
+    word: str
+    number: int = 0
+
+
+class NoTasks:
+    """Two turns; one agent says the word, then the other."""
+
+    agents = ("a", "b")
+    branches = True
+
+    async def start(self, task, seed):
+        return Turn(task.fields["word"])
+
+    def observe(self, state):
+        return {self.agents[state.number]: f"say {state.word}"}
+
+    async def step(self, state, replies, seed):
+        right = float(all(reply.text == state.word for reply in replies.values()))
+        done = state.number == 1
+        return Transition(replace(state, number=state.number + 1), {"a": right, "b": right}, done, {"success": right})
+
+    async def close(self, state): ...
+
+    def solve(self, state, seed):
+        return {self.agents[state.number]: state.word}
+
+    def demonstrate(self, task, seed):
+        return Demonstration("a", "say yes", "yes")
+
+    def convention(self, task, agent, text):
+        return text[:3]
+
+
+class Good(NoTasks):
+    def tasks(self, split):
+        return [Task(f"{split} {word}", {"word": word}) for word in ("yes", "no")]
+
+
+class NoAgents(Good):
+    agents = ()
+
+
+class TwiceTheSame(Good):
+    agents = ("a", "a")
+
+
+class MaybeBranches(Good):
+    branches = "yes"
+
+
+class OneSplitTwice(Good):
+    def tasks(self, split):
+        return TASKS
+
+
+class SetsInFields(Good):
+    def tasks(self, split):
+        return [Task(split, {"words": ("yes",)})]
+
+
+class Fragile(Good):
+    async def step(self, state, replies, seed):
+        [reply.text[0] for reply in replies.values()]
+        return await super().step(state, replies, seed)
+
+
+class Quiet(Good):
+    def observe(self, state):
+        return {}
+
+
+class Stranger(Good):
+    def observe(self, state):
+        return {"c": "say"}
+
+
+class ListPrompt(Good):
+    def observe(self, state):
+        return {"a": ["say"]}
+
+
+class Forgetful(Good):
+    async def step(self, state, replies, seed):
+        return replace(await super().step(state, replies, seed), rewards={"a": 1.0})
+
+
+class NotANumber(Good):
+    async def step(self, state, replies, seed):
+        return replace(await super().step(state, replies, seed), rewards={"a": 1.0, "b": float("nan")})
+
+
+class Silent(Good):
+    async def step(self, state, replies, seed):
+        return replace(await super().step(state, replies, seed), terms={})
+
+
+class Overjoyed(Good):
+    async def step(self, state, replies, seed):
+        return replace(await super().step(state, replies, seed), terms={"success": 2.0})
+
+
+class Identity(Good):
+    class State:
+        word, number = "yes", 0
+
+    async def start(self, task, seed):
+        return self.State()
+
+
+class Counting(Good):
+    count = 0
+
+    async def step(self, state, replies, seed):
+        self.count += 1
+        return replace(await super().step(state, replies, seed), terms={"success": 0.0, "count": float(self.count)})
+
+
+class Writing(Good):
+    """Its state is a list that step writes into."""
+
+    async def start(self, task, seed):
+        return []
+
+    def observe(self, state):
+        return {"a": "say"}
+
+    async def step(self, state, replies, seed):
+        state.append(1)
+        return Transition(list(state[:0]), {"a": 0.0, "b": 0.0}, True, {"success": 0.0})
+
+
+class Endless(Good):
+    async def step(self, state, replies, seed):
+        return Transition(state, {"a": 0.0, "b": 0.0}, False)
+
+
+class WrongSolution(Good):
+    def solve(self, state, seed):
+        return dict.fromkeys(self.agents, "perhaps")
+
+
+class NobodysSolution(Good):
+    def solve(self, state, seed):
+        return {}
+
+
+class StrangeDemonstration(Good):
+    def demonstrate(self, task, seed):
+        return Demonstration("c", "say", "yes")
+
+
+class Unlabelled(Good):
+    def convention(self, task, agent, text):
+        return None
+
+
+class Unclosed(Good):
+    async def close(self, state):
+        raise OSError("busy")
+
+
+def test_a_sound_environment_gets_a_report_of_every_rule():
+    report = check_environment(Good())
+    assert str(report).startswith("Good keeps 13 rules of environments:")
+    assert report.environment == "Good"
+    assert min(report.rules.values()) >= 1
+
+
+def test_callers_with_an_event_loop_await_the_same():
+    assert asyncio.run(conform(Good(), TASKS)) == check_environment(Good(), TASKS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "got"),
+    [
+        (NoAgents, "each once", "agents []"),
+        (TwiceTheSame, "each once", "['a', 'a']"),
+        (MaybeBranches, "True or False", "branches 'yes'"),
+        (NoTasks, "tasks have", "no method tasks"),
+        (OneSplitTwice, "no eval task is a train task", "t in train and in eval"),
+        (SetsInFields, "plain JSON", "gives back as {'words': ['yes']}"),
+        (Fragile, "however odd", "where everyone says nothing: IndexError"),
+        (Quiet, "observe(state)", "no prompts"),
+        (Stranger, "observe(state)", "agents ['c']"),
+        (ListPrompt, "observe(state)", "['say'] for a"),
+        (Forgetful, "every agent of the team", "rewards={'a': 1.0}"),
+        (NotANumber, "finite reward", "nan"),
+        (Silent, "every end has the term", "terms {}"),
+        (Overjoyed, "in [0, 1]", "2.0"),
+        (Identity, "is a value", "Identity.State"),
+        (Counting, "equal transitions", "'count': 2.0"),
+        (Writing, "leaves the state that it is given unchanged", "before it was []"),
+        (Endless, "an episode ends", "32 turns"),
+        (WrongSolution, "earns success 1", "{'success': 0.0}"),
+        (NobodysSolution, "for all who act", "nothing for a"),
+        (StrangeDemonstration, "gives a known agent", "agent='c'"),
+        (Unlabelled, "a label for any text", "None"),
+        (Unclosed, "however odd", "close: OSError: busy"),
+    ],
+)
+def test_a_broken_rule_is_named_with_what_was_got(kind, rule, got):
+    with pytest.raises(EnvironmentFault) as caught:
+        check_environment(kind())
+    assert str(caught.value).startswith(f"{kind.__name__} breaks a rule. Rule: ")
+    assert rule in str(caught.value)
+    assert got in str(caught.value)
+
+
+def test_what_does_not_branch_need_not_be_a_value():
+    class Once(Writing):
+        branches = False
+        solve = property()  # so that it has none
+
+        async def step(self, state, replies, seed):
+            state.append(1)
+            return Transition(state, {"a": 0.0, "b": 0.0}, len(state) == 2, {"success": 0.0})
+
+    assert "an episode ends" in str(check_environment(Once(), TASKS))
+    assert "is a value" not in str(check_environment(Once(), TASKS))
+
+
+def test_every_episode_is_closed_with_its_starting_state():
+    closed = []
+
+    class Door(Good):
+        async def close(self, state):
+            closed.append(state)
+
+    check_environment(Door(), TASKS)
+    assert closed == [Turn("yes")] * (len(ODD_REPLIES) + 1)
+
+
+def test_long_replies_do_not_flood_the_message():
+    class Loud(Good):
+        async def step(self, state, replies, seed):
+            raise KeyError("".join(reply.text for reply in replies.values()) * 10 + "x" * 5000)
+
+    with pytest.raises(EnvironmentFault) as caught:
+        check_environment(Loud(), TASKS)
+    assert len(str(caught.value)) < 800

@@ -1,0 +1,59 @@
+import asyncio
+
+import pytest
+
+from motet.core import Reply, Task
+from motet.environments.check import check_environment
+from motet.environments.relay import Relay
+from motet.environments.rewarded import Rewarded
+from motet.errors import RewardFault
+from motet.rewards import Score
+
+TASK = Task("12-34", {"a": "12", "b": "34"})
+
+
+def step(environment, *turns):
+    async def run():
+        state = await environment.start(TASK, 0)
+        for a, b in turns:
+            transition = await environment.step(state, {"a": Reply(a), "b": Reply(b)}, 0)
+            state = transition.state
+        return transition
+
+    return asyncio.run(run())
+
+
+def relay():
+    return Relay(Relay.Options())
+
+
+def test_the_reward_is_asked_every_turn_and_the_environments_terms_stay():
+    def length(task, texts):
+        return {agent: float(len(text)) for agent, text in texts.items()}
+
+    environment = Rewarded(relay(), length)
+    assert step(environment, ("x", "yz")).rewards == {"a": 1.0, "b": 2.0}
+    last = step(environment, ("x", "yz"), ("1234", "1234"))
+    assert (last.rewards, last.done) == ({"a": 4.0, "b": 4.0}, True)
+    assert last.terms == {"success": 1.0, "a_right": 1.0, "b_right": 1.0}
+
+
+def test_the_reward_knows_the_task_and_may_name_a_success_of_its_own():
+    class Echo:
+        async def score(self, task, texts):
+            return Score(0.5, {"success": float(texts["a"] == task.fields["b"]), "echo": 2.0})
+
+    terms = step(Rewarded(relay(), Echo()), ("x", "y"), ("34", "")).terms
+    assert terms == {"success": 1.0, "echo": 2.0, "a_right": 0.0, "b_right": 0.0}
+
+
+def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
+    with pytest.raises(RewardFault, match="ZeroDivisionError"):
+        step(Rewarded(relay(), lambda task, texts: 1 / 0), ("x", "y"))
+
+
+def test_a_rewarded_environment_can_do_what_the_bare_one_can():
+    environment = Rewarded(relay(), lambda task, texts: 0.0)
+    assert environment.tasks("eval") == relay().tasks("eval")
+    assert not hasattr(environment, "task")
+    assert "earns success 1" in str(check_environment(environment, [TASK]))

@@ -1,0 +1,106 @@
+"""Reading models of three families, and refusing what cannot work."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from motet.errors import ConfigError
+from motet.policies.backbone import Backbone
+from motet.policies.loading import load_tokenizer, resolve_device
+from motet.policies.testing import Architecture, make_model_folder
+from motet.settings import Lora
+
+FolderOf = Callable[..., Path]
+IDS = torch.tensor([[5, 60, 200, 17, 9, 270]])
+
+
+def logits(model: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=IDS).logits
+
+
+def test_a_folder_of_any_family_is_read(folder_of: FolderOf, architecture: Architecture, device: str) -> None:
+    backbone = Backbone.load(folder_of(architecture), device=device)
+    assert backbone.context_length == 96
+    assert backbone.eos_ids == (1, 3), "the tokenizer's <eos> and the generation config's <end>"
+    assert backbone.device.type == device
+
+
+def test_a_missing_padding_token_becomes_an_end_token_without_a_new_embedding(folder_of: FolderOf) -> None:
+    backbone = Backbone.load(folder_of("gpt2"))
+    assert backbone.pad_id in backbone.eos_ids
+    assert backbone.model.get_input_embeddings().num_embeddings == len(backbone.tokenizer)
+
+
+def test_dropout_is_off_even_in_train_mode(folder_of: FolderOf) -> None:
+    plain = AutoModelForCausalLM.from_pretrained(folder_of("gpt2"))
+    assert plain.config.attn_pdrop == 0.1
+    backbone = Backbone.load(folder_of("gpt2"), trainable_full=True)
+    still = logits(backbone.model)
+    assert torch.equal(logits(backbone.model.train()), still)
+    assert torch.equal(logits(plain.eval()), still)
+
+
+def test_bfloat16_keeps_float32_masters_where_they_are_trained_and_none_where_they_are_not(folder_of: FolderOf) -> None:
+    trained = Backbone.load(folder_of(), dtype="bfloat16", trainable_full=True)
+    assert {parameter.dtype for parameter in trained.parameters_of(None)} == {torch.float32}
+    with trained.compute():
+        assert logits(trained.model).dtype == torch.bfloat16
+    frozen = Backbone.load(folder_of(), dtype="bfloat16")
+    assert {parameter.dtype for parameter in frozen.model.parameters()} == {torch.bfloat16}
+    frozen.add_adapter("a", Lora(), seed=0)
+    assert {parameter.dtype for parameter in frozen.parameters_of("a")} == {torch.float32}
+
+
+@pytest.mark.parametrize("missing", ["no_such_folder", "a/b/c"])
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, missing: str) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        Backbone.load(tmp_path / missing)
+    with pytest.raises(ConfigError, match="does not exist"):
+        Backbone.load(f"./{missing}")
+
+
+def test_a_folder_without_a_tokenizer_is_refused_with_the_files_it_lacks(tmp_path: Path) -> None:
+    folder = make_model_folder(tmp_path / "m")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    with pytest.raises(ConfigError, match=r"no tokenizer, expected one of tokenizer\.json"):
+        Backbone.load(folder)
+
+
+def test_weights_that_are_not_safetensors_are_refused(tmp_path: Path) -> None:
+    folder = make_model_folder(tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        Backbone.load(folder)
+
+
+def test_a_broken_weight_file_is_refused(tmp_path: Path) -> None:
+    folder = make_model_folder(tmp_path / "m")
+    (folder / "model.safetensors").write_bytes(b"cut short")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        Backbone.load(folder)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert resolve_device("auto").type in {"cpu", "cuda", "mps"}
+    with pytest.raises(ConfigError, match=r"device 'cuda:99' is not on this machine; there are: auto, .*cpu"):
+        resolve_device("cuda:99")
+
+
+def test_a_dtype_that_cannot_work_is_refused(folder_of: FolderOf) -> None:
+    with pytest.raises(ConfigError, match="float16 is not supported for the cpu"):
+        Backbone.load(folder_of(), device="cpu", dtype="float16")
+    with pytest.raises(ConfigError, match="dtype 'int8' is unknown"):
+        Backbone.load(folder_of(), dtype="int8")
+
+
+def test_a_tokenizer_and_its_context_are_read_without_the_weights(tmp_path: Path) -> None:
+    folder = make_model_folder(tmp_path / "m", "gpt2", context=64)
+    (folder / "model.safetensors").unlink()
+    tokenizer, context = load_tokenizer(folder)
+    assert tokenizer.decode(tokenizer("the dog")["input_ids"]) == "the dog"
+    assert context == 64

@@ -1,0 +1,31 @@
+"""A person answers for one agent, the sampler for the others."""
+
+import asyncio
+
+from motet.core import Completion, Message, Sampled, SampleRequest
+from motet.rollout.person import Person
+from motet.settings import Decode
+
+
+class Echo:
+    async def sample(self, requests):
+        return [Sampled((1,), (Completion("p", "from the model", "stop"),)) for _ in requests]
+
+
+def request(agent, prompt="?"):
+    return SampleRequest(("e", (), 0, agent), "p", prompt, Decode(), keys=(1,))
+
+
+def test_only_the_persons_agent_is_typed_and_the_order_stays():
+    asked = []
+
+    def read(question):
+        asked.append(question)
+        return "typed"
+
+    person = Person("b", Echo(), read)
+    chat = (Message("user", "hello"),)
+    answers = asyncio.run(person.sample([request("a"), request("b", chat), request("c")]))
+    assert [answer.completions[0].text for answer in answers] == ["from the model", "typed", "from the model"]
+    assert asked == ["user: hello\nb> "]
+    assert answers[1].completions[0].tokens is None  # never trained

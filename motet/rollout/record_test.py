@@ -1,0 +1,163 @@
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from motet.core import Completion, Episode, Fault, Message, Outcome, Round, Task
+from motet.errors import ConfigError
+from motet.rollout.collect import collect
+from motet.rollout.fakes import PAIR, KeySampler, Talk
+from motet.rollout.record import read_episodes, write_episode
+from motet.settings import Plan
+
+# Lone surrogates as well: a tokenizer never makes one, the JSON of a dataset can.
+TEXTS = st.text(st.characters(), max_size=8)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+MESSAGES = st.builds(Message, st.sampled_from(["system", "user", "assistant"]), TEXTS, st.none() | TEXTS)
+PROMPTS = TEXTS | st.lists(MESSAGES, max_size=3).map(tuple)
+FAULTS = st.builds(Fault, st.sampled_from(["environment", "reward", "sampler", "sandbox"]), TEXTS, TEXTS)
+AGENTS = st.sampled_from(["ann", "bob", "é"])
+
+
+@st.composite
+def completions(draw: st.DrawFn) -> Completion:
+    tokens = draw(st.none() | st.lists(st.integers(0, 2**31), max_size=4).map(tuple))
+    logprobs = None if tokens is None else tuple(draw(st.lists(NUMBERS, min_size=len(tokens), max_size=len(tokens))))
+    return Completion(draw(TEXTS), draw(TEXTS), draw(st.sampled_from(["stop", "length"])), 3, tokens, logprobs, 0.7)
+
+
+def outcomes(rounds: st.SearchStrategy[Round]) -> st.SearchStrategy[Outcome]:
+    picks, rewards = st.dictionaries(AGENTS, st.integers(0, 9)), st.dictionaries(AGENTS, NUMBERS)
+    ends = st.sampled_from(["done", "stopped", "limit", "pruned"])
+    return (
+        st.builds(Outcome, picks, rewards, st.dictionaries(TEXTS, NUMBERS, max_size=2), end=ends)
+        | st.builds(Outcome, picks, st.just({}), fault=FAULTS)
+        | st.builds(Outcome, picks, rewards, next=rounds)
+    )
+
+
+def rounds_of(inner: st.SearchStrategy[Round]) -> st.SearchStrategy[Round]:
+    return st.builds(
+        Round,
+        st.integers(0, 5),
+        st.dictionaries(AGENTS, PROMPTS, max_size=2),
+        st.dictionaries(AGENTS, st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2),
+        st.dictionaries(AGENTS, st.lists(completions(), max_size=2).map(tuple), max_size=2),
+        st.lists(outcomes(inner), max_size=2).map(tuple),
+    )
+
+
+LEAF = st.just(Round(0, {}, {}, {}, ()))
+ROUNDS = st.recursive(LEAF, rounds_of, max_leaves=4)
+TASKS = st.builds(Task, TEXTS, st.dictionaries(TEXTS, JSON, max_size=3))
+EPISODES = st.builds(Episode, TEXTS, TASKS, ROUNDS, st.none() | ROUNDS) | st.builds(
+    Episode, TEXTS, TASKS, st.none(), fault=FAULTS
+)
+
+
+def _write(path: Path, *episodes: Episode) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for episode in episodes:
+            write_episode(file, episode)
+    return path
+
+
+@pytest.fixture
+def played() -> list[Episode]:
+    tasks = [Task("x", {"n": 1}), Task("y", {})]
+    sampler = KeySampler(refuse=lambda request: request.id[0] == "s:y")
+    plan = Plan(samples=(2, 1))
+    return asyncio.run(collect(Talk(), tasks, sampler, PAIR, plan, run_seed=1, tag="s", greedy_path=True))
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(episodes=st.lists(EPISODES, max_size=2))
+def test_an_episode_read_back_is_equal(tmp_path: Path, episodes: list[Episode]) -> None:
+    recorded = read_episodes(_write(tmp_path / "e.jsonl", *episodes))
+    assert recorded.episodes == tuple(episodes)
+    assert not recorded.torn
+
+
+def test_what_was_played_is_read_back_equal(tmp_path: Path, played: list[Episode]) -> None:
+    assert [episode.root is None for episode in played] == [False, True]
+    assert read_episodes(_write(tmp_path / "e.jsonl", *played)).episodes == tuple(played)
+
+
+def test_numbers_and_prompts_keep_their_kind(tmp_path: Path) -> None:
+    completion = Completion("p", "x", "stop", tokens=(1,), logprobs=(-1e-310,))
+    prompts: dict[str, Any] = {"raw": "[]", "chat": (Message("user", "hi"),), "empty": ()}
+    root = Round(0, prompts, {"raw": ()}, {"raw": (completion,)}, (Outcome({"raw": 0}, {"raw": -0.0}, end="done"),))
+    (episode,) = read_episodes(
+        _write(tmp_path / "e.jsonl", Episode("e", Task("t", {"a": [1, 1.0, True]}), root))
+    ).episodes
+    assert episode.root is not None
+    assert episode.root.prompts == prompts
+    assert str(episode.root.outcomes[0].rewards["raw"]) == "-0.0"
+    assert [type(value) for value in episode.task.fields["a"]] == [int, float, bool]
+    assert episode.root.samples["raw"][0].logprobs == (-1e-310,)
+
+
+def test_every_episode_is_one_line_with_its_schema(played: list[Episode]) -> None:
+    file = io.StringIO()
+    write_episode(file, played[0])
+    (line,) = file.getvalue().splitlines()
+    fields = json.loads(line)
+    assert (fields["schema"], fields["id"]) == (1, "s:x")
+
+
+def test_a_torn_last_line_is_reported_and_left_out(tmp_path: Path, played: list[Episode]) -> None:
+    path = _write(tmp_path / "e.jsonl", *played)
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    recorded = read_episodes(path)
+    assert recorded.torn
+    assert recorded.episodes == tuple(played[:1])
+
+
+def test_a_last_line_without_its_newline_still_counts(tmp_path: Path, played: list[Episode]) -> None:
+    path = _write(tmp_path / "e.jsonl", *played)
+    path.write_text(path.read_text()[:-1])
+    recorded = read_episodes(path)
+    assert recorded.episodes == tuple(played)
+    assert not recorded.torn
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"schema": 1, "id"', "expected one episode as a JSON object with a `schema`"),
+        ("", "expected one episode as a JSON object"),
+        ("[1]", "expected one episode as a JSON object"),
+        ('{"id": "e"}', "expected one episode as a JSON object with a `schema`"),
+        ('{"schema": 2, "id": "e"}', "got schema 2; this version reads schema 1"),
+        (
+            '{"schema": 1, "id": "e", "task": {"id": "t"}, "root": null}',
+            r"task\.fields: .*; expected an episode of schema 1",
+        ),
+    ],
+)
+def test_a_broken_or_newer_line_is_named(tmp_path: Path, played: list[Episode], line: str, says: str) -> None:
+    path = _write(tmp_path / "e.jsonl", *played)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ConfigError, match=rf"e\.jsonl, line 3: .*{says}"):
+        read_episodes(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), b"bytes"])
+def test_what_json_cannot_say_is_refused_and_nothing_is_written(value: object) -> None:
+    file = io.StringIO()
+    with pytest.raises(ConfigError, match=r"episode e cannot be recorded: .*; expected plain JSON values"):
+        write_episode(file, Episode("e", Task("t", {"x": value}), None, fault=Fault("reward", "x", "y")))
+    assert file.getvalue() == ""

@@ -1,0 +1,32 @@
+import struct
+
+from motet.trainer.plot import cross_matrix, learning_curve, moving_average
+
+
+def size_of(path):
+    """Width and height in the header of a PNG."""
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", head[16:24])
+
+
+def test_a_moving_average_takes_fewer_values_at_the_ends():
+    assert moving_average([0.0, 3.0, 6.0, 9.0], 3) == [1.5, 3.0, 6.0, 7.5]
+    assert moving_average([1.0, 2.0], 1) == [1.0, 2.0]
+    assert moving_average([], 3) == []
+
+
+def test_a_learning_curve_is_drawn_with_held_out_points_or_without_any_rows(tmp_path):
+    rows = [{"step": step, "play/success": step / 30, "play/reward": step / 10} for step in range(1, 31)]
+    rows.append({"step": 15, "evaluate/success": 0.5})
+    heldout = {"before": {"success": 0.25}, "after": {"success": 0.94}}
+    learning_curve(rows, {"name": "full", "heldout": heldout}, tmp_path / "full.png")
+    learning_curve([], {"name": "empty"}, tmp_path / "empty.png")
+    assert size_of(tmp_path / "full.png") == size_of(tmp_path / "empty.png") == (1200, 840)
+    assert (tmp_path / "full.png").stat().st_size > (tmp_path / "empty.png").stat().st_size
+
+
+def test_a_cross_matrix_grows_with_its_runs(tmp_path):
+    cross_matrix([[0.9]], ["a"], tmp_path / "one.png")
+    cross_matrix([[0.9, 0.1], [0.0, 1.0]], ["a", "b"], tmp_path / "two.png", agents=("aux", "main"))
+    assert size_of(tmp_path / "one.png") < size_of(tmp_path / "two.png")

@@ -1,0 +1,182 @@
+import io
+import json
+import sys
+
+import pytest
+from rich.console import Console
+
+from motet.errors import ConfigError, MotetError
+from motet.trainer.report import Metrics, Progress, TensorBoard, Wandb, prepare, read_metrics, write_whole
+
+
+class Mirrored:
+    """A mirror that remembers."""
+
+    def __init__(self):
+        self.rows, self.closed = [], False
+
+    def write(self, step, values):
+        self.rows.append((step, dict(values)))
+
+    def close(self):
+        self.closed = True
+
+
+def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
+    folder = prepare(tmp_path / "runs" / "a")
+    folder.metrics.write_text("{}\n")
+    with pytest.raises(
+        ConfigError, match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew"
+    ):
+        prepare(folder.path)
+    assert folder.metrics.read_text() == "{}\n"
+
+
+def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
+    folder = prepare(tmp_path / "a")
+    folder.metrics.write_text("{}\n")
+    assert prepare(folder.path, resume=True).metrics.exists()
+    assert not prepare(folder.path, overwrite=True).metrics.exists()
+    assert folder.path.is_dir()
+
+
+def test_what_is_no_run_folder_is_never_deleted(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match="exists and is no run folder"):
+        prepare(tmp_path, overwrite=True)
+    with pytest.raises(ConfigError, match="exists and is no run folder"):
+        prepare(tmp_path / "thesis.tex", overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "x"
+
+
+def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent holds no run to resume; start it without --resume"):
+        prepare(tmp_path / "absent", resume=True)
+    with pytest.raises(ConfigError, match="expected at most one"):
+        prepare(tmp_path / "absent", resume=True, overwrite=True)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_run_folder_knows_its_places(tmp_path):
+    folder = prepare(tmp_path / "a")
+    assert folder.episodes("train", 7) == tmp_path / "a" / "episodes" / "train-000007.jsonl"
+    write_whole(folder.summary, "old")
+    write_whole(folder.summary, "new")
+    assert [path.name for path in folder.path.iterdir()] == ["summary.json"]
+    assert folder.summary.read_text() == "new"
+
+
+def test_a_line_is_the_step_then_names_in_order_with_exact_floats(tmp_path):
+    with Metrics(tmp_path / "m.jsonl") as metrics:
+        metrics.write(3, {"play/reward": 0.1 + 0.2, "learn/kl/aux": 1e-12, "credit/samples": 64})
+        line = (tmp_path / "m.jsonl").read_text()  # written through at once
+    assert line == '{"step": 3, "credit/samples": 64, "learn/kl/aux": 1e-12, "play/reward": 0.30000000000000004}\n'
+    assert read_metrics(tmp_path / "m.jsonl")[0]["play/reward"] == 0.1 + 0.2
+
+
+@pytest.mark.parametrize("name", ["reward", "train/reward", "play/", "play/Reward", "play/reward/", "play reward"])
+def test_a_name_outside_the_grammar_is_refused_and_nothing_written(tmp_path, name):
+    with Metrics(tmp_path / "m.jsonl") as metrics, pytest.raises(MotetError, match="expected stage/name"):
+        metrics.write(1, {"play/reward": 1.0, name: 1.0})
+    assert (tmp_path / "m.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_is_refused(tmp_path, value):
+    with Metrics(tmp_path / "m.jsonl") as metrics, pytest.raises(MotetError, match=r"metric learn/kl is .* at step 1"):
+        metrics.write(1, {"learn/kl": value})
+
+
+def test_mirrors_get_what_the_file_gets_and_warm_up_steps_keep_their_own_number(tmp_path):
+    mirror = Mirrored()
+    with Metrics(tmp_path / "m.jsonl", [mirror]) as metrics:
+        metrics.write(0, {"warmup/step": 20, "warmup/loss": 1.5})
+        metrics.write(1, {"play/reward": 1.0})
+    assert [step for step, _ in mirror.rows] == [20, 1]
+    assert mirror.closed
+
+
+def test_a_resumed_run_drops_what_came_after_the_resumed_step_and_half_a_line(tmp_path):
+    path = tmp_path / "m.jsonl"
+    with Metrics(path) as metrics:
+        for step in range(4):
+            metrics.write(step, {"play/reward": step / 3})
+    unbroken = path.read_text()
+    path.write_text(unbroken + '{"step": 4, "play/re')
+    assert len(read_metrics(path)) == 4
+    with Metrics(path, resumed_at=2) as metrics:
+        metrics.write(3, {"play/reward": 3 / 3})
+    assert path.read_text() == unbroken
+
+
+def test_tensorboard_gets_every_scalar(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    mirror = TensorBoard(tmp_path / "tb")
+    mirror.write(1, {"play/reward": 0.5})
+    mirror.write(2, {"play/reward": 0.75})
+    mirror.close()
+    events = EventAccumulator(str(tmp_path / "tb")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("play/reward")] == [(1, 0.5), (2, 0.75)]
+
+
+def test_wandb_that_is_not_installed_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r'pip install "motet\[wandb\]"'):
+        Wandb(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
+
+
+def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
+    logged = []
+
+    class Run:
+        log = staticmethod(logged.append)
+        finish = staticmethod(lambda: logged.append("end"))
+
+    class Library:
+        init = staticmethod(lambda **settings: logged.append(settings["project"]) or Run)
+
+    monkeypatch.setitem(sys.modules, "wandb", Library)
+    mirror = Wandb(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
+    mirror.write(3, {"play/reward": 0.5})
+    mirror.close()
+    assert logged == ["motet", {"step": 3, "play/reward": 0.5}, "end"]
+
+
+def shown(terminal: bool, mode: str = "auto") -> str:
+    ticks = iter(range(1000))
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120, _environ={})
+    with Progress(mode, console=console, every=10, clock=lambda: float(next(ticks))) as progress:
+        progress.stage("train", total=25, first=5)
+        for step in range(6, 26):
+            progress.show(step, {"reward": step / 10, "success": 0.25}, tokens=100)
+    return out.getvalue()
+
+
+def test_off_a_terminal_every_tenth_step_and_the_last_is_one_aligned_line():
+    lines = shown(terminal=False).strip().splitlines()
+    assert lines == [
+        "train     10/25  reward  1.000  success  0.250      100 tokens/s  left 0:00:15",
+        "train     20/25  reward  2.000  success  0.250      100 tokens/s  left 0:00:05",
+        "train     25/25  reward  2.500  success  0.250      100 tokens/s  left 0:00:00",
+    ]
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_figures():
+    text = shown(terminal=True)
+    assert "25/25" in text
+    assert "reward  2.500  success  0.250      100 tokens/s  left 0:00:00" in text
+
+
+def test_silent_shows_nothing():
+    assert shown(terminal=True, mode="silent") == ""
+    assert shown(terminal=False, mode="silent") == ""
+
+
+def test_metrics_of_two_runs_are_the_same_bytes(tmp_path):
+    for name, order in (("a", ("play/reward", "play/success")), ("b", ("play/success", "play/reward"))):
+        with Metrics(tmp_path / name) as metrics:
+            metrics.write(1, dict.fromkeys(order, 1 / 3))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert json.loads((tmp_path / "a").read_text())["play/reward"] == 1 / 3
