@@ -24,4 +24,5 @@ if __name__ == "__main__":
         ["name=own_algorithm", "algorithm.name=examples/own_algorithm.py:median"],
         overwrite=True,
     )
-    print(f"the same number, held out: {summary['heldout']['before']['success']:.2f} -> {summary['heldout']['after']['success']:.2f}")
+    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    print(f"the same number, held out: {before:.2f} -> {after:.2f}")

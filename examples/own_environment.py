@@ -20,7 +20,7 @@ class SameNumber:
 
     async def step(self, highest, replies, seed):
         said = [reply.text.strip() for reply in replies.values()]
-        same = float(said[0] == said[1] and said[0].isdigit() and int(said[0]) <= highest)
+        same = float(said[0] == said[1] and said[0].isdecimal() and int(said[0]) <= highest)
         return motet.Transition(highest, dict.fromkeys(self.agents, same), done=True, terms={"success": same})
 
     async def close(self, highest): ...
@@ -34,4 +34,5 @@ class SameNumber:
 if __name__ == "__main__":
     print(motet.check_environment(SameNumber()))
     summary = motet.train("examples/same_number.yaml", ["name=own_environment"], overwrite=True)
-    print(f"the same number, held out: {summary['heldout']['before']['success']:.2f} -> {summary['heldout']['after']['success']:.2f}")
+    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    print(f"the same number, held out: {before:.2f} -> {after:.2f}")

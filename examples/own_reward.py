@@ -6,7 +6,7 @@ import motet
 def high_and_same(task, texts):
     """(task, {agent: text}) -> a number, or `motet.Score` with one number per agent and named terms."""
     said = [text.strip() for text in texts.values()]
-    if said[0] != said[1] or not said[0].isdigit():
+    if said[0] != said[1] or not said[0].isdecimal():
         return motet.Score(0.0, {"height": 0.0})
     height = min(1.0, int(said[0]) / task.fields["highest"])
     return motet.Score(0.2 + 0.8 * height, {"height": height})

@@ -44,7 +44,9 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
     for field, table in (("baseline", BASELINES), ("policy_loss", POLICY_LOSSES)):
         value = getattr(algorithm, field)
         if value not in table:
-            raise ConfigError(f"algorithm.{field} is {value!r}{nearest(value, table)}; expected one of {', '.join(table)}")
+            raise ConfigError(
+                f"algorithm.{field} is {value!r}{nearest(value, table)}; expected one of {', '.join(table)}"
+            )
     return algorithm
 
 

@@ -19,7 +19,8 @@ from motet.rollout.person import Person
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
 from motet.trainer import checkpoint
-from motet.trainer.evaluate import Evaluation, evaluate as play_all
+from motet.trainer.evaluate import Evaluation
+from motet.trainer.evaluate import evaluate as play_all
 from motet.trainer.plot import learning_curve
 from motet.trainer.report import (
     Metrics,
@@ -107,7 +108,9 @@ def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} holds no run to resume; start it without --resume")
     before = load_config(place / "config.yaml")
-    changed = [key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key != "report"]
+    changed = [
+        key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key != "report"
+    ]
     if changed:
         raise ConfigError(
             f"{place} was started with another {', '.join(changed)}, and a resumed run would be neither: "
@@ -155,7 +158,7 @@ def warmup(
     if settings.warmup is None:
         raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
     use_threads(settings)
-    with _scene_in_scratch(settings, None, train=True) as (scene, scratch):
+    with scene_in_scratch(settings, None, train=True) as (scene, scratch):
         raw = asyncio.run(bases.raw(scene, scratch, None))
         folder = Path(into) if into is not None else Path("runs") / settings.name / "models"
         taken = [name for name in settings.models if (folder / name).exists()]
@@ -170,14 +173,17 @@ def warmup(
 
 
 @contextmanager
-def _scene_in_scratch(
+def scene_in_scratch(
     settings: RunConfig, environment: Environment[Any] | None, *, train: bool
 ) -> Iterator[tuple[Scene, Path]]:
-    with open_scene(settings, environment, train=train) as scene, tempfile.TemporaryDirectory(prefix="motet-") as scratch:
+    with (
+        open_scene(settings, environment, train=train) as scene,
+        tempfile.TemporaryDirectory(prefix="motet-") as scratch,
+    ):
         yield scene, Path(scratch)
 
 
-async def _company(scene: Scene, run: Path | None, scratch: Path, show: Show) -> Company:
+async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) -> Company:
     """The trained team of a run folder, or the team a config starts with (its models warmed up in `scratch`)."""
     raw = await bases.raw(scene, scratch, run / "models" if run is not None else None)
     trained: dict[str, Path] = {}
@@ -187,7 +193,9 @@ async def _company(scene: Scene, run: Path | None, scratch: Path, show: Show) ->
                 trained[name] = run / "team" / name
         missing = [str(folder) for folder in trained.values() if not folder.is_dir()]
         if missing:
-            raise ConfigError(f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet train --resume")
+            raise ConfigError(
+                f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet train --resume"
+            )
         return assemble(scene, raw, train=False, trained=trained)
     with Progress(show) as progress:
         settled = await bases.settle(scene, raw, scratch / "models", None, progress)
@@ -217,13 +225,13 @@ def evaluate(
     """
     settings = read_config(target, overrides)
     use_threads(settings)
-    with _scene_in_scratch(settings, environment, train=False) as (scene, scratch):
+    with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
         if team == "reference":
             return asyncio.run(_reference(scene))
         run = _run_of(target)
 
         async def play() -> Evaluation:
-            company = await _company(scene, run, scratch, show)
+            company = await company_of(scene, run, scratch, show)
             tag = f"evaluate-{pace_of(scene).steps:06d}" if run is not None else "evaluate"
             played = await _play(scene, company, tag, greedy)
             if shuffle_turn is None:
@@ -278,7 +286,7 @@ def play(
     """One held-out task, one path, to read. `person` is an agent whose answers are typed at the terminal."""
     settings = read_config(target, overrides)
     use_threads(settings)
-    with _scene_in_scratch(settings, None, train=False) as (scene, scratch):
+    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
         tasks = scene.tasks["eval"]
         if not 0 <= task < len(tasks):
             raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
@@ -286,7 +294,7 @@ def play(
             raise ConfigError(f"there is no agent {person!r} to play; agents are {', '.join(scene.team.agents)}")
 
         async def one() -> Evaluation:
-            company = await _company(scene, _run_of(target), scratch, show)
+            company = await company_of(scene, _run_of(target), scratch, show)
             sampler = company.sampler if person is None else Person(person, company.sampler)
             return await play_all(
                 scene.environment,

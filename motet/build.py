@@ -1,8 +1,8 @@
 """From a config to the objects that play and learn: the only file that knows every part.
 
-    Scene    what is played: environment, tasks, sandbox; checked before anything is written or loaded
-    bases    model name -> folder or hub name to load it from; embedded ones are made, warmed-up ones are trained
-    Company  who plays: policies on their backbones, the sampler, the learners, the references
+Scene    what is played: environment, tasks, sandbox; checked before anything is written or loaded
+bases    model name -> folder or hub name to load it from; embedded ones are made, warmed-up ones are trained
+Company  who plays: policies on their backbones, the sampler, the learners, the references
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.utils.logging import disable_progress_bar
 
 from motet.config.schema import Base, RunConfig, Source, check_trainable
 from motet.config.yaml import validate_options
@@ -113,7 +114,9 @@ def _reward(config: RunConfig) -> Any:
         schema = options_of(found)
         return found() if schema is None else found(validate_options(schema, options, config.places, ("reward",)))
     if options:
-        raise ConfigError(f"reward sets {', '.join(options)}, but {config.reward.name} is a function: it has no options")
+        raise ConfigError(
+            f"reward sets {', '.join(options)}, but {config.reward.name} is a function: it has no options"
+        )
     return found
 
 
@@ -147,7 +150,9 @@ def _tasks(config: RunConfig, environment: Any, train: bool) -> dict[str, list[T
     wanted = "train" if train else "eval"
     if wanted not in found:
         name = config.environment.name
-        raise ConfigError(f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, with a split")
+        raise ConfigError(
+            f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, with a split"
+        )
     if "eval" in found and config.evaluation.tasks is not None:
         found["eval"] = found["eval"][: config.evaluation.tasks]
     return found
@@ -155,9 +160,13 @@ def _tasks(config: RunConfig, environment: Any, train: bool) -> dict[str, list[T
 
 def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
     if not hasattr(environment, "task"):
-        raise ConfigError(f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data")
+        raise ConfigError(
+            f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data"
+        )
     rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
-    renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items() if theirs in row}} for row in rows]
+    renamed = [
+        {**row, **{ours: row[theirs] for ours, theirs in source.fields.items() if theirs in row}} for row in rows
+    ]
     return [environment.task(row) for row in renamed]
 
 
@@ -226,7 +235,8 @@ class Company:
 
 
 def use_threads(config: RunConfig) -> None:
-    """Before any model computes: results to the bit depend on it."""
+    """Before any model computes: results to the bit depend on it. Motet shows its own progress, so transformers need not."""
+    disable_progress_bar()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
 
@@ -306,7 +316,9 @@ def _learners(scene: Scene, policies: Mapping[str, Policy]) -> dict[str, LocalLe
             on.setdefault(id(policy.backbone), []).append(policy)
     learners: dict[str, LocalLearner] = {}
     for together in on.values():
-        learner = LocalLearner(together, {policy.name: config.optimizer_of(policy.name) for policy in together}, updates)
+        learner = LocalLearner(
+            together, {policy.name: config.optimizer_of(policy.name) for policy in together}, updates
+        )
         learners |= {policy.name: learner for policy in together}
     return learners
 

@@ -35,11 +35,15 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
     else:
         try:
             module = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"{reference!r}: {error}; expected an importable package.module:NAME or ./file.py:NAME") from error
+        except (ImportError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{reference!r}: {error}; expected an importable package.module:NAME or ./file.py:NAME"
+            ) from error
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
-        raise ConfigError(f"{reference!r}: {place} defines no {name!r}{nearest(name, public)}; it defines {', '.join(public)}")
+        raise ConfigError(
+            f"{reference!r}: {place} defines no {name!r}{nearest(name, public)}; it defines {', '.join(public)}"
+        )
     return getattr(module, name)
 
 
@@ -57,7 +61,7 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except Exception as error:
         del sys.modules[module_name]
-        raise
+        raise ConfigError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     return module

@@ -1,7 +1,7 @@
 """Randomness is a function: every draw is a hash of what it is for, so any step can be drawn again, and nothing is ever global.
 
-    key = derive(run_seed, episode_id, agent, path, sample)      once per completion
-    u   = uniforms(keys_B, position)                             one number in [0, 1) per row and token position
+key = derive(run_seed, episode_id, agent, path, sample)      once per completion
+u   = uniforms(keys_B, position)                             one number in [0, 1) per row and token position
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 """Episodes -> TrainSamples: the only bridge from trees to tensors, and the only place where a baseline is subtracted.
 
-    rewards -> (absorb, share, KL) -> fold -> return of each sample -> baseline -> scale -> TrainSample with its weight
+rewards -> (absorb, share, KL) -> fold -> return of each sample -> baseline -> scale -> TrainSample with its weight
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,7 +18,7 @@ from motet.credit.shaping import divide_by_spread
 from motet.errors import ConfigError
 from motet.settings import Algorithm
 
-PATH_RETURNS = {
+PATH_RETURNS: dict[str, Callable[[Tensor, float, str], Tensor]] = {
     "discounted_sum": discounted_sum,
     "last": lambda scores_TN, discount, share: last(scores_TN, share),
     "current": lambda scores_TN, discount, share: current(scores_TN, share),
@@ -52,7 +52,9 @@ def assign_credit(
     Raises: ConfigError where the trees are not what the algorithm's returns can read.
     """
     played = sound(episodes)
-    rows = flatten([(k, episode.id, episode.root) for k, episode in enumerate(played) if episode.root is not None], turns)
+    rows = flatten(
+        [(k, episode.id, episode.root) for k, episode in enumerate(played) if episode.root is not None], turns
+    )
     if not rows.samples:
         return Credit([], state, {"credit/samples": 0.0})
     agent_S = torch.tensor([list(agents).index(sample.id.agent) for sample in rows.samples])

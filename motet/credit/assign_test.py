@@ -121,7 +121,10 @@ def test_a_sample_of_a_crossed_round_returns_the_mean_over_its_partners():
 def test_a_faulty_joint_action_leaves_its_group_and_its_siblings_stay():
     broken = episode(round_(0, [outcome(0, 1.0), outcome(1, 0.0, fault=FAULT), outcome(2, 3.0)]))
     result = credit([broken], ALGORITHMS["magrpo"])
-    assert [(s.id.index, s.advantage, s.weight) for s in result.samples if s.id.agent == "a"] == [(0, -1, 0.5), (2, 1, 0.5)]
+    assert [(s.id.index, s.advantage, s.weight) for s in result.samples if s.id.agent == "a"] == [
+        (0, -1, 0.5),
+        (2, 1, 0.5),
+    ]
 
 
 def test_a_failed_episode_weighs_nothing():
@@ -151,8 +154,14 @@ def test_an_early_stop_absorbs_its_last_reward():
     child = round_(1, [outcome(0, 1.0), outcome(1, 1.0)])
     tree = episode(round_(0, [outcome(0, 0.5, next=child), outcome(1, 1.0, end="done")]))
     plain, absorbing = (resolve("mareinforce", {"absorb": flag}) for flag in (False, True))
-    assert [s.advantage for s in credit([tree], plain, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [1.5, 1.0]
-    assert [s.advantage for s in credit([tree], absorbing, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [1.5, 2.0]
+    assert [s.advantage for s in credit([tree], plain, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [
+        1.5,
+        1.0,
+    ]
+    assert [s.advantage for s in credit([tree], absorbing, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [
+        1.5,
+        2.0,
+    ]
 
 
 def test_share_own_keeps_an_agents_own_reward():

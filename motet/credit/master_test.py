@@ -31,7 +31,9 @@ class Toy:
 
     def logits(self):
         generator = torch.Generator().manual_seed(5)
-        return torch.randn(2, 5, 2, generator=generator, dtype=torch.float64).requires_grad_()  # [agent, observation, action]
+        return torch.randn(
+            2, 5, 2, generator=generator, dtype=torch.float64
+        ).requires_grad_()  # [agent, observation, action]
 
     def reward(self, turn, first, then=()):
         key = (*first, *then)
@@ -85,7 +87,9 @@ def trees(toy, probability, plan, crossed, turn=0, first=None):
             for picks, act, (chance, child) in zip(joint, taken, future, strict=True):
                 q *= chance
                 reward = toy.reward(turn, act if turn == 0 else first, () if turn == 0 else act)
-                outcomes.append(Outcome(picks, dict.fromkeys(AGENTS, reward), next=child, end=None if child else "done"))
+                outcomes.append(
+                    Outcome(picks, dict.fromkeys(AGENTS, reward), next=child, end=None if child else "done")
+                )
             prompts = dict.fromkeys(acting, str(seen))
             yield q, Round(turn, prompts, dict.fromkeys(acting, (seen,)), samples, tuple(outcomes))
 
@@ -154,7 +158,9 @@ def test_plain_paths_without_siblings_are_exact_too():
 
 def test_without_a_discount_equal_turns_are_exact():
     logits = BOTH.logits()
-    estimate = expected_estimate(BOTH, logits, (2, 1), False, Algorithm(baseline="leave_one_out", compare="task", absorb=False))
+    estimate = expected_estimate(
+        BOTH, logits, (2, 1), False, Algorithm(baseline="leave_one_out", compare="task", absorb=False)
+    )
     undiscounted = torch.zeros(())
     probability = logits.softmax(-1)
     for first in itertools.product((0, 1), repeat=2):

@@ -207,20 +207,16 @@ class _Exam:
     async def step(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
         """Where the environment branches: twice, with an eye on the state."""
         if not self.environment.branches:
-            transition = await self.wait_for(how, self.environment.step(state, replies, self.seed))
-            self.transition(transition, how)
-            return transition
+            return await self.step_once(state, replies, how)
         before = self.ask("copy.deepcopy(state)", copy.deepcopy, state)
         self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
-        transition, again = [
-            await self.wait_for(how, self.environment.step(state, replies, self.seed)) for _ in range(2)
-        ]
-        self.transition(transition, how)
+        transition, again = [await self.step_once(state, replies, how) for _ in range(2)]
         self.require(Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}")
         self.require(Rule.BRANCHES, transition == again, f"{transition} and then {again} at {how}")
         return transition
 
-    def transition(self, transition: Any, how: str) -> None:
+    async def step_once(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
+        transition: Transition = await self.wait_for(how, self.environment.step(state, replies, self.seed))
         self.require(Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}")
         complete = set(transition.rewards) == set(self.environment.agents) and isinstance(transition.done, bool)
         finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
@@ -228,6 +224,7 @@ class _Exam:
         if transition.done:
             sound = "success" in transition.terms and 0.0 <= transition.terms["success"] <= 1.0
             self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
+        return transition
 
     def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
         texts = self.ask("solve", self.environment.solve, state, self.seed)

@@ -32,14 +32,15 @@ def resolve(name: str, where: str = "environment.name", base_folder: Path = Path
         found = load_object(ENVIRONMENTS.get(name, name), base_folder)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-    if not inspect.isclass(found):
+    if not isinstance(found, type):
         raise ConfigError(f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class")
     missing = [method for method in _METHODS if not callable(getattr(found, method, None))]
     if missing:
         raise ConfigError(
             f"{where} is {name!r}, a class without {', '.join(missing)}; expected motet.core.Environment's methods"
         )
-    return found
+    kind: type[Environment[Any]] = found
+    return kind
 
 
 def options_of(kind: type) -> type[Settings] | None:

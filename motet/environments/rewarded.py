@@ -40,9 +40,9 @@ class Rewarded:
         """Raises: RewardFault where the reward raises, or returns what is no score."""
         transition = await self.environment.step(state.inner, replies, seed)
         texts = {agent: reply.text for agent, reply in replies.items()}
-        score = await ask(self.reward, state.task, texts, self.agents)
-        terms = {**transition.terms, **score.terms}
-        return Transition(Judged(state.task, transition.state), score.rewards, transition.done, terms)
+        rewards, terms = await ask(self.reward, state.task, texts, self.agents)
+        judged = Judged(state.task, transition.state)
+        return Transition(judged, rewards, transition.done, {**transition.terms, **terms})
 
     async def close(self, state: Judged) -> None:
         await self.environment.close(state.inner)

@@ -68,9 +68,7 @@ def test_progress_hears_every_step_and_draw_is_asked_once_for_each(folder) -> No
         asked.append(step)
         return PAIRS[step : step + 1]
 
-    losses = asyncio.run(
-        warm_up(fresh(folder), draw, Warmup(steps=3), lambda step, loss: heard.append((step, loss)))
-    )
+    losses = asyncio.run(warm_up(fresh(folder), draw, Warmup(steps=3), lambda step, loss: heard.append((step, loss))))
     assert asked == [0, 1, 2]
     assert heard == list(enumerate(losses))
 

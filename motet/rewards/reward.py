@@ -30,8 +30,10 @@ RewardLike: TypeAlias = Reward | Callable[[Task, Mapping[str, str]], Any]
 async waits (for a server, say), everything waits."""
 
 
-async def ask(reward: RewardLike, task: Task, texts: Mapping[str, str], agents: Sequence[str]) -> Score:
-    """The reward's Score with a finite number for every one of `agents`.
+async def ask(
+    reward: RewardLike, task: Task, texts: Mapping[str, str], agents: Sequence[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(rewards of every one of `agents`, terms), all of them finite.
 
     Raises: RewardFault for an exception of the reward's, and for a result that is no score; Motet's own faults as they are.
     """
@@ -49,10 +51,9 @@ async def ask(reward: RewardLike, task: Task, texts: Mapping[str, str], agents: 
     given = score.rewards if isinstance(score.rewards, Mapping) else dict.fromkeys(agents, score.rewards)
     if set(given) != set(agents):
         raise RewardFault(f"{said} rewards {', '.join(map(str, given)) or 'nobody'}; expected {', '.join(agents)}")
-    return Score(
-        {agent: _finite(given[agent], f"{said} gave {agent}") for agent in agents},
-        {term: _finite(value, f"{said} gave term {term}") for term, value in score.terms.items()},
-    )
+    rewards = {agent: _finite(given[agent], f"{said} gave {agent}") for agent in agents}
+    terms = {term: _finite(value, f"{said} gave term {term}") for term, value in score.terms.items()}
+    return rewards, terms
 
 
 def name_of(reward: RewardLike) -> str:

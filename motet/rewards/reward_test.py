@@ -12,7 +12,7 @@ TEXTS = {"a": "hi", "b": "ho"}
 
 
 def score(reward):
-    return asyncio.run(ask(reward, TASK, TEXTS, ("a", "b")))
+    return Score(*asyncio.run(ask(reward, TASK, TEXTS, ("a", "b"))))
 
 
 def test_a_function_that_returns_a_number_rewards_every_agent_alike():

@@ -1,13 +1,15 @@
-"""The reference team: an environment's own solutions, played. It checks data, parsing and rewards in one, and teaches a warm-up."""
+"""The reference team: an environment's own solutions, played. It checks data, parsing and rewards in one, and can teach."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from motet.core import Completion, Demonstration, Environment, Episode, Fault, Outcome, Reply, Round, Task
-from motet.errors import ConfigError, EnvironmentFault, RewardFault, SandboxFault
+from motet.core import Completion, Demonstration, End, Environment, Episode, Fault, Outcome, Reply, Round, Task
+from motet.errors import ConfigError
+from motet.rollout.faults import attempt
 from motet.seeding import derive
 
 REFERENCE = "reference"
+"""What the records call the policy of a solution."""
 
 
 async def play_reference(environment: Environment[Any], task: Task, episode_id: str, turns: int, seed: int) -> Episode:
@@ -18,15 +20,15 @@ async def play_reference(environment: Environment[Any], task: Task, episode_id: 
     if not hasattr(environment, "solve"):
         name = type(environment).__name__
         raise ConfigError(f"environment {name} has no solutions to play: give it solve(state, seed) -> {{agent: text}}")
-    try:
-        start = await environment.start(task, derive(seed, episode_id))
-        try:
-            root = await _round(environment, start, 0, turns, derive(seed, episode_id, "solve"))
-        finally:
-            await environment.close(start)
-    except (EnvironmentFault, RewardFault, SandboxFault) as error:
-        where = {EnvironmentFault: "environment", RewardFault: "reward", SandboxFault: "sandbox"}[type(error)]
-        return Episode(episode_id, task, None, fault=Fault(where, type(error).__name__, str(error)))  # type: ignore[arg-type]
+    start = await attempt(environment.start(task, derive(seed, episode_id)))
+    if isinstance(start, Fault):
+        return Episode(episode_id, task, None, fault=start)
+    root = await attempt(_round(environment, start, 0, turns, derive(seed, episode_id, "solve")))
+    closed = await attempt(environment.close(start))
+    for part in (root, closed):
+        if isinstance(part, Fault):
+            return Episode(episode_id, task, None, fault=part)
+    assert isinstance(root, Round)
     return Episode(episode_id, task, root)
 
 
@@ -39,7 +41,7 @@ async def _round(environment: Any, state: Any, turn: int, turns: int, seed: int)
     )
     over = transition.done or turn + 1 == turns
     following = None if over else await _round(environment, transition.state, turn + 1, turns, seed)
-    end = None if following else "done" if transition.done else "limit"
+    end: End | None = None if following else "done" if transition.done else "limit"
     outcome = Outcome(dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end)
     samples = {agent: (Completion(REFERENCE, text, "stop"),) for agent, text in texts.items()}
     return Round(turn, prompts, dict.fromkeys(prompts, ()), samples, (outcome,))

@@ -37,7 +37,10 @@ def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
     beside = root / f".{final.name}.writing"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}, beside / "tensors.safetensors")
+    save_file(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()},
+        beside / "tensors.safetensors",
+    )
     (beside / "state.json").write_text(json.dumps(dict(checkpoint.state), sort_keys=True))
     hashes = {path.name: _hash(path) for path in sorted(beside.iterdir())}
     (beside / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "step": checkpoint.step, "files": hashes}))

@@ -35,7 +35,9 @@ async def evaluate(
     on_episode: Callable[[Episode], None] | None = None,
 ) -> Evaluation:
     """Plays `samples` straight paths of every task, with the turn limit and the stop rule of `plan`."""
-    paths = plan.model_copy(update={"samples": (samples, *[1] * (len(plan.samples) - 1)), "expand": "all", "pairing": "aligned"})
+    paths = plan.model_copy(
+        update={"samples": (samples, *[1] * (len(plan.samples) - 1)), "expand": "all", "pairing": "aligned"}
+    )
     episodes: list[Episode] = []
     for start in range(0, len(tasks), TASKS_AT_ONCE):
         episodes += await collect(

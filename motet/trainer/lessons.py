@@ -42,7 +42,9 @@ class Lessons:
         return [self.one(policies, model, step, index) for index in range(size)]
 
 
-async def lessons_of(environment: Environment[Any], tasks: Sequence[Task], team: Team, turns: int, seed: int) -> Lessons:
+async def lessons_of(
+    environment: Environment[Any], tasks: Sequence[Task], team: Team, turns: int, seed: int
+) -> Lessons:
     """Raises: ConfigError where the environment has neither demonstrations nor solutions."""
     teacher: Any = environment
     if hasattr(teacher, "demonstrate"):
@@ -56,5 +58,7 @@ async def lessons_of(environment: Environment[Any], tasks: Sequence[Task], team:
     for task in tasks:
         shown += demonstrations_of(await play_reference(environment, task, f"lesson:{task.id}", turns, seed))
     if not shown:
-        raise ConfigError(f"no solution of {type(environment).__name__} could be played: see motet evaluate --team reference")
+        raise ConfigError(
+            f"no solution of {type(environment).__name__} could be played: see motet evaluate --team reference"
+        )
     return Lessons(lambda key: shown[key % len(shown)], team, seed)

@@ -1,4 +1,7 @@
-"""The loop: play -> score -> credit -> pack -> learn -> publish. It never asks where a model lives or what an algorithm is called."""
+"""The loop: play -> score -> credit -> pack -> learn -> publish.
+
+It never asks where a model lives, nor what an algorithm is called.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,9 +112,7 @@ async def one_step(
     return Step(number, episodes, summary, {**credit.metrics, **learned}, clock.seconds), credit.state
 
 
-async def _learn(
-    ensemble: Ensemble, samples: Sequence[TrainSample], number: int, pace: Pace
-) -> dict[str, float]:
+async def _learn(ensemble: Ensemble, samples: Sequence[TrainSample], number: int, pace: Pace) -> dict[str, float]:
     """Every optimiser step that the algorithm takes on one sample set. Returns figures by name, over all and per policy."""
     algorithm, learners = ensemble.algorithm, ensemble.learners
     objective = policy_objective(algorithm)
@@ -129,7 +130,9 @@ async def _learn(
             for name, figures in (await learner.step([n for n in updated if learners[n] is learner])).items():
                 stepped |= {f"learn/{key}/{name}": value for key, value in figures.items()}
     overall = merge(metrics for parts in seen.values() for metrics in parts)
-    per_policy = {f"learn/{key}/{name}": mean.value for name, parts in seen.items() for key, mean in merge(parts).items()}
+    per_policy = {
+        f"learn/{key}/{name}": mean.value for name, parts in seen.items() for key, mean in merge(parts).items()
+    }
     return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **per_policy, **stepped}
 
 
@@ -154,4 +157,3 @@ class Stopwatch:
         now = perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
         self._since = now
-

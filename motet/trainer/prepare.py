@@ -39,13 +39,15 @@ async def warm_base(
     dtype: str,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Trains all of a base model on demonstrations for the `policies` that start from it; `into` gets the result, whole or not at all.
+    """Trains all of a base model on demonstrations for the `policies` that start from it. Returns the loss of every step.
 
-    Returns the loss of every step.
+    `into` gets the result, whole or not at all.
     """
     backbone = Backbone.load(source, device=device, dtype=dtype, trainable_full=True)
     policy = Policy(model, backbone)
-    losses = await warm_up(policy, lambda step: lessons.batch(policies, model, step, options.batch_size), options, progress)
+    losses = await warm_up(
+        policy, lambda step: lessons.batch(policies, model, step, options.batch_size), options, progress
+    )
     with whole_folder(into) as folder:
         policy.save(folder)
     return losses

@@ -103,6 +103,10 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 # ---------------------------------------------------------------------------------------------------- metrics
 
 STAGES = ("play", "credit", "pack", "learn", "evaluate", "warmup", "time", "run")
@@ -234,7 +238,7 @@ class Progress:
         every: int = 10,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`every`: steps per line where there is no terminal."""
+        """`every`: steps per line where there is no terminal; more where that would make over half a dozen lines a stage."""
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
         columns = (
@@ -271,7 +275,7 @@ class Progress:
         text = "  ".join(parts)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, figures=text)
-        elif done % self._every == 0 or done == self._total:
+        elif done % max(self._every, self._total // 6) == 0 or done == self._total:
             width = len(str(self._total))
             self._console.print(
                 f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from motet.core import Episode, SampleId, Scorer, Scores, ScoreRequest, Team, walk
+from motet.core import Episode, SampleId, Scorer, ScoreRequest, Scores, Team, walk
 from motet.settings import Algorithm
 
 

@@ -121,7 +121,9 @@ class Session:
         if due or last or self._stopping:
             self._save(step.number, state)
         if self._stopping and not last:
-            raise Interrupted(f"stopped after step {step.number} of {self._pace.steps}, checkpoint written. Go on with: {self._go_on}")
+            raise Interrupted(
+                f"stopped after step {step.number} of {self._pace.steps}, checkpoint written. Go on with: {self._go_on}"
+            )
 
     def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
         path = self._folder.episodes(kind, number)
@@ -178,7 +180,9 @@ class Session:
             samples=self._cadence.samples,
             on_episode=count,
         )
-        self._metrics.write(number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()})
+        self._metrics.write(
+            number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()}
+        )
         self._record("evaluate", number, evaluation.episodes)
         return described(evaluation, ensemble.environment)
 
@@ -203,8 +207,8 @@ class Session:
         saved = resumed.state
         if saved["threads"] != torch.get_num_threads():
             raise ConfigError(
-                f"the run used {saved['threads']} CPU threads, this process has {torch.get_num_threads()}: results would differ in "
-                f"the last bits; set threads={saved['threads']}"
+                f"the run used {saved['threads']} CPU threads, this process has {torch.get_num_threads()}: results "
+                f"would differ in the last bits; set threads={saved['threads']}"
             )
         self._weights.load(resumed.tensors, saved["weights"])
         self._heldout = dict(saved["heldout"])
@@ -233,7 +237,11 @@ class Session:
             "wall_seconds": self._wall_seconds(),
             "cpu_seconds": self._cpu_seconds(),
             "episodes": self._notable.state(),
-            "machine": {"torch": torch.__version__, "threads": torch.get_num_threads(), "platform": platform.platform()},
+            "machine": {
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+                "platform": platform.platform(),
+            },
         }
 
 
@@ -261,9 +269,7 @@ def described(evaluation: Evaluation, environment: Any) -> dict[str, Any]:
     return figures
 
 
-def conventions(
-    episodes: Sequence[Episode], name: Callable[[Task, str, str], str]
-) -> dict[str, dict[str, float]]:
+def conventions(episodes: Sequence[Episode], name: Callable[[Task, str, str], str]) -> dict[str, dict[str, float]]:
     """Agent -> label -> share of its answers at turn one, the commonest first."""
     seen: dict[str, Counter[str]] = {}
     for episode in episodes:
@@ -273,7 +279,8 @@ def conventions(
             labels = seen.setdefault(agent, Counter())
             labels.update(name(episode.task, agent, completion.text) for completion in completions)
     return {
-        agent: {label: count / labels.total() for label, count in labels.most_common()} for agent, labels in seen.items()
+        agent: {label: count / labels.total() for label, count in labels.most_common()}
+        for agent, labels in seen.items()
     }
 
 

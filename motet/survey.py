@@ -1,0 +1,233 @@
+"""Looking at configs and runs: what one would cost, whether it works at all, how several compare, who can play with whom."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from motet import api
+from motet.api import ConfigLike, Show, read_config, scene_in_scratch
+from motet.build import Scene, open_scene, steps_of, use_threads
+from motet.config.load import make_config
+from motet.config.schema import RunConfig
+from motet.core import Team
+from motet.errors import ConfigError
+from motet.policies import memory
+from motet.policies.sampler import LocalSampler
+from motet.settings import Lora
+from motet.trainer.evaluate import evaluate
+from motet.trainer.report import read_json
+from motet.trainer.session import conventions
+
+# ---------------------------------------------------------------------------------------------------- before a run
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one training step plays, and what the run needs of memory (bytes, an estimate)."""
+
+    steps: int
+    rounds: int
+    joint_actions: int
+    completions: int
+    longest_completions: int
+    """Tokens, if every answer is as long as it may be."""
+    memory: dict[str, int]
+    """Part -> bytes; `total` is their sum."""
+
+
+def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
+    """Checks everything that can be checked without a model, and counts. Counts are for branches that do not end early.
+
+    Raises: ConfigError as `train` would.
+    """
+    settings = read_config(config, overrides)
+    with open_scene(settings, train=True) as scene:
+        plan, agents = settings.rollout, len(settings.team)
+        rounds_T = plan.rounds(agents)
+        tasks = settings.train.tasks_per_step
+        completions_T = [count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)]
+        answers = sum(settings.decode_of(agent).max_new_tokens for agent in settings.team)
+        return Cost(
+            steps=steps_of(scene),
+            rounds=tasks * sum(rounds_T),
+            joint_actions=tasks * sum(n * plan.joint_actions(t, agents) for t, n in enumerate(rounds_T)),
+            completions=tasks * agents * sum(completions_T),
+            longest_completions=tasks * answers * sum(completions_T),
+            memory=_memory(scene),
+        )
+
+
+def _memory(scene: Scene) -> dict[str, int]:
+    """Weights, optimisers, references, and the larger of what playing and learning hold at a time."""
+    config = scene.config
+    parts: dict[str, int] = {"weights": 0, "gradients and optimizers": 0, "references": 0}
+    at_work = 0
+    for model, base in config.models.items():
+        source = base.embedded or base.path
+        assert source is not None
+        shape = memory.shape_of(source)
+        width = 4 if base.dtype == "float32" else 2
+        mine = [policy for policy in config.policies.values() if policy.model == model]
+        full = sum(policy.train == "full" for policy in mine)
+        adapters = [policy.lora or Lora() for policy in mine if policy.train == "lora"]
+        parts["weights"] += shape.parameters * (full * memory.MASTER + (width if len(mine) > full else 0))
+        parts["gradients and optimizers"] += full * memory.training(shape.parameters, own_copy=False)
+        parts["gradients and optimizers"] += sum(
+            memory.training(shape.adapter(lora), own_copy=True) for lora in adapters
+        )
+        if full and config.algorithm.needs_reference and len(mine) == full:
+            parts["references"] += shape.parameters * width
+        longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
+        playing = memory.playing(shape, config.train.rows_per_batch, 2 * longest, width)
+        at_work = max(at_work, playing, memory.learning(shape, config.train.token_budget, width))
+    parts["playing or learning"] = at_work
+    return {**parts, "total": sum(parts.values())}
+
+
+def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silent") -> dict[str, Any]:
+    """Two steps of the run with tiny models in place of its own, in a folder that vanishes. Returns the summary.
+
+    It finds what only shows when things move: an environment that raises, a reward nobody can reach, a prompt of no tokens.
+    Raises: as `train`.
+    """
+    settings = read_config(config, overrides)
+    plain = settings.model_dump(mode="json")
+    plain["models"] = {
+        name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}
+        for name in plain["models"]
+    }
+    plain["warmup"] = None
+    for policy in plain["policies"].values():
+        policy["adapter"] = None
+    plain["train"] |= {"steps": 2, "epochs": None, "tasks_per_step": min(2, settings.train.tasks_per_step)}
+    plain["evaluation"] |= {"every": 0, "tasks": 2}
+    plain["decode"]["max_new_tokens"] = min(16, settings.decode.max_new_tokens)
+    plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
+    with tempfile.TemporaryDirectory(prefix="motet-check-") as runs:
+        return api.train(make_config(plain), runs=runs, show=show)
+
+
+# ---------------------------------------------------------------------------------------------------- after runs
+
+
+def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
+    """One row per run: what it was, how it went, and in `differs` the keys in which its config is not the first one's."""
+    if len(runs) < 2:
+        raise ConfigError(f"compare needs at least two run folders, got {len(runs)}")
+    configs = [read_config(run).model_dump(mode="json") for run in runs]
+    rows = []
+    for run, config in zip(runs, configs, strict=True):
+        summary = _summary(Path(run))
+        heldout = summary["heldout"]
+        rows.append(
+            {
+                "run": str(run),
+                "seed": summary["seed"],
+                "steps": summary["steps"],
+                "before": heldout["before"]["success"] if "before" in heldout else None,
+                "after": heldout["after"]["success"] if "after" in heldout else None,
+                "reward": heldout["after"]["reward"] if "after" in heldout else None,
+                "wall_seconds": summary["wall_seconds"],
+                "cpu_seconds": summary["cpu_seconds"],
+                "differs": [key for key in differing(configs[0], config) if key not in ("name", "seed")],
+            }
+        )
+    return rows
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    path = run / "summary.json"
+    if not path.is_file():
+        raise ConfigError(f"{run} has no summary.json: expected the folder of a finished run")
+    return read_json(path)
+
+
+def differing(one: Any, other: Any, at: str = "") -> list[str]:
+    """Dotted keys whose values differ, with the other's value."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        found: list[str] = []
+        for key in dict.fromkeys([*one, *other]):
+            found += differing(one.get(key), other.get(key), f"{at}.{key}" if at else key)
+        return [line for line in found if line]
+    return [] if one == other else [f"{at}={other}"]
+
+
+@dataclass(frozen=True)
+class Crossplay:
+    """`success[i][j]`: the first agent of run i with all others of run j. `conventions[i]`: what run i settled on."""
+
+    runs: list[str]
+    agents: list[str]
+    success: list[list[float]]
+    conventions: list[dict[str, dict[str, float]]]
+
+
+def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Crossplay:
+    """Plays every run's first agent with every run's others, on the held-out tasks of the first run.
+
+    Raises: ConfigError where the runs' environments differ.
+    """
+    if len(runs) < 2:
+        raise ConfigError(f"crossplay needs at least two run folders, got {len(runs)}")
+    configs = [read_config(run, overrides) for run in runs]
+    _refuse_strangers(runs, configs)
+    use_threads(configs[0])
+    with scene_in_scratch(configs[0], None, train=False) as (scene, scratch):
+        policies: dict[str, Any] = {}
+        for number, (run, config) in enumerate(zip(runs, configs, strict=True)):
+            own = replace(scene, config=config, team=_team(scene, config))
+            company = asyncio.run(api.company_of(own, Path(run), scratch, "silent"))
+            policies |= {f"{number}/{name}": policy for name, policy in company.policies.items()}
+        sampler = LocalSampler(policies, rows_per_batch=configs[0].train.rows_per_batch)
+        success: list[list[float]] = []
+        settled: list[dict[str, dict[str, float]]] = []
+        for i in range(len(runs)):
+            success.append([])
+            for j in range(len(runs)):
+                evaluation = asyncio.run(
+                    evaluate(
+                        scene.environment,
+                        scene.tasks["eval"],
+                        sampler,
+                        _mixed(scene, configs, i, j),
+                        configs[0].rollout,
+                        seed=configs[0].seed,
+                        tag=f"crossplay-{i}-{j}",
+                    )
+                )
+                success[i].append(evaluation.summary.success or 0.0)
+                if i == j and hasattr(scene.environment, "convention"):
+                    settled.append(conventions(evaluation.episodes, scene.environment.convention))
+    return Crossplay([str(run) for run in runs], list(scene.environment.agents), success, settled)
+
+
+def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:
+    for run, config in zip(runs, configs, strict=True):
+        if config.environment != configs[0].environment or config.rollout.samples[1:] != configs[0].rollout.samples[1:]:
+            raise ConfigError(
+                f"{run} plays {config.environment.name} for {len(config.rollout.samples)} turns, {runs[0]} plays "
+                f"{configs[0].environment.name} for {len(configs[0].rollout.samples)}: cross-play needs one game"
+            )
+
+
+def _team(scene: Scene, config: RunConfig) -> Team:
+    return replace(
+        scene.team,
+        agents={agent: config.team[agent].policy for agent in scene.team.agents},
+        decode={agent: config.decode_of(agent) for agent in scene.team.agents},
+        frozen=config.frozen,
+    )
+
+
+def _mixed(scene: Scene, configs: Sequence[RunConfig], first: int, others: int) -> Team:
+    """The first agent as run `first` plays it, everyone else as run `others` does."""
+    agents: dict[str, tuple[str, ...]] = {}
+    decode = {}
+    for place, agent in enumerate(scene.environment.agents):
+        run = first if place == 0 else others
+        agents[agent] = tuple(f"{run}/{name}" for name in configs[run].team[agent].policy)
+        decode[agent] = configs[run].decode_of(agent)
+    return replace(scene.team, agents=agents, decode=decode, frozen=frozenset())
