@@ -95,6 +95,7 @@ def train(
             metrics,
             progress,
             go_on=f"motet train {folder.config} --resume",
+            facts={"sandbox_level": scene.sandbox_level},
         )
         summary = asyncio.run(session.run(resumed, 0.0 if resumed else time.monotonic() - begun))
     summary = {"name": settings.name, **summary}

@@ -46,6 +46,8 @@ class Scene:
     team: Team
     tasks: Mapping[str, list[Task]]
     """Split ("train", "eval") -> its tasks; a split nobody has is absent."""
+    sandbox_level: str | None
+    """The protection under which code that models write is run; None where the environment asked for no sandbox."""
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
             stage = Rewarded(stage, _reward(config))
         team = _team(config, stage)
         check_plan(config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path")
-        yield Scene(config, stage, team, _tasks(config, stage, train))
+        yield Scene(config, stage, team, _tasks(config, stage, train), services.sandbox_level)
     finally:
         services.close()
 
@@ -91,6 +93,10 @@ class _Services(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return 1
+
+    @property
+    def sandbox_level(self) -> str | None:
+        return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
 
     def close(self) -> None:
         for service in self._made.values():

@@ -56,7 +56,7 @@ class Cadence:
 
 
 class Session:
-    """Runs once. `go_on` is the command that resumes it, for the message of an interrupted run."""
+    """Runs once. `go_on` is the command that resumes it, for the message of an interrupted run; `facts` go into its summary."""
 
     def __init__(
         self,
@@ -70,12 +70,14 @@ class Session:
         metrics: Metrics,
         progress: Progress,
         go_on: str,
+        facts: Mapping[str, Any],
     ) -> None:
         self._ensemble, self._weights = ensemble, weights
         self._train_tasks, self._eval_tasks = train_tasks, eval_tasks
         self._pace, self._cadence = pace, cadence
         self._folder, self._metrics, self._progress = folder, metrics, progress
         self._go_on = go_on
+        self._facts = facts
         self._stopping = False
         self._heldout: dict[str, Any] = {}
         self._notable = Notable()
@@ -241,6 +243,7 @@ class Session:
                 "torch": torch.__version__,
                 "threads": torch.get_num_threads(),
                 "platform": platform.platform(),
+                **self._facts,
             },
         }
 
