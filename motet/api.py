@@ -8,13 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import torch
+
 from motet import bases
 from motet.build import Company, Scene, assemble, ensemble_of, open_scene, pace_of, use_threads
 from motet.config.load import dump_config, load_config, make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
 from motet.environments.transplant import Transplanted, shifted
-from motet.errors import ConfigError
+from motet.errors import ConfigError, Interrupted
 from motet.rollout.person import Person
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
@@ -29,8 +31,9 @@ from motet.trainer.report import (
     RunFolder,
     TensorBoard,
     Wandb,
-    prepare,
+    claimed,
     read_metrics,
+    refuse,
     write_json,
 )
 from motet.trainer.session import Cadence, Session, described, said_first
@@ -46,6 +49,10 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
     if isinstance(config, Mapping):
         return make_config(config, overrides)
     path = Path(config)
+    if not path.exists():
+        raise ConfigError(f"{path} does not exist; expected a config file, or the folder of a run")
+    if path.is_dir() and not (path / "config.yaml").is_file():
+        raise ConfigError(f"{path} has no config.yaml; expected a config file, or the folder of a run")
     return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
 
 
@@ -69,48 +76,70 @@ def train(
     """
     begun = time.monotonic()
     settings = read_config(config, overrides)
+    place = Path(runs) / settings.name
+    refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
+    go_on = f"motet train {place / 'config.yaml'} --resume" + ("" if Path(runs) == Path("runs") else f" --runs {runs}")
     with ExitStack() as stack:
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
-        place = Path(runs) / settings.name
-        raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
         resumed = _resumed(place, settings) if resume else None
-        folder = prepare(place, resume=resume, overwrite=overwrite)
-        folder.config.write_text(dump_config(settings), encoding="utf-8")
-        resumed_at = resumed.step if resumed else -1 if resume else None
-        mirrors = _mirrors(settings, folder, resumed_at)
-        metrics = stack.enter_context(Metrics(folder.metrics, mirrors, resumed_at))
-        progress = stack.enter_context(Progress(show))
-        settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
-        company = assemble(scene, settled, train=True)
-        session = Session(
-            ensemble_of(scene, company),
-            company,
-            scene.tasks["train"],
-            scene.tasks["eval"] if "eval" in scene.tasks else (),
-            pace_of(scene),
-            _cadence(settings),
-            folder,
-            metrics,
-            progress,
-            go_on=f"motet train {folder.config} --resume",
-            facts={"sandbox_level": scene.sandbox_level},
-        )
-        summary = asyncio.run(session.run(resumed, 0.0 if resumed else time.monotonic() - begun))
+        raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
+        try:
+            with claimed(place, resume=resume, overwrite=overwrite) as folder:
+                metrics = stack.enter_context(_metrics(settings, folder, resumed))
+                progress = stack.enter_context(Progress(show))
+                settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
+                company = assemble(scene, settled, train=True)
+            session = Session(
+                ensemble_of(scene, company),
+                company,
+                scene.tasks["train"],
+                scene.tasks["eval"] if "eval" in scene.tasks else (),
+                pace_of(scene),
+                _cadence(settings),
+                folder,
+                metrics,
+                progress,
+                go_on,
+                facts={"sandbox_level": scene.sandbox_level},
+            )
+            summary = asyncio.run(session.run(resumed, 0.0 if resumed else time.monotonic() - begun))
+        except KeyboardInterrupt as error:
+            raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
     summary = {"name": settings.name, **summary}
     write_json(folder.summary, summary)
     learning_curve(read_metrics(folder.metrics), summary, folder.curve)
     return summary
 
 
+def _metrics(settings: RunConfig, folder: RunFolder, resumed: checkpoint.Checkpoint | None) -> Metrics:
+    """Ready to be written to; the resolved config is beside it."""
+    mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
+    folder.config.write_text(dump_config(settings), encoding="utf-8")
+    keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
+    return Metrics(folder.metrics, mirrors, keep)
+
+
+def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
+    """What a run that was killed before its first checkpoint need not do again: the warm-ups that ended, which came first."""
+    if not folder.metrics.is_file():
+        return 0
+    settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
+    return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
+
+
 def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
-    """The newest sound checkpoint; None for a run that was killed before its first. Raises: ConfigError for another config."""
+    """The newest sound checkpoint; None for a run that was killed before its first.
+
+    Raises: ConfigError for another config, or another number of threads.
+    """
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} holds no run to resume; start it without --resume")
     before = load_config(place / "config.yaml")
+    free = ("report", "threads")  # the checkpoint knows how many threads there really were
     changed = [
-        key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key != "report"
+        key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key not in free
     ]
     if changed:
         raise ConfigError(
@@ -119,7 +148,14 @@ def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
         )
     if not checkpoint.folders(place / "checkpoints"):
         return None
-    return checkpoint.newest(place / "checkpoints")[0]
+    found, _ = checkpoint.newest(place / "checkpoints")
+    threads = found.state["threads"]
+    if threads != torch.get_num_threads():
+        raise ConfigError(
+            f"the run used {threads} CPU threads, this process has {torch.get_num_threads()}: results "
+            f"would differ in the last bits; set threads={threads}"
+        )
+    return found
 
 
 def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:
@@ -154,14 +190,14 @@ def _cadence(settings: RunConfig) -> Cadence:
 def warmup(
     config: ConfigLike, overrides: Sequence[str] = (), *, into: str | Path | None = None, show: Show = "auto"
 ) -> dict[str, str]:
-    """Only the supervised warm-up: model -> the folder with the result (`into/MODEL`, by default `runs/NAME/models/MODEL`)."""
+    """Only the supervised warm-up: model -> the folder with the result (`into/MODEL`, by default `runs/NAME-warmup/MODEL`)."""
     settings = read_config(config, overrides)
     if settings.warmup is None:
         raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
     use_threads(settings)
     with scene_in_scratch(settings, None, train=True) as (scene, scratch):
         raw = asyncio.run(bases.raw(scene, scratch, None))
-        folder = Path(into) if into is not None else Path("runs") / settings.name / "models"
+        folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
         taken = [name for name in settings.models if (folder / name).exists()]
         if taken:
             raise ConfigError(f"{folder / taken[0]} exists already: move it away, or name another folder with --into")
@@ -225,6 +261,8 @@ def evaluate(
     conventions.
     """
     settings = read_config(target, overrides)
+    if shuffle_turn is not None:
+        _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
         if team == "reference":
@@ -258,10 +296,14 @@ async def _play(
     )
 
 
-def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
-    turns = len(scene.config.rollout.samples)
+def _refuse_shuffle(turn: int, turns: int) -> None:
+    if turns == 1:
+        raise ConfigError(f"shuffle_turn is {turn}, but the game has one turn: nothing follows what is heard")
     if not 1 <= turn < turns:
         raise ConfigError(f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is heard")
+
+
+def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
     said = {episode.task.id: said_first(episode, turn - 1) for episode in episodes if episode.root is not None}
     return Transplanted(scene.environment, turn - 1, shifted(said))
 

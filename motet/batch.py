@@ -106,14 +106,22 @@ def pack(
     """
     batches: list[Batch] = []
     for policy in dict.fromkeys(sample.policy for sample in samples):
-        own = [sample for sample in samples if sample.policy == policy]
+        own = _weighed([sample for sample in samples if sample.policy == policy], reduce, longest[policy])
+        own.sort(key=lambda row: (len(row.prompt_tokens), row.prompt_tokens, len(_tokens(row))))
+        batches += [_batch(policy, part) for part in _within_budget(own, token_budget)]
+    return batches
+
+
+def _weighed(samples: Sequence[TrainSample], reduce: Reduction, longest: int) -> list[TrainSample]:
+    """One policy's samples with what each of their tokens weighs. Turn by turn, so that no turn counts more for being wordy."""
+    rows: list[TrainSample] = []
+    for turn in sorted({sample.turn for sample in samples}):
+        own = [sample for sample in samples if sample.turn == turn]
         weight_S = torch.tensor([sample.weight for sample in own], dtype=torch.float64)
         length_S = torch.tensor([len(_tokens(sample)) for sample in own])
-        weights = loss_weights(weight_S, length_S, reduce, longest[policy]).tolist()
-        rows = [replace(sample, weight=weight) for sample, weight in zip(own, weights, strict=True)]
-        rows.sort(key=lambda row: (len(row.prompt_tokens), row.prompt_tokens, len(_tokens(row))))
-        batches += [_batch(policy, part) for part in _within_budget(rows, token_budget)]
-    return batches
+        weights = loss_weights(weight_S, length_S, reduce, longest).tolist()
+        rows += [replace(sample, weight=weight) for sample, weight in zip(own, weights, strict=True)]
+    return rows
 
 
 def _tokens(sample: TrainSample) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ Company  who plays: policies on their backbones, the sampler, the learners, the 
 """
 
 import math
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +24,11 @@ from motet.data.load import load_rows
 from motet.environments.registry import create, options_of
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
-from motet.errors import ConfigError
-from motet.plugins import load_object, nearest
+from motet.errors import ConfigError, MotetError
+from motet.plugins import is_reference, load_object, nearest
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.learner import LocalLearner
-from motet.policies.loading import load_tokenizer
+from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
 from motet.policies.prompts import encode
 from motet.policies.sampler import LocalSampler
 from motet.rollout.play import check_plan
@@ -58,16 +59,24 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
     """
     if train:
         check_trainable(config)
+        _check_devices(config)
     services = _Services(config)
     try:
         stage = environment or _environment(config, services)
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
-        team = _team(config, stage)
+        team = team_of(config, stage)
         check_plan(config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path")
         yield Scene(config, stage, team, _tasks(config, stage, train), services.sandbox_level)
     finally:
         services.close()
+
+
+def _check_devices(config: RunConfig) -> None:
+    """Before a warm-up of an hour, not after it."""
+    for name, base in config.models.items():
+        full = any(policy.train == "full" for policy in config.policies.values() if policy.model == name)
+        check_dtype(base.dtype, resolve_device(base.device), trainable_full=full or config.warmup is not None)
 
 
 class _Services(Mapping[str, Any]):
@@ -109,13 +118,21 @@ def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[
     options = config.environment.options
     if schema is not None:
         validate_options(schema, options, config.places, ("environment",))
-    return create(kind, options, services)
+    with _asking(config.environment.name):
+        return create(kind, options, services)
 
 
 def _reward(config: RunConfig) -> Any:
     assert config.reward is not None
-    found = load_object(config.reward.name)
-    options = config.reward.options
+    name, options = config.reward.name, config.reward.options
+    if not is_reference(name):
+        raise ConfigError(f"reward.name is {name!r}; expected package.module:NAME or ./file.py:NAME")
+    try:
+        found = load_object(name)
+    except ConfigError as error:
+        raise ConfigError(f"reward.name: {error}") from error
+    if not callable(getattr(found, "score", None)) and (isinstance(found, type) or not callable(found)):
+        raise ConfigError(f"reward.name is {name!r}, which cannot score; expected a function, or a class with score")
     if isinstance(found, type):
         schema = options_of(found)
         return found() if schema is None else found(validate_options(schema, options, config.places, ("reward",)))
@@ -126,7 +143,8 @@ def _reward(config: RunConfig) -> Any:
     return found
 
 
-def _team(config: RunConfig, environment: Environment[Any]) -> Team:
+def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
+    """Who plays the environment's agents, and how. Raises: ConfigError where their names differ."""
     expected = set(environment.agents)
     if set(config.team) != expected:
         wrong = sorted(set(config.team) - expected)
@@ -150,9 +168,10 @@ def _tasks(config: RunConfig, environment: Any, train: bool) -> dict[str, list[T
         if source is not None:
             found[split] = _from_rows(source, split, environment)
         elif hasattr(environment, "tasks"):
-            found[split] = list(environment.tasks(split))
+            with _asking(f"{config.environment.name}, tasks({split!r})"):
+                found[split] = list(environment.tasks(split))
         if split in found and not found[split]:
-            raise ConfigError(f"data.{split} has no tasks; expected at least one")
+            raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one")
     wanted = "train" if train else "eval"
     if wanted not in found:
         name = config.environment.name
@@ -173,7 +192,23 @@ def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
     renamed = [
         {**row, **{ours: row[theirs] for ours, theirs in source.fields.items() if theirs in row}} for row in rows
     ]
-    return [environment.task(row) for row in renamed]
+    tasks = []
+    for number, row in enumerate(renamed, start=1):
+        with _asking(f"data.{split}, row {number} with {', '.join(row)}"):
+            tasks.append(environment.task(row))
+    return tasks
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """What somebody's environment raises before the run starts, as one line that names its place."""
+    try:
+        yield
+    except MotetError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})") from error
 
 
 async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> None:
@@ -183,11 +218,12 @@ async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> 
     """
     config, environment = scene.config, scene.environment
     task = next(iter(scene.tasks.values()))[0]
-    state = await environment.start(task, derive(config.seed, "first prompts"))
-    try:
-        prompts = environment.observe(state)
-    finally:
-        await environment.close(state)
+    with _asking(f"{config.environment.name}, the first prompts of task {task.id}"):
+        state = await environment.start(task, derive(config.seed, "first prompts"))
+        try:
+            prompts = environment.observe(state)
+        finally:
+            await environment.close(state)
     for agent, prompt in prompts.items():
         model = config.policies[scene.team.policy_of(agent, 0)].model
         words, context = load_tokenizer(bases[model])

@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing 
 
 import json
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError, Interrupted, MotetError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,10 +25,10 @@ app = typer.Typer(
 
     Start with: motet train configs/quickstart.yaml
 
-    A config is a YAML file; every key can be overridden behind it, as in optimizer.learning_rate=5e-6.
+    A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
     A run lives in runs/NAME; evaluate, play, crossplay and compare take its folder.""",
 )
-out = Console()
+out = Console(highlight=False)
 
 Config = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Target = Annotated[
@@ -63,7 +64,10 @@ def train(
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
 ) -> None:
-    """Warm up, evaluate, train and evaluate again; everything is in runs/NAME."""
+    """Warm up, evaluate, train and evaluate again; everything is in runs/NAME.
+
+    Example: motet train configs/relay.yaml train.steps=100 --seeds 0,1,2
+    """
     from motet import api
 
     if dry:
@@ -72,22 +76,25 @@ def train(
     if seeds is None:
         _finished(api.train(config, overrides or [], resume=resume, overwrite=overwrite, runs=runs), runs)
         return
+    if resume and overwrite:
+        raise ConfigError("got --resume and --overwrite, expected at most one of them")
     settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers(seeds)]
     named = [one.model_copy(update={"name": f"{one.name}-seed{one.seed}"}) for one in settings]
-    taken = [str(runs / one.name) for one in named if (runs / one.name).exists() and not (resume or overwrite)]
+    folders = [runs / one.name for one in named]
+    taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
     if taken:
-        raise ConfigError(
-            f"{', '.join(taken)} exist; --resume goes on with them, --overwrite deletes them and starts anew"
-        )
-    for one in named:
-        _finished(api.train(one, resume=resume and (runs / one.name).exists(), overwrite=overwrite, runs=runs), runs)
-    _compared([runs / one.name for one in named])
+        raise ConfigError(f"{', '.join(taken)} exist; --resume goes on with those runs, --overwrite starts them anew")
+    for one, folder in zip(named, folders, strict=True):
+        begun = resume and (folder / "config.yaml").exists()
+        _finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
+    if len(folders) > 1:
+        _compared(folders)
 
 
 def _numbers(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
-        raise ConfigError(f"--seeds is {text!r}; expected whole numbers with commas, such as 0,1,2")
+    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
+        raise ConfigError(f"--seeds is {text!r}; expected different whole numbers with commas, such as 0,1,2")
     return [int(part) for part in parts]
 
 
@@ -96,12 +103,14 @@ def _finished(summary: dict[str, Any], runs: Path) -> None:
     for when, figures in summary["heldout"].items():
         table.add_row(when, _figure(figures["success"]), _figure(figures["reward"]), str(figures["faults"]))
     out.print(table)
-    for agent, labels in _settled(summary["heldout"]).items():
-        out.print(f"  {agent} settled on {labels}")
+    for agent, label in _settled(summary["heldout"]).items():
+        out.print(f"  {agent} settled on {escape(label)}")
     out.print(
         f"  {summary['steps']} steps, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f}/s, "
         f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
-        f"  curve: {runs / summary['name'] / 'curve.png'}   watch: motet play {runs / summary['name']}"
+        f"  learning curve  {escape(str(runs / summary['name'] / 'curve.png'))}\n"
+        f"  see them play   motet play {escape(str(runs / summary['name']))}\n",
+        soft_wrap=True,
     )
 
 
@@ -116,18 +125,18 @@ def _dry_run(config: Path, overrides: list[str]) -> None:
     from motet.config.load import dump_config
 
     cost = survey.dry_run(config, overrides)
-    out.print(escape(dump_config(api.read_config(config, overrides))))
+    print(dump_config(api.read_config(config, overrides)))
     table = _table("one training step", ["what", "count"])
-    table.add_row("rounds (nodes)", f"{cost.rounds:,}")
-    table.add_row("joint actions = reward calls", f"{cost.joint_actions:,}")
+    table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
     table.add_row("completions", f"{cost.completions:,}")
-    table.add_row("tokens at most", f"{cost.longest_completions:,}")
-    table.add_row("steps of the run", f"{cost.steps:,}")
+    table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
+    table.add_row("tokens, at most", f"{cost.longest_completions:,}")
     out.print(table)
     table = _table("memory, estimated", ["part", "GiB"])
     for part, size in cost.memory.items():
-        table.add_row(part, f"{size / 2**30:.3f}")
+        table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
     out.print(table)
+    out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
 
 
 @app.command()
@@ -135,14 +144,20 @@ def warmup(
     config: Config,
     overrides: Overrides = None,
     into: Annotated[
-        Path | None, typer.Option(help="Where the models go; runs/NAME/models unless set.", show_default=False)
+        Path | None, typer.Option(help="Where the models go; runs/NAME-warmup unless set.", show_default=False)
     ] = None,
 ) -> None:
-    """Only the supervised warm-up, on the environment's demonstrations or solutions."""
+    """Only the supervised warm-up, on the environment's demonstrations or solutions.
+
+    Example: motet warmup configs/quickstart.yaml warmup.steps=200 --into models/warm
+    """
     from motet import api
 
-    for model, folder in api.warmup(config, overrides or [], into=into).items():
-        out.print(f"{model}: {folder}")
+    warm = api.warmup(config, overrides or [], into=into)
+    for model, folder in warm.items():
+        out.print(f"{escape(model)} is in {escape(folder)}", soft_wrap=True)
+    start = " ".join(f"models.{model}.embedded=null models.{model}.path={folder}" for model, folder in warm.items())
+    out.print(f"start from there: motet train {escape(f'{config} warmup=null {start}')}", soft_wrap=True)
 
 
 @app.command()
@@ -162,7 +177,10 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play the held-out tasks and say how it went."""
+    """Play the held-out tasks and say how it went.
+
+    Example: motet evaluate runs/relay --shuffle-turn 1
+    """
     from motet import api
 
     figures = api.evaluate(target, overrides or [], team=team.value, greedy=greedy, shuffle_turn=shuffle_turn)
@@ -173,9 +191,9 @@ def evaluate(
     for name in ("episodes", "faults", "reward", "final_reward", "success", "turns", "tokens"):
         table.add_row(name, _figure(figures[name]))
     for name, value in figures["terms"].items():
-        table.add_row(f"  {name}", _figure(value))
+        table.add_row(f"term {escape(name)}", _figure(value))
     for cause, count in figures["causes"].items():
-        table.add_row(f"  fault {cause}", str(count))
+        table.add_row(f"fault {escape(cause)}", str(count))
     out.print(table)
     if "conventions" in figures:
         _conventions(figures["conventions"])
@@ -199,26 +217,36 @@ def play(
         ),
     ] = None,
 ) -> None:
-    """Watch a team play one task, or take part."""
+    """Watch a team play one task, or take part.
+
+    Example: motet play runs/quickstart --task 3 --interactive aux
+    """
     from motet import api
     from motet.trainer.notable import shown
 
-    episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
+    try:
+        episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
+    except EOFError as error:
+        raise ConfigError(
+            f"what was typed ended before the game; expected one line for every turn of {interactive}"
+        ) from error
     out.print(f"[bold]task[/bold] {escape(episode.task.id)}")
     if episode.fault is not None:
         out.print(f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(episode.fault.message)}")
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
-        out.print(f"[bold]turn {round_.turn + 1}[/bold]")
+        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]")
         for agent, prompt in round_.prompts.items():
             out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(shown(prompt))}\n[cyan]{agent}[/cyan] says:")
             out.print(escape(round_.samples[agent][0].text), style="green")
+        out.print()
         if outcome.fault is not None:
             out.print(f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(outcome.fault.message)}")
         else:
-            terms = "  ".join(f"{name} {value:g}" for name, value in outcome.terms.items())
-            out.print("rewards " + "  ".join(f"{a} {r:g}" for a, r in outcome.rewards.items()) + f"   {terms}")
+            out.print(f"reward: {_named(outcome.rewards)}")
+            if outcome.terms:
+                out.print(f"terms:  {_named(outcome.terms)}")
         round_ = outcome.next
 
 
@@ -231,7 +259,10 @@ def crossplay(
     plot: Annotated[Path | None, typer.Option(help="Also draw the matrix to this PNG.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play every run's first agent with every run's others: who can work with whom?"""
+    """Play every run's first agent with every run's others: who can work with whom?
+
+    Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
+    """
     from dataclasses import asdict
 
     from motet import survey
@@ -259,7 +290,10 @@ def crossplay(
 
 @app.command()
 def compare(runs: Runs, as_json: AsJson = False) -> None:
-    """Runs side by side: figures, and in what their configs differ from the first."""
+    """Runs side by side: figures, and in what their configs differ from the first.
+
+    Example: motet compare runs/quickstart runs/quickstart_frozen
+    """
     from motet import survey
 
     if as_json:
@@ -271,8 +305,10 @@ def compare(runs: Runs, as_json: AsJson = False) -> None:
 def _compared(runs: list[Path]) -> None:
     from motet import survey
 
-    rows = survey.compare(runs) if len(runs) > 1 else []
-    table = _table("runs", ["run", "seed", "steps", "before", "after", "reward", "seconds", "differs in"])
+    rows = survey.compare(runs)
+    table = _table(
+        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds", "differs in"]
+    )
     for row in rows:
         table.add_row(
             Path(row["run"]).name,
@@ -284,13 +320,15 @@ def _compared(runs: list[Path]) -> None:
             f"{row['wall_seconds']:.0f}",
             escape(", ".join(row["differs"])),
         )
-    if rows:
-        out.print(table)
+    out.print(table)
 
 
 @app.command()
 def show(config: Config, overrides: Overrides = None) -> None:
-    """The resolved config, every default written out."""
+    """The resolved config, every default written out; as a file it describes the same run.
+
+    Example: motet show configs/relay.yaml train.steps=100
+    """
     from motet import api
     from motet.config.load import dump_config
 
@@ -299,18 +337,27 @@ def show(config: Config, overrides: Overrides = None) -> None:
 
 @app.command()
 def check(config: Config, overrides: Overrides = None) -> None:
-    """Two steps of the run with tiny models in place of its own: does everything fit together?"""
+    """Two steps with tiny models in place of the run's own: does everything fit together?
+
+    Example: motet check configs/relay.yaml
+    """
     from motet import survey
 
     summary = survey.check(config, overrides or [])
-    out.print(f"{config}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
+    out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
 
 
 def _table(title: str, columns: list[str]) -> Table:
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    """Prints the title, and makes the table that is printed under it; a title of the table's own would wrap at its width."""
+    out.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
+    table = Table()
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place == 0 or column.startswith("differs") else "right")
     return table
+
+
+def _named(figures: Mapping[str, float]) -> str:
+    return escape(", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
 
 
 def _figure(value: float | int | None) -> str:
@@ -321,18 +368,12 @@ def _figure(value: float | int | None) -> str:
 
 def main() -> None:
     """The command, with every expected failure as one clear line."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app()
-    except ConfigError as error:
-        errors.print(f"[red]error[/red]: {escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(2)
-    except MotetError as error:
-        interrupted = type(error).__name__ == "Interrupted"
-        errors.print(
-            f"{'' if interrupted else '[red]error[/red]: '}{escape(str(error))}", soft_wrap=True, highlight=False
-        )
-        sys.exit(130 if interrupted else 1)
-    except KeyboardInterrupt:
-        errors.print("stopped; what was recorded is kept. Go on with the same command and --resume")
+        app(prog_name="motet")
+    except Interrupted as stop:
+        errors.print(escape(str(stop)))
         sys.exit(130)
+    except MotetError as error:
+        errors.print(f"[red]error[/red]: {escape(str(error))}")
+        sys.exit(2 if isinstance(error, ConfigError) else 1)

@@ -29,5 +29,9 @@ class SandboxFault(MotetError):
     """The sandbox itself failed; what the program under judgement did is a result, not a fault."""
 
 
+class Interrupted(MotetError):
+    """The person or the system asked the run to stop, and it did. The message says how to go on."""
+
+
 class TrainingDiverged(MotetError):
     """A loss or a gradient is not a finite number; the run stops before the weights are touched."""

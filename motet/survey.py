@@ -9,15 +9,15 @@ from typing import Any
 
 from motet import api
 from motet.api import ConfigLike, Show, read_config, scene_in_scratch
-from motet.build import Scene, open_scene, steps_of, use_threads
+from motet.build import Scene, open_scene, steps_of, team_of, use_threads
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.core import Team
-from motet.errors import ConfigError
+from motet.errors import ConfigError, Interrupted, MotetError
 from motet.policies import memory
 from motet.policies.sampler import LocalSampler
 from motet.settings import Lora
-from motet.trainer.evaluate import evaluate
+from motet.trainer.evaluate import Evaluation, evaluate
 from motet.trainer.report import read_json
 from motet.trainer.session import conventions
 
@@ -102,12 +102,19 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
     plain["warmup"] = None
     for policy in plain["policies"].values():
         policy["adapter"] = None
+        if policy["lora"] is not None:
+            policy["lora"]["targets"] = "all-linear"  # the tiny model's modules have names of their own
     plain["train"] |= {"steps": 2, "epochs": None, "tasks_per_step": min(2, settings.train.tasks_per_step)}
     plain["evaluation"] |= {"every": 0, "tasks": 2}
-    plain["decode"]["max_new_tokens"] = min(16, settings.decode.max_new_tokens)
+    for decode in (plain["decode"], *(player["decode"] for player in plain["team"].values())):
+        if decode is not None and "max_new_tokens" in decode:
+            decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
     with tempfile.TemporaryDirectory(prefix="motet-check-") as runs:
-        return api.train(make_config(plain), runs=runs, show=show)
+        try:
+            return api.train(make_config(plain), runs=runs, show=show)
+        except Interrupted as stop:
+            raise KeyboardInterrupt from stop  # there is no run to go on with
 
 
 # ---------------------------------------------------------------------------------------------------- after runs
@@ -115,13 +122,13 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
 
 def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     """One row per run: what it was, how it went, and in `differs` the keys in which its config is not the first one's."""
-    if len(runs) < 2:
-        raise ConfigError(f"compare needs at least two run folders, got {len(runs)}")
+    _refuse_others(runs, "compare")
     configs = [read_config(run).model_dump(mode="json") for run in runs]
     rows = []
     for run, config in zip(runs, configs, strict=True):
         summary = _summary(Path(run))
         heldout = summary["heldout"]
+        changed = differing(configs[0], config)
         rows.append(
             {
                 "run": str(run),
@@ -132,7 +139,7 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
                 "reward": heldout["after"]["reward"] if "after" in heldout else None,
                 "wall_seconds": summary["wall_seconds"],
                 "cpu_seconds": summary["cpu_seconds"],
-                "differs": [key for key in differing(configs[0], config) if key not in ("name", "seed")],
+                "differs": [line for line in changed if line.partition("=")[0] not in ("name", "seed")],
             }
         )
     return rows
@@ -170,18 +177,22 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
 
     Raises: ConfigError where the runs' environments differ.
     """
-    if len(runs) < 2:
-        raise ConfigError(f"crossplay needs at least two run folders, got {len(runs)}")
+    _refuse_others(runs, "crossplay")
     configs = [read_config(run, overrides) for run in runs]
     _refuse_strangers(runs, configs)
     use_threads(configs[0])
     with scene_in_scratch(configs[0], None, train=False) as (scene, scratch):
+        teams = [team_of(config, scene.environment) for config in configs]
         policies: dict[str, Any] = {}
-        for number, (run, config) in enumerate(zip(runs, configs, strict=True)):
-            own = replace(scene, config=config, team=_team(scene, config))
+        for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
+            own = replace(scene, config=config, team=team)
             company = asyncio.run(api.company_of(own, Path(run), scratch, "silent"))
             policies |= {f"{number}/{name}": policy for name, policy in company.policies.items()}
-        sampler = LocalSampler(policies, rows_per_batch=configs[0].train.rows_per_batch)
+        sampler = LocalSampler(
+            policies,
+            rows_per_batch=configs[0].train.rows_per_batch,
+            on_long_prompt=configs[0].rollout.on_long_prompt,
+        )
         success: list[list[float]] = []
         settled: list[dict[str, dict[str, float]]] = []
         for i in range(len(runs)):
@@ -192,42 +203,54 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
                         scene.environment,
                         scene.tasks["eval"],
                         sampler,
-                        _mixed(scene, configs, i, j),
+                        _mixed(teams, i, j),
                         configs[0].rollout,
                         seed=configs[0].seed,
                         tag=f"crossplay-{i}-{j}",
                     )
                 )
-                success[i].append(evaluation.summary.success or 0.0)
+                success[i].append(_success(evaluation, f"{runs[i]} with {runs[j]}"))
                 if i == j and hasattr(scene.environment, "convention"):
                     settled.append(conventions(evaluation.episodes, scene.environment.convention))
     return Crossplay([str(run) for run in runs], list(scene.environment.agents), success, settled)
 
 
+def _success(evaluation: Evaluation, pair: str) -> float:
+    summary = evaluation.summary
+    if summary.success is None:
+        raise MotetError(
+            f"{pair}: none of {summary.episodes} episodes ended with the term success ({summary.faults} faults), and that is "
+            f"what cross-play compares"
+        )
+    return summary.success
+
+
+def _refuse_others(runs: Sequence[str | Path], command: str) -> None:
+    """Raises: ConfigError for too few runs, and for what is no run folder."""
+    if len(runs) < 2:
+        raise ConfigError(f"{command} needs at least two run folders, got {len(runs)}")
+    for run in runs:
+        if not (Path(run) / "config.yaml").is_file():
+            raise ConfigError(f"{run} is no run folder: expected a folder with a config.yaml, such as runs/quickstart")
+
+
 def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:
+    """Raises: ConfigError where the runs play different games."""
+    one, turns = configs[0].environment.model_dump(mode="json"), len(configs[0].rollout.samples)
     for run, config in zip(runs, configs, strict=True):
-        if config.environment != configs[0].environment or config.rollout.samples[1:] != configs[0].rollout.samples[1:]:
+        other = {"environment": config.environment.model_dump(mode="json"), "turns": len(config.rollout.samples)}
+        found = differing({"environment": one, "turns": turns}, other)
+        if found:
             raise ConfigError(
-                f"{run} plays {config.environment.name} for {len(config.rollout.samples)} turns, {runs[0]} plays "
-                f"{configs[0].environment.name} for {len(configs[0].rollout.samples)}: cross-play needs one game"
+                f"{run} plays another game than {runs[0]} ({', '.join(found)}): cross-play needs one game"
             )
 
 
-def _team(scene: Scene, config: RunConfig) -> Team:
-    return replace(
-        scene.team,
-        agents={agent: config.team[agent].policy for agent in scene.team.agents},
-        decode={agent: config.decode_of(agent) for agent in scene.team.agents},
-        frozen=config.frozen,
-    )
-
-
-def _mixed(scene: Scene, configs: Sequence[RunConfig], first: int, others: int) -> Team:
+def _mixed(teams: Sequence[Team], first: int, others: int) -> Team:
     """The first agent as run `first` plays it, everyone else as run `others` does."""
-    agents: dict[str, tuple[str, ...]] = {}
-    decode = {}
-    for place, agent in enumerate(scene.environment.agents):
-        run = first if place == 0 else others
-        agents[agent] = tuple(f"{run}/{name}" for name in configs[run].team[agent].policy)
-        decode[agent] = configs[run].decode_of(agent)
-    return replace(scene.team, agents=agents, decode=decode, frozen=frozenset())
+    run_of = {agent: others if place else first for place, agent in enumerate(teams[0].agents)}
+    return Team(
+        agents={agent: tuple(f"{run}/{name}" for name in teams[run].agents[agent]) for agent, run in run_of.items()},
+        decode={agent: teams[run].decode[agent] for agent, run in run_of.items()},
+        system={agent: teams[run].system[agent] for agent, run in run_of.items() if agent in teams[run].system},
+    )

@@ -93,7 +93,7 @@ def fit(
     if len(ids) >= context:
         raise LongPrompt(
             f"prompt has {len(ids)} tokens, expected at most {context - 1} in a context of {context}: shorten the prompt, "
-            f"or set plan.on_long_prompt: drop_oldest_turn for chats (now {on_long})"
+            f"or set rollout.on_long_prompt: drop_oldest_turn for chats (now {on_long})"
         )
     return ids
 

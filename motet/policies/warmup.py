@@ -3,6 +3,7 @@
 The learner is that of the reinforcement: cross-entropy is the policy gradient of answers whose advantage is 1.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -49,6 +50,7 @@ async def warm_up(
         losses.append(figures[policy.name]["loss"])
         if progress is not None:
             progress(step, losses[-1])
+        await asyncio.sleep(0)  # nothing here waits, and only where something waits does Ctrl-C come through
     return losses
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from motet.core import Prompt, Reply, Task, Transition
 from motet.errors import ConfigError, EnvironmentFault
+from motet.seeding import derive
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,10 @@ class FreeForm:
     def __init__(self, program: Program, agents: Sequence[str]) -> None:
         self.agents = tuple(agents)
         self._program = program
+
+    def task(self, row: Mapping[str, Any]) -> Task:
+        """A row of a dataset as it is, named by what is in it."""
+        return Task(f"{derive(sorted(row.items())):016x}", row)
 
     async def start(self, task: Task, seed: int) -> Transcript:
         prompts, _ = await self._replay(task, ())

@@ -85,7 +85,7 @@ def _curve(axes: "Axes", steps: Sequence[int], values: Sequence[float], color: s
 def _mark_heldout(axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapping[str, Any], last: int) -> None:
     """Evaluations on the way, joined to those before and after, which also show their values."""
     points = dict(zip(*_series(rows, "evaluate/success"), strict=True))
-    ends = {step: heldout[when]["success"] for when, step in (("before", 0), ("after", last)) if when in heldout}
+    ends = {{"before": 0, "after": last}[when]: value for when, value in _ends(heldout).items()}
     points = dict(sorted((points | ends).items()))
     if not points:
         return
@@ -115,9 +115,16 @@ def _mark_heldout(axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapp
 
 
 def _title(name: str, heldout: Mapping[str, Any]) -> str:
-    if "before" not in heldout or "after" not in heldout:
+    ends = _ends(heldout)
+    if len(ends) < 2:
         return name
-    return f"{name}: held-out success from {heldout['before']['success']:.2f} to {heldout['after']['success']:.2f}"
+    return f"{name}: held-out success from {ends['before']:.2f} to {ends['after']:.2f}"
+
+
+def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
+    """Held-out success before and after, where there is any: all may have failed, or an environment may have no such term."""
+    found = {when: heldout[when]["success"] for when in ("before", "after") if when in heldout}
+    return {when: value for when, value in found.items() if value is not None}
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -6,7 +6,8 @@ runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  chec
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from math import isfinite
@@ -76,19 +77,52 @@ def prepare(path: Path, *, resume: bool = False, overwrite: bool = False) -> Run
 
     Raises: ConfigError, having touched nothing, for an existing run without one of the flags, and for what is no run folder.
     """
+    with claimed(path, resume=resume, overwrite=overwrite) as folder:
+        return folder
+
+
+@contextmanager
+def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
+    """`prepare`, but a ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
+
+    Raises: as `prepare`.
+    """
+    refuse(path, resume=resume, overwrite=overwrite)
+    new, before = path, path.with_name(f".{path.name}.before")
+    while not new.parent.exists():
+        new = new.parent
+    shutil.rmtree(before, ignore_errors=True)
+    if path.exists() and not resume:
+        path.rename(before)
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield RunFolder(path)
+    except ConfigError:
+        if not resume:
+            shutil.rmtree(new)
+            if before.exists():
+                before.rename(path)
+        raise
+    finally:
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Raises: ConfigError where a run cannot start or go on in `path`."""
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
+    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+    if blocking is not None:
+        raise ConfigError(f"{path} cannot be made: {blocking} is a file; expected a folder for runs")
     is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
     if resume and not is_run:
         raise ConfigError(f"{path} holds no run to resume; start it without --resume")
-    if not resume and path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        if not is_run:
-            raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
-        if not overwrite:
-            raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
-        shutil.rmtree(path)
-    path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
+    if resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not is_run:
+        raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
+    if not overwrite:
+        raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -128,11 +162,11 @@ class Metrics:
     no value is left out. Steps of the warm-up are step 0 and say their own number as `warmup/step`.
     """
 
-    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), resumed_at: int | None = None) -> None:
-        """`resumed_at` is the last step that counts: what an interrupted run wrote after it is dropped."""
-        if resumed_at is not None and path.exists():
-            kept = [row for row in read_metrics(path) if row["step"] <= resumed_at]
-            write_whole(path, "".join(_line(row) for row in kept))
+    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
+        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped."""
+        kept = read_metrics(path)[:keep] if path.exists() else []
+        write_whole(path, "".join(_line(row) for row in kept))
+        self.lines = len(kept)
         self._file = path.open("a", encoding="utf-8")
         self._mirrors = mirrors
 
@@ -149,6 +183,7 @@ class Metrics:
                 )
         self._file.write(_line({"step": step, **{name: values[name] for name in sorted(values)}}))
         self._file.flush()
+        self.lines += 1
         for mirror in self._mirrors:
             mirror.write(int(values["warmup/step"]) if "warmup/step" in values else step, values)
 
@@ -280,6 +315,11 @@ class Progress:
             self._console.print(
                 f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True
             )
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar where there is one."""
+        if not self._silent:
+            self._console.print(text, highlight=False, soft_wrap=True)
 
 
 def _clock_face(seconds: float) -> str:

@@ -96,7 +96,7 @@ def test_mirrors_get_what_the_file_gets_and_warm_up_steps_keep_their_own_number(
     assert mirror.closed
 
 
-def test_a_resumed_run_drops_what_came_after_the_resumed_step_and_half_a_line(tmp_path):
+def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_line(tmp_path):
     path = tmp_path / "m.jsonl"
     with Metrics(path) as metrics:
         for step in range(4):
@@ -104,7 +104,7 @@ def test_a_resumed_run_drops_what_came_after_the_resumed_step_and_half_a_line(tm
     unbroken = path.read_text()
     path.write_text(unbroken + '{"step": 4, "play/re')
     assert len(read_metrics(path)) == 4
-    with Metrics(path, resumed_at=2) as metrics:
+    with Metrics(path, keep=3) as metrics:
         metrics.write(3, {"play/reward": 3 / 3})
     assert path.read_text() == unbroken
 

@@ -1,9 +1,9 @@
 """One training run in its folder: evaluate, train, evaluate again; record every step; keep what a killed run goes on from."""
 
-import asyncio
 import platform
 import resource
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from motet.core import CreditState, Episode, Reply, Task
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError, Interrupted
 from motet.rollout.record import write_episode
 from motet.rollout.summary import Summary
 from motet.trainer import checkpoint
@@ -27,10 +27,6 @@ from motet.trainer.notable import Notable
 from motet.trainer.report import Metrics, Progress, RunFolder
 
 PLAYED = ("reward", "final_reward", "success", "turns")
-
-
-class Interrupted(MotetError):
-    """The person or the system asked the run to stop; it did, after a checkpoint. The message says how to go on."""
 
 
 class Weights(Protocol):
@@ -137,26 +133,26 @@ class Session:
     @contextmanager
     def _stop_on_signals(self) -> Iterator[None]:
         """The first signal ends the run after the step it is in; the second ends it now."""
-        loop = asyncio.get_running_loop()
+        if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+            yield
+            return
 
-        def stop() -> None:
+        # Not the loop's own handlers: a loop that computes for minutes without waiting would hear nothing meanwhile.
+        def stop(*_: object) -> None:
             self._stopping = True
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # From a thread of its own, because the signal may have come in the middle of printing.
+            threading.Thread(
+                target=self._progress.say, args=("stopping after this step; once more stops at once",)
+            ).start()
 
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, stop)
-        except (NotImplementedError, RuntimeError, ValueError):
-            pass  # not the main thread, or a platform without them: Ctrl-C then ends the run at once
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                try:
-                    loop.remove_signal_handler(number)
-                except (NotImplementedError, RuntimeError, ValueError):
-                    break
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
@@ -197,6 +193,7 @@ class Session:
             "averages": {seat: list(pair) for seat, pair in state.averages.items()},
             "heldout": self._heldout,
             "notable": self._notable.state(),
+            "metrics_lines": self._metrics.lines,
             "tokens": self._tokens,
             "step_seconds": self._step_seconds,
             "wall_seconds": self._wall_seconds(),
@@ -207,11 +204,6 @@ class Session:
 
     def _restore(self, resumed: Checkpoint) -> tuple[CreditState, int]:
         saved = resumed.state
-        if saved["threads"] != torch.get_num_threads():
-            raise ConfigError(
-                f"the run used {saved['threads']} CPU threads, this process has {torch.get_num_threads()}: results "
-                f"would differ in the last bits; set threads={saved['threads']}"
-            )
         self._weights.load(resumed.tensors, saved["weights"])
         self._heldout = dict(saved["heldout"])
         self._notable = Notable(saved["notable"])

@@ -1,0 +1,498 @@
+"""The commands as a person meets them: what is wrong is one line, what is stopped can go on, what is printed can be read."""
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from motet.cli import main
+from motet.config.load import load_config
+
+REPOSITORY = Path(__file__).parent.parent
+GAME = '''
+import motet
+
+
+class Same:
+    """Two agents; 1 for both where what they say begins alike."""
+
+    agents = ("left", "right")
+    branches = True
+
+    class Options(motet.Settings):
+        highest: int = 3
+        tasks: int = 3
+
+    def __init__(self, options):
+        self.options = options
+
+    def tasks(self, split):
+        return [motet.Task(f"{split} {k}", {}) for k in range(self.options.tasks)]
+
+    async def start(self, task, seed):
+        return 0
+
+    def observe(self, turn):
+        return {agent: f"{agent} {turn}: " for agent in self.agents}
+
+    async def step(self, turn, replies, seed):
+        said = [reply.text for reply in replies.values()]
+        same = float(said[0][:1] == said[1][:1])
+        return motet.Transition(turn + 1, dict.fromkeys(self.agents, same), done=turn == 1, terms={"success": same})
+
+    async def close(self, turn): ...
+
+
+class Taught(Same):
+    def demonstrate(self, task, seed):
+        agent = self.agents[seed % 2]
+        return motet.Demonstration(agent, f"{agent} 0: ", str(seed % 4))
+
+
+class Rows(Same):
+    tasks = property()
+
+    def task(self, row):
+        return motet.Task(row["id"], row)
+
+
+class Nothing: ...
+'''
+RUN = """\
+name: tiny
+threads: 1
+environment: {name: "./game.py:Same"}
+models:
+  small: {embedded: {hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, feed_forward: 16, vocabulary: 258}}
+policies:
+  left: {model: small}
+  right: {model: small}
+team: {left: left, right: right}
+decode: {max_new_tokens: 2}
+rollout: {samples: [2]}
+train: {steps: 2, tasks_per_step: 2}
+report: {tensorboard: false}
+"""
+ROWS = "environment.name=./game.py:Rows data.train.path="
+FOLDER = "models.small.embedded=null models.small.path="
+LORA = "policies.left.train=lora policies.left."
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder to stand in, with a config, its game, a trained run, and things that are broken in many ways."""
+    folder = tmp_path_factory.mktemp("place")
+    texts = {
+        "game.py": GAME,
+        "run.yaml": RUN,
+        "typo.yaml": RUN.replace("steps: 2,", "stepz: 2,"),
+        "quoted.yaml": RUN.replace("steps: 2,", 'steps: "2",'),
+        "list.yaml": "- a\n",
+        "half.yaml": "name: [x\n",
+        "broken.py": "class X(\n",
+        "empty.jsonl": "",
+        "half.jsonl": '{"id": "1"}\n{"id": \n',
+        "nameless.jsonl": '{"id": "1"}\n{"nr": "2"}\n',
+        "thesis/chapter.tex": "x",
+        "mute/config.json": '{"model_type": "gpt2"}',
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "dont_write_bytecode", True)
+        call(patch, "train run.yaml")
+        call(patch, "train run.yaml name=begun")
+        call(patch, "train run.yaml name=other environment.highest=2")
+    runs = folder / "runs"
+    (runs / "begun" / "summary.json").unlink()
+    shutil.rmtree(runs / "begun" / "team")
+    shutil.copytree(runs / "tiny" / "models" / "small", folder / "weightless")
+    (folder / "weightless" / "model.safetensors").unlink()
+    return folder
+
+
+@pytest.fixture
+def motet(place, monkeypatch, capsys):
+    """Runs a command line here and returns (exit code, stdout, stderr)."""
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(line):
+        capsys.readouterr()
+        code = call(monkeypatch, line)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def call(patch, line):
+    patch.setattr(sys, "argv", ["motet", *shlex.split(line)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+def contents(folder):
+    files = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    return {path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in files}
+
+
+# ---------------------------------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        # the config
+        ("optimizer.learnin_rate=1", "optimizer.learnin_rate: unknown key; did you mean learning_rate?"),
+        ("train.steps=2.5", "train.steps: got 2.5, expected a whole number"),
+        ("optimizer.learning_rate=fast", "optimizer.learning_rate: got 'fast', expected a number"),
+        ("\"optimizer.learning_rate='5e-6'\"", "optimizer.learning_rate: got '5e-6', expected a number"),
+        ("train.steps", "override 'train.steps': expected KEY.KEY=VALUE, such as train.steps=100"),
+        (f"{LORA}lora_dropout=0.1", "policies.left.lora_dropout: unknown key"),
+        (f"{LORA}lora.dropout=0.1", "policies.left.lora.dropout: unknown key; the keys here are: rank, alpha, targets"),
+        ("rollout.pairing=cross", "rollout.pairing: got 'cross', expected 'aligned' or 'crossed'"),
+        ("algorithm.name=magroo", "algorithm.name is 'magroo' (did you mean 'marloo'?)"),
+        ("evaluation.tasks=0", "evaluation.tasks: got 0, expected greater than 0"),
+        # who plays
+        ("team.left=smal", "team.left names policy 'smal'; policies are: left, right"),
+        ("team.middle=left", "environment ./game.py:Same has the agents left, right: name each once"),
+        ("policies.left.train=frozen policies.right.train=frozen", "every policy is frozen (left, right)"),
+        # how it is sampled
+        ("rollout.samples=[1]", "rollout.samples [1] gives groups of 1 at turn 1, but baseline group_mean"),
+        ("rollout.samples=[4,1]", "rollout.samples [4, 1] gives groups of 1 at turn 2, but baseline group_mean"),
+        ("rollout.samples=[99,99,2]", "makes 1 + 99 + 9801 = 9901 Rounds per task, more than rollout.max_nodes 4096"),
+        # what is played
+        ("environment.name=quikstart", "environment.name is 'quikstart' (did you mean 'quickstart'?)"),
+        ("environment.name=./absent.py:Same", "absent.py does not exist; expected ./file.py:NAME"),
+        ("environment.name=./game.py:Sme", "game.py defines no 'Sme' (did you mean 'Same'?)"),
+        ("environment.name=./game.py:Nothing", "a class without start, observe, step, close"),
+        ("environment.name=./broken.py:X", "cannot be imported: SyntaxError: '(' was never closed (broken.py, line 1)"),
+        ("environment.higest=1", "environment.higest: unknown key; did you mean highest?"),
+        ("environment.highest=many", "environment.highest: got 'many', expected a whole number"),
+        ("reward.name=length", "reward.name is 'length'; expected package.module:NAME or ./file.py:NAME"),
+        ("reward.name=./game.py:rewad", "game.py defines no 'rewad'"),
+        ("reward.name=./game.py:Nothing", "which cannot score; expected a function, or a class with score"),
+        # the tasks
+        ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
+        ("environment.name=./game.py:Rows", "has no tasks of its own: give data.train a name or a path"),
+        (f"{ROWS}absent.jsonl", "absent.jsonl does not exist; expected a .jsonl, .json or .parquet file"),
+        (f"{ROWS}empty.jsonl", "empty.jsonl has 0 rows"),
+        (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
+        (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
+        ("data.train.path=half.jsonl", "data.train is set, but Same takes no rows"),
+        # the models
+        (f"{FOLDER}./absent", "model folder './absent' does not exist"),
+        (f"{FOLDER}mute", "model folder 'mute' has no tokenizer"),
+        (f"{FOLDER}thesis", "model folder 'thesis' has no config.json"),
+        (f"{FOLDER}weightless", "cannot be loaded: Error no file named model.safetensors found"),
+        ("models.small.device=cuda:77", "device 'cuda:77' is not on this machine; there are: auto,"),
+        ("models.small.dtype=float16", "dtype float16 is not supported for a fully trained policy"),
+        (f"{LORA}adapter=./absent", "adapter folder './absent' has no adapter_model.safetensors"),
+        (f"{LORA}lora.targets=[nope]", "adapter 'left' does not fit this model: Target modules {'nope'} not found"),
+        ("models.small.embedded.context=8", "the first prompt of agent left has 8 tokens, and model small has a context of 8"),
+        # warm-up
+        ("warmup.stepz=3", "warmup.stepz: unknown key; did you mean steps?"),
+        ("warmup.steps=3", "Same has neither demonstrations nor solutions to warm up on"),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(motet, place, line, complaint):
+    refused(motet, place, f"train run.yaml --overwrite {line}", complaint)
+    refused(motet, place, f"train run.yaml name=new {line}", complaint)
+
+
+def refused(motet, place, line, complaint):
+    before = contents(place)
+    code, out, err = motet(line)
+    assert complaint in err.replace(f"{place}/", "./")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("train typo.yaml", "typo.yaml:13: train.stepz: unknown key; did you mean steps?"),
+        ("train quoted.yaml", "quoted.yaml:13: train.steps: got '2', expected a whole number"),
+        ("train absent.yaml", "absent.yaml does not exist; expected a config file, or the folder of a run"),
+        ("train list.yaml", 'list.yaml: got ["a"], expected keys and values'),
+        ("train half.yaml", "half.yaml:2: not YAML"),
+        ("train thesis", "thesis has no config.yaml; expected a config file, or the folder of a run"),
+        ("train run.yaml --dry-run train.stepz=2", "train.stepz: unknown key; did you mean steps?"),
+        # the run folder
+        ("train run.yaml", "runs/tiny exists; --resume goes on with that run, --overwrite deletes it and starts anew"),
+        ("train run.yaml name=thesis --runs . --overwrite", "thesis exists and is no run folder"),
+        ("train run.yaml --runs list.yaml", "list.yaml is a file; expected a folder for runs"),
+        ("train run.yaml name=new --resume", "runs/new holds no run to resume; start it without --resume"),
+        ("train run.yaml --resume train.steps=3", "runs/tiny was started with another train"),
+        ("train run.yaml --resume --overwrite", "got --resume and --overwrite, expected at most one of them"),
+        ("train run.yaml --seeds 0 --resume --overwrite", "got --resume and --overwrite"),
+        ("train run.yaml --seeds x", "--seeds is 'x'; expected different whole numbers with commas, such as 0,1,2"),
+        ("train run.yaml --seeds 0,0", "--seeds is '0,0'; expected different whole numbers"),
+        # warm-up
+        ("warmup run.yaml", "the config has no warmup section; expected one, such as warmup: {steps: 300}"),
+        ("warmup run.yaml warmup.steps=3", "Same has neither demonstrations nor solutions to warm up on"),
+        ("warmup run.yaml warmup.steps=3 --into .", "./small exists already"),
+        # a run is looked at
+        ("evaluate runs/begun", "runs/begun has no trained team yet"),
+        ("evaluate runs/absent", "runs/absent does not exist; expected a config file, or the folder of a run"),
+        ("evaluate run.yaml --team reference", "Same has no solutions to play"),
+        ("evaluate runs/tiny --shuffle-turn 1", "shuffle_turn is 1, but the game has one turn"),
+        ("evaluate run.yaml rollout.samples=[2,2] --shuffle-turn 2", "shuffle_turn is 2; expected 1 to 1"),
+        ("play runs/tiny --task 3", "task is 3; expected 0 to 2"),
+        ("play runs/tiny --interactive middle", "there is no agent 'middle' to play; agents are left, right"),
+        ("crossplay runs/tiny", "crossplay needs at least two run folders, got 1"),
+        ("crossplay runs/tiny run.yaml", "run.yaml is no run folder"),
+        ("crossplay runs/tiny runs/begun", "runs/begun has no trained team yet"),
+        ("crossplay runs/tiny runs/other", "runs/other plays another game than runs/tiny (environment.highest=2)"),
+        ("compare runs/tiny", "compare needs at least two run folders, got 1"),
+        ("compare runs/tiny runs/begun", "runs/begun has no summary.json: expected the folder of a finished run"),
+    ],
+)
+def test_a_command_that_cannot_work_is_one_line_and_touches_nothing(motet, place, line, complaint):
+    if "--into ." in line:
+        (place / "small").mkdir(exist_ok=True)
+        line = line.replace("warmup.steps", "environment.name=./game.py:Taught warmup.steps")
+    refused(motet, place, line, complaint)
+
+
+def test_a_missing_library_is_named_before_the_old_run_is_deleted(motet, place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    line = "train run.yaml --overwrite report.wandb={}"
+    refused(motet, place, line, 'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"')
+
+
+def test_words_that_are_no_command_are_a_usage_error(motet, place):
+    before = contents(place)
+    for line in ("train", "train run.yaml --frobnicate", "evaluate runs/tiny --team other", "trian run.yaml"):
+        code, _, err = motet(line)
+        assert (code, "Traceback" in err) == (2, False)
+    assert contents(place) == before
+
+
+def test_numbers_are_read_as_what_they_are(motet):
+    code, out, _ = motet("show run.yaml optimizer.learning_rate=5e-6 algorithm.turn_weights=[1.5,0.5]")
+    assert code == 0
+    assert "learning_rate: 5.0e-06" in out
+    assert "turn_weights: [1.5, 0.5]" in out
+
+
+# ---------------------------------------------------------------------------------------------------- Ctrl-C
+
+
+def stopped(folder, line, *, at, times=1):
+    """Runs the command and sends SIGINT when `at` is in a line of its stderr, a second one after the answer to the first."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from motet.cli import main; main()", *shlex.split(line)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = ""
+    for said_line in process.stderr:
+        said += said_line
+        if at in said_line or (times and "once more stops at once" in said_line):
+            times -= 1
+            process.send_signal(signal.SIGINT)
+        if not times:
+            break
+    said += process.stderr.read()
+    assert "Traceback" not in said
+    return process.wait(timeout=60), said
+
+
+def command_in(said):
+    return re.search(r"with: motet (.*)", said)[1]
+
+
+def test_ctrl_c_ends_after_the_step_and_the_printed_command_goes_on(motet, tmp_path, place):
+    code, said = stopped(place, f"train run.yaml name=long train.steps=60 --runs {tmp_path}", at="train ")
+    assert code == 130
+    step = int(re.search(r"stopped after step (\d+) of 60, checkpoint written", said)[1])
+    assert (tmp_path / "long" / "checkpoints" / f"step-{step:06d}").is_dir()
+    assert len(steps_of(tmp_path / "long")) == step
+    code, out, _ = motet(command_in(said))
+    assert code == 0
+    assert "60 steps" in out
+    assert steps_of(tmp_path / "long") == list(range(1, 61))
+
+
+def steps_of(run):
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row["step"] for row in rows if any(name.startswith("learn/") for name in row)]
+
+
+def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
+    line = f"train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=120 --runs {tmp_path}"
+    code, said = stopped(place, line, at="warmup ")
+    assert code == 130
+    assert "stopped at once" in said
+    assert {path.name for path in (tmp_path / "warm").iterdir()} <= {"config.yaml", "metrics.jsonl", "models"}
+    assert not list((tmp_path / "warm").glob("models/*"))
+    code, out, _ = motet(f"{line} --resume")
+    assert code == 0
+    assert "2 steps" in out
+    assert command_in(said) == f"train {tmp_path}/warm/config.yaml --resume --runs {tmp_path}"
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, place):
+    slow = (
+        GAME
+        + """
+
+class Slow(Same):
+    async def step(self, turn, replies, seed):
+        import sys, time
+        print("thinking", file=sys.stderr, flush=True)
+        time.sleep(600)
+"""
+    )
+    (tmp_path / "slow.py").write_text(slow)
+    code, said = stopped(
+        place, f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}", at="thinking", times=2
+    )
+    assert code == 130
+    assert "stopping after this step; once more stops at once" in said
+    assert said.splitlines()[-1].startswith("stopped at once. Go on from what was recorded with: motet train")
+
+
+# ---------------------------------------------------------------------------------------------------- what is printed
+
+
+def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
+    before = contents(place)
+    code, out, _ = motet("train run.yaml name=new rollout.samples=[4,4] --dry-run")
+    assert (code, contents(place)) == (0, before)
+    cells = dict(re.findall(r"│ ([a-z][^│]*?) +│ +([\d.,]+) │", out))
+    # two tasks: 1 + 4 nodes each, 4 answers of both agents in each node, as many joint actions
+    assert (cells["nodes (rounds of play)"], cells["completions"]) == ("10", "80")
+    assert (cells["reward calls (joint actions)"], cells["tokens, at most"]) == ("40", "160")
+    assert float(cells["total"]) > 0
+    assert "max_nodes: 4096" in out
+
+
+def test_what_show_prints_is_the_same_run(motet, place, tmp_path):
+    code, out, _ = motet("show run.yaml train.steps=7 team.left.decode.top_k=3")
+    (tmp_path / "again.yaml").write_text(out)
+    assert code == 0
+    assert load_config(tmp_path / "again.yaml") == load_config(
+        place / "run.yaml", ["train.steps=7", "team.left.decode.top_k=3"]
+    )
+    assert motet("show runs/tiny")[1] == (place / "runs" / "tiny" / "config.yaml").read_text()
+
+
+def test_seeds_are_runs_of_their_own_side_by_side(motet, tmp_path):
+    code, out, _ = motet(f"train run.yaml --seeds 0,1 --runs {tmp_path}")
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny-seed0", "tiny-seed1"]
+    assert re.search(r"│ tiny-seed0 │ +0 │ +2 │", out)
+    assert re.search(r"│ tiny-seed1 │ +1 │ +2 │", out)
+    refusal = motet(f"train run.yaml --seeds 1,2 --runs {tmp_path}")
+    assert refusal[0] == 2
+    assert f"{tmp_path}/tiny-seed1 exist; --resume goes on" in refusal[2]
+    assert not (tmp_path / "tiny-seed2").exists()
+
+
+def test_a_check_goes_through_and_leaves_nothing(motet, place):
+    before = contents(place)
+    code, out, _ = motet("check run.yaml")
+    assert (code, contents(place)) == (0, before)
+    assert "run.yaml: two steps with tiny models went through" in out
+
+
+def test_a_warm_up_of_its_own_says_how_to_start_from_it(motet, tmp_path):
+    taught = "environment.name=./game.py:Taught"
+    code, out, _ = motet(f"warmup run.yaml {taught} warmup.steps=2 --into {tmp_path}")
+    assert code == 0
+    assert f"small is in {tmp_path}/small" in out
+    start = re.search(r"start from there: motet (.*)", out)[1]
+    assert motet(f"{start} {taught} --dry-run")[0] == 0
+
+
+@pytest.mark.parametrize("more", ["", "--greedy"])
+def test_an_evaluation_in_json_is_one_object(motet, more):
+    code, out, _ = motet(f"evaluate runs/tiny --json {more}")
+    assert (code, out.count("\n")) == (0, 1)
+    figures = json.loads(out)
+    assert {"episodes", "faults", "reward", "final_reward", "success", "terms"} <= set(figures)
+    assert (figures["episodes"], figures["faults"]) == (3, 0)
+    assert figures["terms"]["success"] == figures["success"] == figures["reward"]
+
+
+def test_an_evaluation_as_a_table_has_the_same_figures(motet):
+    figures = json.loads(motet("evaluate runs/tiny --json")[1])
+    code, out, _ = motet("evaluate runs/tiny")
+    assert code == 0
+    assert re.search(rf"│ success +│ +{figures['success']:.3f} │", out)
+    assert re.search(r"│ episodes +│ +3 │", out)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "relay"])
+def test_the_reference_team_succeeds_everywhere(motet, name):
+    config = REPOSITORY / "configs" / f"{name}.yaml"
+    code, out, _ = motet(f"evaluate {config} evaluation.tasks=20 sandbox.workers=1 --team reference --json")
+    figures = json.loads(out)
+    assert (code, figures["episodes"], figures["faults"], figures["success"]) == (0, 20, 0, 1.0)
+
+
+def test_a_team_can_be_watched(motet):
+    code, out, _ = motet("play runs/tiny --task 1")
+    assert code == 0
+    order = ["task eval 1", "turn 1", "left is asked:", "left 0:", "left says:", "right is asked:", "reward: left"]
+    assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
+
+
+def test_a_person_takes_part_by_typing(motet, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello there\n"))
+    code, out, _ = motet("play runs/tiny --interactive left")
+    assert code == 0
+    assert "left> " in out
+    assert "left says:\nhello there\n" in out
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    code, _, err = motet("play runs/tiny --interactive left")
+    assert code == 2
+    assert "what was typed ended before the game" in err
+
+
+def test_crossplay_is_a_matrix_in_a_table_in_json_and_as_a_picture(motet, tmp_path):
+    code, out, _ = motet(f"crossplay runs/tiny runs/tiny --json --plot {tmp_path}/cross.png")
+    found = json.loads(out)
+    assert (code, found["runs"], found["agents"]) == (0, ["runs/tiny", "runs/tiny"], ["left", "right"])
+    assert [len(row) for row in found["success"]] == [2, 2]
+    assert (tmp_path / "cross.png").stat().st_size > 1000
+    code, out, _ = motet("crossplay runs/tiny runs/tiny --tasks 1")
+    assert code == 0
+    assert "success: left of the row with right of the column" in out
+
+
+def test_compare_names_what_differs(motet):
+    code, out, _ = motet("compare runs/tiny runs/other")
+    assert code == 0
+    assert "environment.highest=2" in out
+    rows = json.loads(motet("compare runs/tiny runs/other --json")[1])
+    assert [row["run"] for row in rows] == ["runs/tiny", "runs/other"]
+    assert rows[1]["differs"] == ["environment.highest=2"]
+
+
+@pytest.mark.parametrize("command", ["train", "warmup", "evaluate", "play", "crossplay", "compare", "show", "check"])
+def test_every_command_teaches_by_an_example_that_it_understands(motet, command):
+    code, out, _ = motet(f"{command} --help")
+    assert code == 0
+    example = re.search(rf"Example: (motet {command} .*?) *\n", out)[1]
+    options = set(re.findall(r"--[a-z-]+", example))
+    assert options <= set(re.findall(r"--[a-z-]+", out.replace(example, "")))
+    assert f"Usage: motet {command}" in out

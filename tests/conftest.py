@@ -1,0 +1,34 @@
+"""What whole-run tests share: runs in a folder of their own, and model folders that are written once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import motet
+from motet.policies.testing import Architecture, make_model_folder
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., Path]:
+    """`train(config, overrides=(), **named)`: trains in silence and returns the run's folder."""
+
+    def run(config: Mapping[str, Any], overrides: Sequence[str] = (), **named: Any) -> Path:
+        runs = named.pop("runs", tmp_path / "runs")
+        return Path(runs) / motet.train(config, overrides, runs=runs, show="silent", **named)["name"]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`model_folder(architecture, chat_template=False)`: a tiny random model of the hub's format."""
+
+    @cache
+    def folder(architecture: Architecture, chat_template: bool = False) -> Path:
+        path = tmp_path_factory.mktemp(architecture) / "model"
+        return make_model_folder(path, architecture, chat_template=chat_template, seed=1)
+
+    return folder

@@ -1,0 +1,42 @@
+"""Every script in examples/ is short, and runs to its end from a folder like the repository's root."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+SCRIPTS = sorted((REPOSITORY / "examples").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("root")
+    shutil.copytree(REPOSITORY / "examples", folder / "examples")
+    return folder
+
+
+def run(root, script):
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, f"examples/{script}"],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=True,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_is_at_most_forty_lines_and_says_how_to_run_it(script):
+    text = script.read_text()
+    assert len(text.splitlines()) <= 40
+    assert f"Run: python examples/{script.name}" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_runs_and_its_team_learns(root, script):
+    before, after = map(float, re.search(r"held out: ([\d.]+) -> ([\d.]+)", run(root, script.name)).groups())
+    assert after > before + 0.2
+    assert (root / "runs" / script.stem / "curve.png").is_file()
