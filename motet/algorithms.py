@@ -55,18 +55,29 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
 
     Raises: ConfigError naming both values.
     """
+    _refuse_what_needs_a_critic(algorithm)
     samples = list(plan.samples)
-    if BASELINES[algorithm.baseline].siblings and algorithm.compare == "round":
+    grouped = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
+    comparing = f"baseline {algorithm.baseline}" if algorithm.scale == "none" else f"scale {algorithm.scale}"
+    if grouped and algorithm.compare == "round":
         for turn, count in enumerate(samples):
             if count < 2:
                 raise ConfigError(
-                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but baseline "
-                    f"{algorithm.baseline} compares siblings of one Round: sample at least 2 at every turn, "
-                    f"or set algorithm.compare: task"
+                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but {comparing} "
+                    f"compares siblings of one Round: sample at least 2 at every turn, or set algorithm.compare: task"
                 )
-    if BASELINES[algorithm.baseline].siblings and samples[0] < 2 and algorithm.compare == "task":
+    if (
+        plan.expand != "all"
+        and len(samples) > 1
+        and (algorithm.returns != "tree" or (grouped and min(samples[1:]) < 2))
+    ):
         raise ConfigError(
-            f"rollout.samples {samples} gives one path per task, but baseline {algorithm.baseline} compares paths: "
+            f"rollout.expand {plan.expand} leaves one path after turn 1, so rollout.samples {samples} gives {comparing} and "
+            f"returns {algorithm.returns} nothing to compare or to read: use expand: all, or at least 2 samples at every turn"
+        )
+    if grouped and samples[0] < 2 and algorithm.compare == "task":
+        raise ConfigError(
+            f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
             f"sample at least 2 at turn 1, or use baseline: none"
         )
     if (algorithm.returns != "tree" or algorithm.baseline == "greedy_path") and not plan.straight:
@@ -76,3 +87,9 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         raise ConfigError(f"returns {algorithm.returns} needs straight paths, got rollout.pairing crossed: use aligned")
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
+
+
+def _refuse_what_needs_a_critic(algorithm: Algorithm) -> None:
+    for field, value in (("critic_view", algorithm.critic_view), ("scope", algorithm.scope)):
+        if value not in (None, "turn"):
+            raise ConfigError(f"algorithm.{field} is {value}, but no critic can be trained yet: leave {field} out")

@@ -2,7 +2,6 @@
 
 import asyncio
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -36,7 +35,7 @@ from motet.trainer.report import (
     refuse,
     write_json,
 )
-from motet.trainer.session import Cadence, Session, described, said_first
+from motet.trainer.session import Cadence, Clock, Session, described, said_first
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
 Show: TypeAlias = Literal["auto", "silent"]
@@ -74,7 +73,7 @@ def train(
     `environment` stands in for the configured one. Raises: ConfigError before anything is touched; Interrupted after Ctrl-C;
     MotetError where the run cannot go on.
     """
-    begun = time.monotonic()
+    clock = Clock()
     settings = read_config(config, overrides)
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
@@ -83,12 +82,14 @@ def train(
     with ExitStack() as stack:
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
-        resumed = _resumed(place, settings) if resume else None
+        resumed, broken = _resumed(place, settings) if resume else (None, [])
         raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, resumed))
                 progress = stack.enter_context(Progress(show))
+                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *_warnings(settings)):
+                    progress.say(line)
                 settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
                 company = assemble(scene, settled, train=True)
             session = Session(
@@ -103,8 +104,9 @@ def train(
                 progress,
                 go_on,
                 facts={"sandbox_level": scene.sandbox_level},
+                clock=clock,
             )
-            summary = asyncio.run(session.run(resumed, 0.0 if resumed else time.monotonic() - begun))
+            summary = asyncio.run(session.run(resumed))
         except KeyboardInterrupt as error:
             raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
     summary = {"name": settings.name, **summary}
@@ -129,8 +131,18 @@ def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
     return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
 
 
-def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
-    """The newest sound checkpoint; None for a run that was killed before its first.
+def _warnings(settings: RunConfig) -> list[str]:
+    """What is allowed, and should be known."""
+    biased = [a for a in settings.team if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0]
+    if not biased:
+        return []
+    return [
+        f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
+    ]
+
+
+def _resumed(place: Path, settings: RunConfig) -> tuple[checkpoint.Checkpoint | None, list[str]]:
+    """The newest sound checkpoint, and a line for each broken newer one; None for a run that was killed before its first.
 
     Raises: ConfigError for another config, or another number of threads.
     """
@@ -147,15 +159,15 @@ def _resumed(place: Path, settings: RunConfig) -> checkpoint.Checkpoint | None:
             f"resume {place / 'config.yaml'}, or start again with --overwrite"
         )
     if not checkpoint.folders(place / "checkpoints"):
-        return None
-    found, _ = checkpoint.newest(place / "checkpoints")
+        return None, []
+    found, broken = checkpoint.newest(place / "checkpoints")
     threads = found.state["threads"]
     if threads != torch.get_num_threads():
         raise ConfigError(
             f"the run used {threads} CPU threads, this process has {torch.get_num_threads()}: results "
             f"would differ in the last bits; set threads={threads}"
         )
-    return found
+    return found, broken
 
 
 def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:

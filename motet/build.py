@@ -20,7 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 from motet.config.schema import Base, RunConfig, Source, check_trainable
 from motet.config.yaml import validate_options
 from motet.core import Environment, Task, Team
-from motet.data.load import load_rows
+from motet.data.load import check_fields, load_rows
 from motet.environments.registry import create, options_of
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
@@ -67,6 +67,11 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
             stage = Rewarded(stage, _reward(config))
         team = team_of(config, stage)
         check_plan(config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path")
+        if train and config.algorithm.absorb and len(config.rollout.samples) > 1 and hasattr(stage, "rewards_at_end"):
+            raise ConfigError(
+                f"{type(stage).__name__} rewards the end of an episode only, and algorithm.absorb: true would pay an early "
+                f"end once more for every turn not played: set algorithm.absorb: false"
+            )
         yield Scene(config, stage, team, _tasks(config, stage, train), services.sandbox_level)
     finally:
         services.close()
@@ -135,6 +140,10 @@ def _reward(config: RunConfig) -> Any:
         raise ConfigError(f"reward.name is {name!r}, which cannot score; expected a function, or a class with score")
     if isinstance(found, type):
         schema = options_of(found)
+        if schema is None and options:
+            raise ConfigError(
+                f"reward sets {', '.join(options)}, but {config.reward.name} has no options: give it an inner Options"
+            )
         return found() if schema is None else found(validate_options(schema, options, config.places, ("reward",)))
     if options:
         raise ConfigError(
@@ -189,9 +198,8 @@ def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
             f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data"
         )
     rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
-    renamed = [
-        {**row, **{ours: row[theirs] for ours, theirs in source.fields.items() if theirs in row}} for row in rows
-    ]
+    check_fields(rows, source.fields.values(), f"data.{split}.fields")
+    renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows]
     tasks = []
     for number, row in enumerate(renamed, start=1):
         with _asking(f"data.{split}, row {number} with {', '.join(row)}"):
@@ -294,12 +302,14 @@ def assemble(
     """
     config, saved = scene.config, trained or {}
     shared = _Shared(config, bases)
-    policies = {name: _policy(name, config, shared, bases, saved) for name in scene.team.policies}
+    policies = {name: _policy(name, config, shared, bases, saved, train) for name in scene.team.policies}
     references = _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     sampler = LocalSampler(
         policies,
         references=references,
         rows_per_batch=config.train.rows_per_batch,
+        tokens_per_batch=config.train.tokens_per_batch,
+        score_tokens=config.train.token_budget,
         on_long_prompt=config.rollout.on_long_prompt,
     )
     return Company(policies, sampler, _learners(scene, policies) if train else {})
@@ -323,12 +333,17 @@ def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
 
 
 def _policy(
-    name: str, config: RunConfig, shared: _Shared, bases: Mapping[str, str | Path], saved: Mapping[str, Path]
+    name: str,
+    config: RunConfig,
+    shared: _Shared,
+    bases: Mapping[str, str | Path],
+    saved: Mapping[str, Path],
+    train: bool,
 ) -> Policy:
     chosen = config.policies[name]
     if chosen.train == "full":
-        backbone = _load(config.models[chosen.model], saved[name] if name in saved else bases[chosen.model], full=True)
-        return Policy(name, backbone)
+        source = saved[name] if name in saved else bases[chosen.model]
+        return Policy(name, _load(config.models[chosen.model], source, full=train), None, trainable=train)
     backbone = shared[chosen.model]
     adapter_folder = saved[name] if name in saved else chosen.adapter
     if adapter_folder is not None:
@@ -337,16 +352,23 @@ def _policy(
         backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)
     else:
         return Policy(name, backbone, None, trainable=False)
-    return Policy(name, backbone, name, trainable=chosen.train == "lora")
+    return Policy(name, backbone, name, trainable=train and chosen.train == "lora")
 
 
 def _references(config: RunConfig, policies: Mapping[str, Policy], shared: _Shared) -> dict[str, Policy]:
-    """What each trained policy is held close to: its base without the adapter, or one frozen copy of where it started."""
-    return {
-        name: Policy(name, shared[config.policies[name].model], None, trainable=False)
-        for name, policy in policies.items()
-        if policy.trainable
-    }
+    """What each trained policy is held close to: where it started. That is one frozen copy of its model for all full policies,
+    its base for a new adapter, and for a saved adapter that one again."""
+    references: dict[str, Policy] = {}
+    for name, policy in policies.items():
+        if not policy.trainable:
+            continue
+        chosen, start = config.policies[name], None
+        backbone = shared[chosen.model]
+        if chosen.adapter is not None:
+            start = f"{name} at the start"
+            backbone.load_adapter(start, chosen.adapter)
+        references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
+    return references
 
 
 def _learners(scene: Scene, policies: Mapping[str, Policy]) -> dict[str, LocalLearner]:

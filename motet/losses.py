@@ -108,7 +108,8 @@ def loss_weights(weight_B: Tensor, length_B: Tensor, reduce: Reduction, longest:
 
     sequence_sum: w. sequence_mean: w/n. constant_length: w/longest (Dr. GRPO, arXiv 2503.20783, `longest` being the most
     tokens an answer may have). token_mean: w·Σw/Σwn, which is 1/tokens where all shares are 1/S.
-    Call it with *all* samples of one policy in one optimiser step: then any split into micro-batches equals one batch.
+    Call it with *all* samples of one policy and turn in one optimiser step: then any split into micro-batches equals one batch,
+    and no turn outweighs another by being wordier.
     """
     _check_shapes(weight_B=weight_B, length_B=length_B)
     if reduce == "sequence_sum":

@@ -15,6 +15,7 @@ class Settings(BaseModel):
 
 
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Decode(Settings):
@@ -100,7 +101,7 @@ class Algorithm(Settings):
     average_decay: float = Field(0.9, ge=0.0, lt=1.0)
     """How much of its past the moving_average baseline keeps per step."""
     reduce: Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"] = "sequence_sum"
-    """What one token weighs: 1/tokens, 1/(S·length), 1/S, or Dr. GRPO's 1/(S·longest allowed)."""
+    """What one token weighs: 1/tokens of its turn, 1/(S·length), 1/S, or Dr. GRPO's 1/(S·longest allowed)."""
     turn_weights: tuple[NonNegativeFloat, ...] = ()
     """What each turn's gradient is multiplied with; empty is 1 everywhere, the last one repeats."""
     kl_in: Literal["none", "reward", "loss"] = "none"
@@ -163,7 +164,7 @@ class Optimizer(Settings):
     """Steps over which the rate rises linearly from 0."""
     final_fraction: float = Field(0.1, ge=0.0, le=1.0)
     """Where a linear schedule ends, as a share of learning_rate."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Share, Share] = (0.9, 0.95)
     """AdamW's averages of the gradient and of its square."""
     epsilon: PositiveFloat = 1e-8
     """AdamW's term against division by zero."""
@@ -174,9 +175,12 @@ class Optimizer(Settings):
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of optimiser step `step` (from 0) of `steps`."""
-        rising = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
-        falling = 1.0 - (1.0 - self.final_fraction) * (step + 1) / steps if self.schedule == "linear" else 1.0
-        return self.learning_rate * rising * falling
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        fallen = (
+            (step + 1 - self.warmup_steps) / max(1, steps - self.warmup_steps) if self.schedule == "linear" else 0.0
+        )
+        return self.learning_rate * (1.0 - (1.0 - self.final_fraction) * fallen)
 
 
 class Lora(Settings):

@@ -210,12 +210,14 @@ class Train(Settings):
     """Padded tokens a micro-batch may have: bounds the memory of learning, changes no result but by rounding."""
     rows_per_batch: PositiveInt = 256
     """Answers decoded at a time: bounds the memory of playing."""
+    tokens_per_batch: PositiveInt = 65536
+    """Padded tokens of prompts and answers decoded at a time: bounds the memory of the cache."""
     checkpoint_every: NonNegativeInt = 50
-    """Steps between checkpoints; 0 is only at the end."""
+    """Steps between checkpoints; 0 is only before the first and after the last."""
     keep_checkpoints: PositiveInt = 2
     """How many of the newest are kept."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
-    """A step of which a larger share of the episodes failed stops the run."""
+    """A step or an evaluation of which a larger share of the joint actions failed stops the run."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from motet.core import CreditState, Episode, SampleId, Scores, TrainSample
+from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample
 from motet.credit.baselines import BASELINES, Comparison
 from motet.credit.flatten import Rows, flatten, sound
 from motet.credit.returns import Forest, absorb, current, discounted_sum, last, tree_fold
@@ -39,7 +39,7 @@ def assign_credit(
     scores: Scores,
     algorithm: Algorithm,
     state: CreditState,
-    agents: Sequence[str],
+    team: Team,
     turns: int,
 ) -> Credit:
     """Credit of every completion of a step. Pure: same input, same output, nothing written into.
@@ -47,7 +47,7 @@ def assign_credit(
     Args:
         episodes: all of one step; failed ones are left out here and weigh nothing.
         scores: reference log-probabilities, where `algorithm.kl_in` is "reward" or "loss".
-        agents: every agent of the team, in its order.
+        team: its agents, and which policies are frozen: those earn credit for nobody and need no reference.
         turns: the turn limit of the plan (for absorbing stops).
     Raises: ConfigError where the trees are not what the algorithm's returns can read.
     """
@@ -57,8 +57,10 @@ def assign_credit(
     )
     if not rows.samples:
         return Credit([], state, {"credit/samples": 0.0})
-    agent_S = torch.tensor([list(agents).index(sample.id.agent) for sample in rows.samples])
-    returns_S = _returns_of_samples(rows, _rewards(rows, scores, algorithm, agents), algorithm, agent_S)
+    agents = list(team.agents)
+    agent_S = torch.tensor([agents.index(sample.id.agent) for sample in rows.samples])
+    k1_S = _divergences(rows, scores, team) if algorithm.kl_in == "reward" else torch.zeros(len(rows.samples)).double()
+    returns_S = _returns_of_samples(rows, algorithm, agents, agent_S, algorithm.kl_coefficient * k1_S)
     group_S = _groups(rows, algorithm, agent_S)
     greedy_S, without_greedy_S = _greedy_returns(played, rows, algorithm, agents, turns)
     comparison = Comparison(returns_S, group_S, greedy_S, _averages(rows, state))
@@ -68,37 +70,43 @@ def assign_credit(
         advantages_S = divide_by_spread(advantages_S, returns_S, group_S)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
     left_out_S = (alone_S if baseline.siblings else torch.zeros_like(alone_S)) | without_greedy_S
-    samples = _train_samples(rows, advantages_S, group_S, left_out_S, scores, algorithm)
+    samples = _train_samples(rows, advantages_S, group_S, left_out_S, scores, algorithm, team)
     return Credit(samples, _remember(rows, returns_S, state, algorithm), _metrics(comparison, advantages_S, left_out_S))
 
 
-def _rewards(rows: Rows, scores: Scores, algorithm: Algorithm, agents: Sequence[str]) -> Tensor:
-    """[N, J]: what each joint action earned each agent, after absorbing, sharing and the divergence penalty."""
+def _rewards(rows: Rows, algorithm: Algorithm, agents: Sequence[str]) -> Tensor:
+    """[N, J]: what each joint action earned each agent; for the fold after sharing and absorbing."""
     rewards_NJ = torch.tensor([[action.rewards[a] for action in rows.actions] for a in agents], dtype=torch.float64)
-    if algorithm.share == "all" and algorithm.returns == "tree":
+    if algorithm.returns == "tree" and algorithm.share == "all":
         rewards_NJ = rewards_NJ.mean(0, keepdim=True).expand_as(rewards_NJ)
-    if algorithm.absorb and algorithm.returns == "tree":
+    if algorithm.returns == "tree" and algorithm.absorb:
         rewards_NJ = absorb(rewards_NJ, torch.tensor([action.missing for action in rows.actions]), algorithm.discount)
-    if algorithm.kl_in == "reward":
-        rewards_NJ = rewards_NJ - algorithm.kl_coefficient * _divergences(rows, scores, agents)
     return rewards_NJ
 
 
-def _divergences(rows: Rows, scores: Scores, agents: Sequence[str]) -> Tensor:
-    """k1 = Σ over tokens of (log π − log π_ref), nats, of the sample each agent contributed; 0 where it was silent. [N, J]"""
+def _divergences(rows: Rows, scores: Scores, team: Team) -> Tensor:
+    """k1 = Σ over tokens of (log π − log π_ref), nats; 0 for who is never trained. [S]"""
     k1 = [
         sum(a - b for a, b in zip(sample.completion.logprobs, scores.reference[sample.id], strict=True))
-        if sample.completion.logprobs is not None
+        if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
         else 0.0
         for sample in rows.samples
     ]
-    table = [[k1[action.picks[a]] if a in action.picks else 0.0 for action in rows.actions] for a in agents]
-    return torch.tensor(table, dtype=torch.float64)
+    return torch.tensor(k1, dtype=torch.float64)
 
 
-def _returns_of_samples(rows: Rows, rewards_NJ: Tensor, algorithm: Algorithm, agent_S: Tensor) -> Tensor:
-    """A sample's return is the mean over the joint actions it took part in. [S]"""
+def _returns_of_samples(
+    rows: Rows, algorithm: Algorithm, agents: Sequence[str], agent_S: Tensor, penalty_S: Tensor
+) -> Tensor:
+    """A sample's return is the mean over the joint actions it took part in. [S]
+
+    In the fold a penalty is part of the reward, so earlier turns answer for later divergence; a rule that replaces the fold
+    lets nothing cross a turn, so each sample answers for its own.
+    """
+    rewards_NJ = _rewards(rows, algorithm, agents)
     if algorithm.returns == "tree":
+        picked = [[action.picks[a] if a in action.picks else -1 for action in rows.actions] for a in agents]
+        rewards_NJ = rewards_NJ - torch.cat([penalty_S, penalty_S.new_zeros(1)])[torch.tensor(picked)]
         acts_NJ = torch.ones_like(rewards_NJ, dtype=torch.bool)  # with V = 0 and λ = 1 silence changes nothing
         returns_NJ = tree_fold(
             rewards_NJ, torch.zeros_like(rewards_NJ), acts_NJ, _forest(rows), algorithm.discount, algorithm.trace
@@ -107,7 +115,8 @@ def _returns_of_samples(rows: Rows, rewards_NJ: Tensor, algorithm: Algorithm, ag
         returns_NJ = _path_returns(rows, rewards_NJ, algorithm)
     pairs = [(j, row) for j, action in enumerate(rows.actions) for row in action.picks.values()]
     action_K, sample_K = torch.tensor(pairs).T
-    return segment_mean(returns_NJ[agent_S[sample_K], action_K], sample_K, len(rows.samples))
+    returns_S = segment_mean(returns_NJ[agent_S[sample_K], action_K], sample_K, len(rows.samples))
+    return returns_S if algorithm.returns == "tree" else returns_S - penalty_S
 
 
 def _forest(rows: Rows) -> Forest:
@@ -159,9 +168,8 @@ def _greedy_returns(
     greedy = flatten(roots, turns)
     if not greedy.samples:
         return torch.zeros(len(rows.samples), dtype=torch.float64), ~nowhere_S
-    shared = algorithm.model_copy(update={"kl_in": "none"})
-    agent_G = torch.tensor([list(agents).index(sample.id.agent) for sample in greedy.samples])
-    returns_G = _returns_of_samples(greedy, _rewards(greedy, Scores(), shared, agents), shared, agent_G)
+    agent_G = torch.tensor([agents.index(sample.id.agent) for sample in greedy.samples])
+    returns_G = _returns_of_samples(greedy, algorithm, agents, agent_G, torch.zeros(len(greedy.samples)).double())
     found = {
         (sample.episode, sample.id.agent, sample.turn): float(value)
         for sample, value in zip(greedy.samples, returns_G, strict=True)
@@ -200,8 +208,15 @@ def _remember(rows: Rows, returns_S: Tensor, state: CreditState, algorithm: Algo
 
 
 def _train_samples(
-    rows: Rows, advantages_S: Tensor, group_S: Tensor, left_out_S: Tensor, scores: Scores, algorithm: Algorithm
+    rows: Rows,
+    advantages_S: Tensor,
+    group_S: Tensor,
+    left_out_S: Tensor,
+    scores: Scores,
+    algorithm: Algorithm,
+    team: Team,
 ) -> list[TrainSample]:
+    """What is learnt from: not frozen partners, not partners behind an API, not turns of weight 0, not what was left out."""
     table = zip(rows.samples, advantages_S.tolist(), group_S.tolist(), left_out_S.tolist(), strict=True)
     return [
         TrainSample(
@@ -216,7 +231,10 @@ def _train_samples(
             reference_logprobs=_reference_of(sample.id, scores),
         )
         for sample, advantage, group, left_out in table
-        if not left_out and sample.completion.tokens is not None and algorithm.turn_weight(sample.turn) > 0.0
+        if not left_out
+        and sample.completion.tokens is not None
+        and sample.completion.policy not in team.frozen
+        and algorithm.turn_weight(sample.turn) > 0.0
     ]
 
 

@@ -3,12 +3,13 @@
 import pytest
 
 from motet.algorithms import ALGORITHMS, check_plan, resolve
-from motet.core import Completion, CreditState, Episode, Fault, Outcome, Round, SampleId, Scores, Task
+from motet.core import Completion, CreditState, Episode, Fault, Outcome, Round, SampleId, Scores, Task, Team
 from motet.credit.assign import assign_credit
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Plan
 
 AGENTS = ("a", "b")
+TEAM = Team(dict.fromkeys(AGENTS, ("p",)), decode={})
 FAULT = Fault("sandbox", "died", "")
 
 
@@ -34,8 +35,8 @@ def episode(root, *, id="e", greedy=None, fault=None):
     return Episode(id, Task(id, {}), root, greedy, fault)
 
 
-def credit(episodes, algorithm, *, scores=None, state=None, turns=1):
-    return assign_credit(episodes, scores or Scores(), algorithm, state or CreditState(), AGENTS, turns)
+def credit(episodes, algorithm, *, scores=None, state=None, turns=1, team=TEAM):
+    return assign_credit(episodes, scores or Scores(), algorithm, state or CreditState(), team, turns)
 
 
 def advantages(result, agent="a"):
@@ -178,6 +179,37 @@ def test_the_divergence_in_the_reward_is_k1_of_the_own_completion():
     assert advantages(credit([FLAT], algorithm, scores=scores)) == pytest.approx([1 - 0.05, 3 - 0.05, 8 - 0.05])
 
 
+def test_a_frozen_partner_needs_no_reference_and_is_not_trained():
+    samples = {"a": (completion("p"),) * 2, "b": (completion("cold"),) * 2}
+    root = Round(
+        0, dict.fromkeys(AGENTS, "?"), dict.fromkeys(AGENTS, (1,)), samples, (outcome(0, 1.0), outcome(1, 3.0))
+    )
+    team = Team({"a": ("p",), "b": ("cold",)}, decode={}, frozen=frozenset({"cold"}))
+    scores = Scores({SampleId("e", (), "a", g): (-1.5,) for g in range(2)})
+    algorithm = resolve("mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1})
+    result = credit([episode(root)], algorithm, scores=scores, team=team)
+    assert [(s.policy, s.advantage) for s in result.samples] == [("p", 1 - 0.05), ("p", 3 - 0.05)]
+
+
+@pytest.mark.parametrize("returns", ["last", "current", "discounted_sum"])
+def test_under_path_returns_each_sample_answers_for_its_own_divergence(returns):
+    paths = [round_(1, [outcome(0, 1.0)]) for _ in range(2)]
+    tree = episode(round_(0, [outcome(g, 1.0, next=child) for g, child in enumerate(paths)]))
+    near = {
+        SampleId("e", path, agent, g): (-1.0,)
+        for agent in AGENTS
+        for path, g in (((), 0), ((), 1), ((0,), 0), ((1,), 0))
+    }
+    far = {**near, SampleId("e", (), "a", 0): (-9.0,)}  # only a's first message left its reference: by 8 nats
+    algorithm = resolve("mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1, "returns": returns})
+    before, after = (
+        {s.id: s.advantage for s in credit([tree], algorithm, scores=Scores(known), turns=2).samples}
+        for known in (near, far)
+    )
+    changed = {id: after[id] - before[id] for id in after if after[id] != before[id]}
+    assert changed == {SampleId("e", (), "a", 0): pytest.approx(-0.8)}
+
+
 def test_the_moving_average_remembers_steps_through_the_state():
     algorithm = resolve("mareinforce", {"baseline": "moving_average", "average_decay": 0.5})
     first = credit([FLAT], algorithm)
@@ -230,6 +262,21 @@ def test_an_api_partner_is_never_trained():
 def test_a_group_baseline_refuses_one_sample_per_group(samples):
     with pytest.raises(ConfigError, match=r"at least 2 at every turn"):
         check_plan(ALGORITHMS["magrpo"], Plan(samples=samples), 2)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "plan", "message"),
+    [
+        ({"critic_view": "own", "baseline": "none"}, {"samples": (4,)}, "no critic can be trained yet"),
+        ({"scope": "token"}, {"samples": (4,)}, "no critic can be trained yet"),
+        ({"baseline": "moving_average", "scale": "std"}, {"samples": (4, 1)}, "scale std compares siblings"),
+        ({"compare": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
+        ({"baseline": "none", "returns": "last"}, {"samples": (4, 1), "expand": "random"}, "leaves one path"),
+    ],
+)
+def test_what_would_silently_learn_something_else_is_refused(overrides, plan, message):
+    with pytest.raises(ConfigError, match=message):
+        check_plan(resolve("magrpo", overrides), Plan(**plan), 2)
 
 
 def test_paths_pass_with_compare_task_and_without_a_baseline():

@@ -1,7 +1,7 @@
 """Baselines: what a return is compared with. A baseline gives b; `advantage` subtracts it, in one place.
 
-A baseline never depends on the action it judges (group mean and max do, by a factor or a bias that the table of
-docs/algorithms.md states), so subtracting it changes the variance of the gradient, not where it points.
+A baseline that does not depend on the action it judges changes the variance of the gradient, not where it points. The group
+mean includes its own sample, which shrinks the gradient by (G − 1)/G; the group maximum turns it (docs/algorithms.md).
 """
 
 from collections.abc import Callable

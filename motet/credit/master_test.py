@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from motet.core import Completion, CreditState, Episode, Outcome, Round, Scores, Task
+from motet.core import Completion, CreditState, Episode, Outcome, Round, Scores, Task, Team
 from motet.credit.assign import assign_credit
 from motet.settings import Algorithm
 
 DISCOUNT = 0.7
 EXACT = {"discount": DISCOUNT, "turn_weights": (1.0, DISCOUNT), "absorb": False}
 AGENTS = ("a", "b")
+TEAM = Team(dict.fromkeys(AGENTS, ("p",)), decode={})
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def expected_estimate(toy, logits, plan, crossed, algorithm):
     chance = {f"{k}": p for k, (p, _) in enumerate(enumerated)}
     assert sum(chance.values()) == pytest.approx(1.0)
     episodes = [Episode(f"{k}", Task(f"{k}", {}), root) for k, (_, root) in enumerate(enumerated)]
-    credit = assign_credit(episodes, Scores(), algorithm, CreditState(), AGENTS, len(plan))
+    credit = assign_credit(episodes, Scores(), algorithm, CreditState(), TEAM, len(plan))
     coefficients = torch.zeros_like(logits)
     for sample in credit.samples:
         share = chance[sample.id.episode] * len(episodes) * sample.weight * sample.advantage

@@ -22,6 +22,8 @@ from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
 
 AGENTS = ("aux", "main")
+NO_AUX = "def aux(*xs):\n raise LookupError\n"
+"""A partner that is no help."""
 CONVENTIONS = ("aux(x) maps", "aux(x) tests", "aux(xs) maps", "aux(xs) filters")
 """What each way to split the work leaves to the helper; in the order of `halves`."""
 
@@ -167,6 +169,11 @@ class Quickstart:
         # a `main` that brings an `aux` of its own has not called its partner
         calls_aux = entry is not None and main_parses and calls(entry, "aux") and not binds(entry, "aux")
         passed = await self._share_passed(problem, aux, main) if aux_parses and calls_aux else 0.0
+        if passed == 1.0 and await self._share_passed(problem, NO_AUX, main) == 1.0:
+            calls_aux, passed = (
+                False,
+                0.0,
+            )  # a `main` that does as well without its partner has only pretended to call it
         return {
             "aux_parses": float(aux_parses),
             "main_parses": float(main_parses),

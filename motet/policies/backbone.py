@@ -70,7 +70,7 @@ class Backbone:
         check_dtype(dtype, place, trainable_full)
         tokenizer, context_length = load_tokenizer(source)
         model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype])
-        return cls(
+        loaded = cls(
             model.to(place),
             tokenizer,
             context_length,
@@ -78,6 +78,22 @@ class Backbone:
             dtype=DTYPES[dtype],
             trainable_full=trainable_full,
         )
+        loaded._refuse_other_caches(source)
+        return loaded
+
+    @torch.no_grad()
+    def _refuse_other_caches(self, source: str | Path) -> None:
+        """One token through the model: prompts are read once, so the cache must let rows be repeated and dropped."""
+        one = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
+        try:
+            with self.compute():
+                _, cache = self.logits(one, torch.ones_like(one, dtype=torch.bool), one, keep=1)
+            cache.batch_select_indices(one[0])
+        except (AttributeError, TypeError, NotImplementedError) as error:
+            raise ConfigError(
+                f"model {str(source)!r} keeps its past in a form whose rows cannot be selected ({error}); expected "
+                f"a model with a cache of keys and values, not a recurrent or hybrid one"
+            ) from error
 
     # ------------------------------------------------------------------------------------------------ running
 
@@ -138,9 +154,12 @@ class Backbone:
         if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
             raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
         self._inject(name, config, seed=0)
-        found = set_peft_model_state_dict(self._peft, load_file(weights), adapter_name=self._adapters[name])
-        if found.unexpected_keys:
-            raise ConfigError(f"adapter {str(folder)!r} fits another model: no place for {found.unexpected_keys[:3]}")
+        saved, inner = load_file(weights), self._adapters[name]
+        needed = set(get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False))
+        for what, keys in (("no place for", set(saved) - needed), ("no weights for", needed - set(saved))):
+            if keys:
+                raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
+        set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
 
     def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
         if self.trainable_full:

@@ -41,6 +41,8 @@ def forward(
             cache.batch_select_indices(prompt_of_B)
             seen_BK = torch.cat([prompt_mask_PL[prompt_of_B], mask_BL[:, :-1]], dim=1)
             at_BL = length_P[prompt_of_B, None] + torch.arange(read, device=backbone.device)
+            # Padding behind a short answer to a long prompt may lie past the last position that the model knows.
+            at_BL = at_BL.clamp(max=backbone.context_length - 1)
             logits_BLV, _ = backbone.logits(tokens_BL[:, :-1], seen_BK, at_BL, keep=read, cache=cache)
             parts.append(score(logits_BLV, tokens_BL[:, 1:], temperature_B, want_entropy))
     logp_BL = torch.cat([logp for logp, _ in parts], dim=1)

@@ -31,9 +31,9 @@ class _Row:
 class LocalSampler:
     """A `core.Sampler`, `core.Scorer` and `core.Publisher` in one, because the weights it plays with are those that learn.
 
-    A batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer. `references` names
-    the frozen copy that a fully trained policy is compared with; an adapter is compared with its base. `versions` counts the
-    publications of each policy, and is part of a checkpoint.
+    A decoded batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer; a scored one,
+    whose logits are all held, has `score_tokens`. `references` names what a policy is compared with; an adapter without one is
+    compared with its base. `versions` counts the publications of each policy, and is part of a checkpoint.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class LocalSampler:
         references: Mapping[str, Policy] | None = None,
         rows_per_batch: int = 256,
         tokens_per_batch: int = 65536,
+        score_tokens: int = 16384,
         on_long_prompt: OnLongPrompt = "fault",
     ) -> None:
         self._policies = policies
         self._references = references or {}
         self._rows_per_batch = rows_per_batch
         self._tokens_per_batch = tokens_per_batch
+        self._score_tokens = score_tokens
         self._on_long_prompt = on_long_prompt
         # Calls run in threads, so that environments go on meanwhile, but a backbone speaks as one policy at a time.
         self._turn = threading.Lock()
@@ -80,7 +82,7 @@ class LocalSampler:
                 if request.policy == name and not isinstance(prompt, Fault)
                 for index in range(len(request.keys))
             ]
-            for batch in self._batches(rows):
+            for batch in self._batches(rows, self._tokens_per_batch):
                 answers |= self._decode(self._policies[name], requests, batch)
         return [
             prompt if isinstance(prompt, Fault) else self._sampled(number, request, prompt, answers)
@@ -149,31 +151,31 @@ class LocalSampler:
                 for number, request in enumerate(requests)
                 if request.policy == name
             ]
-            for batch in self._batches(rows):
+            for batch in self._batches(rows, self._score_tokens):
                 with self._turn, reference.active():
                     logprobs = score_requests(reference.backbone, [requests[row.request] for row in batch])
                 scored |= zip((row.request for row in batch), logprobs, strict=True)
         return [scored[number] for number in range(len(requests))]
 
     def _reference(self, name: str) -> Policy:
+        if name in self._references:
+            return self._references[name]
         policy = self._policies[name]
-        if policy.adapter is not None:
-            return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
-        if name not in self._references:
+        if policy.adapter is None:
             raise ConfigError(
                 f"policy {name} is fully trained and has no reference: load a frozen copy, or train an adapter"
             )
-        return self._references[name]
+        return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
 
     # ------------------------------------------------------------------------------------------------ batches
 
-    def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    def _batches(self, rows: Sequence[_Row], tokens: int) -> Iterator[list[_Row]]:
         """Rows with similar lengths together. A row too large for the budget goes alone."""
         batch: list[_Row] = []
         for row in sorted(rows, key=lambda row: (len(row.prompt), row.answer, row.request, row.index)):
             grown = [*batch, row]
             width = len(row.prompt) + max(other.answer for other in grown)
-            if batch and (len(grown) > self._rows_per_batch or len(grown) * width > self._tokens_per_batch):
+            if batch and (len(grown) > self._rows_per_batch or len(grown) * width > tokens):
                 yield batch
                 grown = [row]
             batch = grown

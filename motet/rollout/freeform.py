@@ -107,6 +107,8 @@ class FreeForm:
     """
 
     branches = True
+    rewards_at_end = True
+    """Programs end when they like and are paid then, so `algorithm.absorb` would pay those that end early again and again."""
 
     def __init__(self, program: Program, agents: Sequence[str]) -> None:
         self.agents = tuple(agents)

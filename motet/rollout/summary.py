@@ -34,7 +34,8 @@ class EpisodeStats:
     final_reward: float | None
     """The same of the last turn played alone."""
     success: float | None
-    """Mean of the term `success` where the game ended."""
+    """Mean of the term `success` where the game ended. An end that does not say, such as the turn limit, is no success where
+    others do say."""
     terms: Mapping[str, float]
     """Mean of each term over the outcomes that have it."""
     turns: float | None
@@ -73,7 +74,7 @@ def episode_stats(episode: Episode) -> EpisodeStats:
     return EpisodeStats(
         reward=sum(weight * _mean(outcome) for weight, outcome in played) if played else None,
         final_reward=sum(weight * _mean(outcome) for weight, outcome in ended) if played else None,
-        success=_term_mean(ended, "success"),
+        success=_success(ended),
         terms={name: value for name in names if (value := _term_mean(played, name)) is not None},
         turns=sum(weight for weight, _ in played) if played else None,
         tokens=sum(len(completion.tokens or ()) for completion in completions),
@@ -88,6 +89,7 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
     def mean(figure: Callable[[EpisodeStats], float | None]) -> float | None:
         return _plain_mean(value for one in stats if (value := figure(one)) is not None)
 
+    any_success = any(one.success is not None for one in stats)
     names = sorted({name for one in stats for name in one.terms})
     causes = Counter(f"{fault.where}/{fault.cause}" for one in stats for fault in one.faults)
     return Summary(
@@ -96,7 +98,7 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         causes=dict(sorted(causes.items())),
         reward=mean(lambda one: one.reward),
         final_reward=mean(lambda one: one.final_reward),
-        success=mean(lambda one: one.success),
+        success=_plain_mean(one.success or 0.0 for one in stats if one.reward is not None) if any_success else None,
         terms={
             n: value for n in names if (value := _plain_mean(s.terms[n] for s in stats if n in s.terms)) is not None
         },
@@ -112,6 +114,22 @@ def _weighted(round_: Round, weight: float) -> Iterator[tuple[float, Outcome]]:
             yield weight * share, outcome
         if outcome.next is not None:
             yield from _weighted(outcome.next, weight * onward)
+
+
+def fault_share(episodes: Sequence[Episode]) -> float:
+    """The share of joint actions that failed, each episode counting alike; one without a tree failed with all of its own."""
+    shares = []
+    for episode in episodes:
+        outcomes = [o for _, round_ in walk(episode.root) for o in round_.outcomes] if episode.root is not None else []
+        shares.append(sum(o.fault is not None for o in outcomes) / len(outcomes) if outcomes else 1.0)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _success(ended: Sequence[tuple[float, Outcome]]) -> float | None:
+    if not any("success" in outcome.terms for _, outcome in ended):
+        return None
+    total = sum(weight for weight, _ in ended)
+    return sum(weight * outcome.terms["success"] for weight, outcome in ended if "success" in outcome.terms) / total
 
 
 def _mean(outcome: Outcome) -> float:

@@ -7,6 +7,7 @@ from motet.core import Demonstration, Environment, Prompt, Task, Team
 from motet.errors import ConfigError
 from motet.rollout.prompts import with_system
 from motet.rollout.reference import demonstrations_of, play_reference
+from motet.rollout.summary import episode_stats
 from motet.seeding import derive
 
 TRIES = 1000
@@ -45,7 +46,7 @@ class Lessons:
 async def lessons_of(
     environment: Environment[Any], tasks: Sequence[Task], team: Team, turns: int, seed: int
 ) -> Lessons:
-    """Raises: ConfigError where the environment has neither demonstrations nor solutions."""
+    """Solutions that fail or break teach nothing. Raises: ConfigError where there are neither demonstrations nor solutions."""
     teacher: Any = environment
     if hasattr(teacher, "demonstrate"):
         return Lessons(lambda key: teacher.demonstrate(tasks[key % len(tasks)], key), team, seed)
@@ -54,9 +55,10 @@ async def lessons_of(
             f"{type(environment).__name__} has neither demonstrations nor solutions to warm up on: "
             f"give it demonstrate(task, seed) or solve(state, seed), or drop warmup"
         )
-    shown: list[Demonstration] = []
-    for task in tasks:
-        shown += demonstrations_of(await play_reference(environment, task, f"lesson:{task.id}", turns, seed))
+    played = [await play_reference(environment, task, f"lesson:{task.id}", turns, seed) for task in tasks]
+    shown = [
+        lesson for episode in played if episode_stats(episode).success != 0.0 for lesson in demonstrations_of(episode)
+    ]
     if not shown:
         raise ConfigError(
             f"no solution of {type(environment).__name__} could be played: see motet evaluate --team reference"

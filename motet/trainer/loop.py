@@ -13,7 +13,7 @@ from motet.core import CreditState, Environment, Episode, Publisher, Sampler, Sc
 from motet.credit.assign import assign_credit
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
-from motet.rollout.summary import Summary, summarise
+from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
 from motet.settings import Algorithm, Plan
 from motet.trainer.score import score
@@ -46,7 +46,7 @@ class Pace:
     token_budget: int
     """Padded tokens a micro-batch may have."""
     max_fault_share: float
-    """A step with a larger share of failed episodes stops the run."""
+    """A step with a larger share of failed joint actions stops the run."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,15 @@ async def one_step(
         greedy_path=algorithm.baseline == "greedy_path",
     )
     summary = summarise(episodes)
-    _refuse_too_many_faults(episodes, number, pace.max_fault_share)
+    refuse_too_many_faults(episodes, f"step {number}", pace.max_fault_share)
     clock.lap("play")
     scores = await score(ensemble.scorer, episodes, algorithm, team)
     clock.lap("score")
-    credit = assign_credit(episodes, scores, algorithm, state, list(team.agents), len(plan.samples))
-    trained = [sample for sample in credit.samples if sample.policy not in team.frozen]
+    credit = assign_credit(episodes, scores, algorithm, state, team, len(plan.samples))
     clock.lap("credit")
-    learned = await _learn(ensemble, trained, number, pace)
+    learned = await _learn(ensemble, credit.samples, number, pace)
     clock.lap("learn")
-    await ensemble.publisher.publish(sorted({sample.policy for sample in trained}))
+    await ensemble.publisher.publish(sorted({sample.policy for sample in credit.samples}))
     clock.lap("publish")
     return Step(number, episodes, summary, {**credit.metrics, **learned}, clock.seconds), credit.state
 
@@ -136,13 +135,16 @@ async def _learn(ensemble: Ensemble, samples: Sequence[TrainSample], number: int
     return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **per_policy, **stepped}
 
 
-def _refuse_too_many_faults(episodes: Sequence[Episode], number: int, share: float) -> None:
-    failed = [episode for episode in episodes if episode.fault is not None]
-    if len(failed) > share * len(episodes):
-        causes = sorted({f"{e.fault.where}: {e.fault.message}" for e in failed if e.fault is not None})
+def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float) -> None:
+    """Raises: MotetError where a larger share than `limit` of the joint actions failed: results would be the survivors'."""
+    share = fault_share(episodes)
+    if share > limit:
+        causes = summarise(episodes).causes
+        commonest = max(causes, key=lambda cause: causes[cause])
+        messages = (fault.message for episode in episodes for fault in episode_stats(episode).faults)
         raise MotetError(
-            f"step {number}: {len(failed)} of {len(episodes)} episodes failed, more than train.max_fault_share {share}. "
-            f"First cause: {causes[0]}"
+            f"{when}: {share:.0%} of the joint actions failed, more than train.max_fault_share {limit:.0%}; "
+            f"most often {commonest}. The first: {next(messages)}"
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from motet.core import Episode, Message, Prompt, Round, walk
+from motet.core import Episode, Message, Outcome, Prompt, Round, walk
 from motet.rollout.summary import episode_stats
 
 
@@ -49,13 +49,22 @@ def _spread(root: Round) -> float:
     return max(spreads)
 
 
+def _worth(outcome: Outcome) -> float:
+    """Mean reward of a joint action and of what came after it."""
+    own = sum(outcome.rewards.values()) / len(outcome.rewards)
+    if outcome.next is None:
+        return own
+    below = [_worth(child) for child in outcome.next.outcomes if child.fault is None]
+    return own + sum(below) / len(below)
+
+
 def _transcript(root: Round, title: str) -> list[dict[str, Any]]:
     """One path of the tree: at each Round the joint action that makes the title true."""
     turns: list[dict[str, Any]] = []
     round_: Round | None = root
     while round_ is not None:
         valid = [outcome for outcome in round_.outcomes if outcome.fault is None]
-        ranked = sorted(valid, key=lambda o: sum(o.rewards.values()) / len(o.rewards))
+        ranked = sorted(valid, key=_worth)
         chosen = ranked[0] if title == "worst" else ranked[-1]
         turns.append(
             {

@@ -72,20 +72,12 @@ class RunFolder:
         return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
 
 
-def prepare(path: Path, *, resume: bool = False, overwrite: bool = False) -> RunFolder:
-    """The folder of a run that is about to start, empty unless it resumes.
-
-    Raises: ConfigError, having touched nothing, for an existing run without one of the flags, and for what is no run folder.
-    """
-    with claimed(path, resume=resume, overwrite=overwrite) as folder:
-        return folder
-
-
 @contextmanager
 def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
-    """`prepare`, but a ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
+    """The folder of a run that is about to start, empty unless it resumes.
 
-    Raises: as `prepare`.
+    A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
+    Raises: as `refuse`.
     """
     refuse(path, resume=resume, overwrite=overwrite)
     new, before = path, path.with_name(f".{path.name}.before")
@@ -108,7 +100,7 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
 
 
 def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """Raises: ConfigError where a run cannot start or go on in `path`."""
+    """Raises: ConfigError for an existing run without one of the flags, and for what is no run folder; touches nothing."""
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
     blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
@@ -306,7 +298,8 @@ class Progress:
         seconds = max(self._clock() - self._since, 1e-9)
         parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
         parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
-        parts.append(f"left {_clock_face(seconds / max(done - self._first, 1) * (self._total - done))}")
+        left = seconds / max(done - self._first, 1) * (self._total - done)
+        parts.append(f"left {_clock_face(left)}" if done < self._total else f"took {_clock_face(seconds)}")
         text = "  ".join(parts)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, figures=text)

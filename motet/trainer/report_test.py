@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from motet.errors import ConfigError, MotetError
-from motet.trainer.report import Metrics, Progress, TensorBoard, Wandb, prepare, read_metrics, write_whole
+from motet.trainer.report import Metrics, Progress, TensorBoard, Wandb, claimed, read_metrics, write_whole
 
 
 class Mirrored:
@@ -22,43 +22,64 @@ class Mirrored:
         self.closed = True
 
 
+def claim(path, **flags):
+    with claimed(path, **flags) as folder:
+        return folder
+
+
 def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
-    folder = prepare(tmp_path / "runs" / "a")
+    folder = claim(tmp_path / "runs" / "a")
     folder.metrics.write_text("{}\n")
     with pytest.raises(
         ConfigError, match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew"
     ):
-        prepare(folder.path)
+        claim(folder.path)
     assert folder.metrics.read_text() == "{}\n"
 
 
 def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
-    folder = prepare(tmp_path / "a")
+    folder = claim(tmp_path / "a")
     folder.metrics.write_text("{}\n")
-    assert prepare(folder.path, resume=True).metrics.exists()
-    assert not prepare(folder.path, overwrite=True).metrics.exists()
+    assert claim(folder.path, resume=True).metrics.exists()
+    assert not claim(folder.path, overwrite=True).metrics.exists()
     assert folder.path.is_dir()
+
+
+def test_a_run_that_turns_out_not_to_work_puts_back_what_it_overwrote(tmp_path):
+    folder = claim(tmp_path / "runs" / "a")
+    folder.metrics.write_text("{}\n")
+
+    def begin(name):
+        with claimed(tmp_path / name, overwrite=True) as begun:
+            begun.metrics.write_text("new")
+            raise ConfigError("no such model")
+
+    for name in ("runs/a", "other/b"):
+        with pytest.raises(ConfigError, match="no such model"):
+            begin(name)
+    assert folder.metrics.read_text() == "{}\n"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "metrics.jsonl", "runs"]
 
 
 def test_what_is_no_run_folder_is_never_deleted(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ConfigError, match="exists and is no run folder"):
-        prepare(tmp_path, overwrite=True)
+        claim(tmp_path, overwrite=True)
     with pytest.raises(ConfigError, match="exists and is no run folder"):
-        prepare(tmp_path / "thesis.tex", overwrite=True)
+        claim(tmp_path / "thesis.tex", overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
 
 def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"absent holds no run to resume; start it without --resume"):
-        prepare(tmp_path / "absent", resume=True)
+        claim(tmp_path / "absent", resume=True)
     with pytest.raises(ConfigError, match="expected at most one"):
-        prepare(tmp_path / "absent", resume=True, overwrite=True)
+        claim(tmp_path / "absent", resume=True, overwrite=True)
     assert not (tmp_path / "absent").exists()
 
 
 def test_a_run_folder_knows_its_places(tmp_path):
-    folder = prepare(tmp_path / "a")
+    folder = claim(tmp_path / "a")
     assert folder.episodes("train", 7) == tmp_path / "a" / "episodes" / "train-000007.jsonl"
     write_whole(folder.summary, "old")
     write_whole(folder.summary, "new")
@@ -159,14 +180,14 @@ def test_off_a_terminal_every_tenth_step_and_the_last_is_one_aligned_line():
     assert lines == [
         "train     10/25  reward  1.000  success  0.250      100 tokens/s  left 0:00:15",
         "train     20/25  reward  2.000  success  0.250      100 tokens/s  left 0:00:05",
-        "train     25/25  reward  2.500  success  0.250      100 tokens/s  left 0:00:00",
+        "train     25/25  reward  2.500  success  0.250      100 tokens/s  took 0:00:20",
     ]
 
 
 def test_on_a_terminal_there_is_a_bar_with_the_figures():
     text = shown(terminal=True)
     assert "25/25" in text
-    assert "reward  2.500  success  0.250      100 tokens/s  left 0:00:00" in text
+    assert "reward  2.500  success  0.250      100 tokens/s  took 0:00:20" in text
 
 
 def test_silent_shows_nothing():

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,11 +22,28 @@ from motet.rollout.summary import Summary
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.evaluate import Evaluation, evaluate
-from motet.trainer.loop import Ensemble, Pace, Step, train
+from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
 from motet.trainer.notable import Notable
 from motet.trainer.report import Metrics, Progress, RunFolder
 
 PLAYED = ("reward", "final_reward", "success", "turns")
+
+
+def cpu_seconds() -> float:
+    """Of this process and the children it has waited for, since they began."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Seconds since it was made: by the clock, and of the processors."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=cpu_seconds)
+
+    def spent(self) -> tuple[float, float]:
+        return time.monotonic() - self.wall, cpu_seconds() - self.cpu
 
 
 class Weights(Protocol):
@@ -67,6 +84,7 @@ class Session:
         progress: Progress,
         go_on: str,
         facts: Mapping[str, Any],
+        clock: Clock,
     ) -> None:
         self._ensemble, self._weights = ensemble, weights
         self._train_tasks, self._eval_tasks = train_tasks, eval_tasks
@@ -79,15 +97,13 @@ class Session:
         self._notable = Notable()
         self._tokens, self._step_seconds = 0, 0.0
         self._wall_before, self._cpu_before = 0.0, 0.0
-        self._begun = time.monotonic()
+        self._clock = clock
 
-    async def run(self, resumed: Checkpoint | None, seconds_before: float) -> dict[str, Any]:
-        """The whole run, or the rest of it; returns its summary.
+    async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
+        """The whole run, or the rest of it from `resumed`; returns its summary.
 
-        Args: resumed, where to go on; seconds_before, what this process spent on the run before now (warm-up), by the clock.
         Raises: Interrupted after SIGINT or SIGTERM; MotetError as the loop does.
         """
-        self._begun -= seconds_before
         state, done = self._restore(resumed) if resumed is not None else (CreditState(), 0)
         with self._stop_on_signals():
             if resumed is None:
@@ -182,6 +198,7 @@ class Session:
             number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()}
         )
         self._record("evaluate", number, evaluation.episodes)
+        refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", self._pace.max_fault_share)
         return described(evaluation, ensemble.environment)
 
     # ------------------------------------------------------------------------------------------------ going on
@@ -196,8 +213,7 @@ class Session:
             "metrics_lines": self._metrics.lines,
             "tokens": self._tokens,
             "step_seconds": self._step_seconds,
-            "wall_seconds": self._wall_seconds(),
-            "cpu_seconds": self._cpu_seconds(),
+            **self._spent(),
             "threads": torch.get_num_threads(),
         }
         checkpoint.save(self._folder.checkpoints, Checkpoint(number, saved, tensors), self._cadence.keep_checkpoints)
@@ -213,13 +229,9 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ summary
 
-    def _wall_seconds(self) -> float:
-        return self._wall_before + time.monotonic() - self._begun
-
-    def _cpu_seconds(self) -> float:
-        """Of this process and the children it has waited for."""
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return self._cpu_before + sum(one.ru_utime + one.ru_stime for one in used)
+    def _spent(self) -> dict[str, float]:
+        wall, cpu = self._clock.spent()
+        return {"wall_seconds": self._wall_before + wall, "cpu_seconds": self._cpu_before + cpu}
 
     def _summary(self) -> dict[str, Any]:
         return {
@@ -228,8 +240,7 @@ class Session:
             "heldout": self._heldout,
             "tokens": self._tokens,
             "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
-            "wall_seconds": self._wall_seconds(),
-            "cpu_seconds": self._cpu_seconds(),
+            **self._spent(),
             "episodes": self._notable.state(),
             "machine": {
                 "torch": torch.__version__,
