@@ -306,9 +306,7 @@ def _compared(runs: list[Path]) -> None:
     from motet import survey
 
     rows = survey.compare(runs)
-    table = _table(
-        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds", "differs in"]
-    )
+    table = _table("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
     for row in rows:
         table.add_row(
             Path(row["run"]).name,
@@ -318,9 +316,18 @@ def _compared(runs: list[Path]) -> None:
             _figure(row["after"]),
             _figure(row["reward"]),
             f"{row['wall_seconds']:.0f}",
-            escape(", ".join(row["differs"])),
         )
     out.print(table)
+    after = [row["after"] for row in rows if row["after"] is not None]
+    if after:
+        out.print(f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest {max(after):.3f}")
+    for row in rows:
+        if row["differs"]:
+            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
+            out.print(
+                f"  {escape(name)} has {escape(', '.join(row['differs']))} where {escape(first)} has not",
+                soft_wrap=True,
+            )
 
 
 @app.command()

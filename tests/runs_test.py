@@ -476,7 +476,7 @@ def test_a_lost_task_is_a_counted_fault_and_never_a_zero(train):
 
 
 def test_a_broken_joint_action_leaves_its_siblings(train):
-    run = train(run_config(game={"unlucky": 0.5}, rollout={"samples": [8]}))
+    run = train(run_config(game={"unlucky": 0.5}, rollout={"samples": [8]}, train={"steps": 1, "max_fault_share": 0.9}))
     broken = [outcome for outcome in all_outcomes(run) if outcome.fault is not None]
     sound = [outcome for outcome in all_outcomes(run) if outcome.fault is None]
     assert all(outcome.fault.cause == "ValueError" and not outcome.rewards for outcome in broken)
@@ -486,13 +486,19 @@ def test_a_broken_joint_action_leaves_its_siblings(train):
 
 
 def test_too_many_faults_stop_the_run(train, tmp_path):
-    with pytest.raises(motet.MotetError, match=r"step 1: 2 of 4 episodes failed.*max_fault_share 0\.4.*is lost"):
+    with pytest.raises(
+        motet.MotetError, match=r"step 1: 50% of the joint actions failed.*max_fault_share 40%.*is lost"
+    ):
         train(run_config(game={"lost": [1, 2]}, train={"steps": 2, "tasks_per_step": 4, "max_fault_share": 0.4}))
     assert not (tmp_path / "runs" / "run" / "team").exists()
 
 
 def test_held_out_tasks_that_all_fail_leave_no_figure_rather_than_a_zero(train):
-    run = train(run_config(game={"lost": [100, 101, 102, 103]}))
+    with pytest.raises(motet.MotetError, match="evaluation before: 100% of the joint actions failed"):
+        train(run_config(game={"lost": [100, 101, 102, 103]}))
+    run = train(
+        run_config(game={"lost": [100, 101, 102, 103]}, train={"steps": 1, "max_fault_share": 1.0}), overwrite=True
+    )
     after = summary(run)["heldout"]["after"]
     assert (after["episodes"], after["faults"], after["success"], after["reward"]) == (4, 4, None, None)
     assert "evaluate/success" not in rows(run)[-1]
@@ -563,8 +569,11 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
         environment={"name": "a program"},
         data={"train": source, "eval": source},
         rollout={"samples": [2, 2]},
+        algorithm={"absorb": False},
     )
     environment = motet.FreeForm(relayed, agents=["a", "b"])
+    with pytest.raises(motet.ConfigError, match="rewards the end of an episode only"):
+        train({**config, "algorithm": {"absorb": True}}, environment=environment)
     run = train(config, environment=environment)
     for episode in episodes(run):
         speakers = [(round_.turn, *round_.prompts) for _, round_ in walk(episode.root)]
