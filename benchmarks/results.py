@@ -51,7 +51,7 @@ def published(name: str) -> tuple[str, ...]:
 
 QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
 FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
-RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3, 4)) for name in ("relay", "relay_tree"))
+RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
 MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
 ZOO = tuple(
     Experiment(name, "quickstart", published(name)) for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
