@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from motet import bases
-from motet.build import Company, Scene, assemble, ensemble_of, open_scene, pace_of, use_threads
+from motet.build import bases
+from motet.build.company import Company, assemble, ensemble_of, pace_of
+from motet.build.scene import Scene, open_scene, use_threads
 from motet.config.load import dump_config, load_config, make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode

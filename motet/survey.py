@@ -9,7 +9,7 @@ from typing import Any
 
 from motet import api
 from motet.api import ConfigLike, Show, read_config, scene_in_scratch
-from motet.build import Scene, open_scene, steps_of, team_of, use_threads
+from motet.build.scene import Scene, open_scene, steps_of, team_of, use_threads
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.core import Team

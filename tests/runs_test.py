@@ -16,8 +16,9 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import motet
-from motet import bases
-from motet.build import assemble, ensemble_of, open_scene, pace_of
+from motet.build import bases
+from motet.build.company import assemble, ensemble_of, pace_of
+from motet.build.scene import open_scene
 from motet.core import CreditState, walk
 from motet.plugins import load_object
 from motet.policies.testing import ARCHITECTURES

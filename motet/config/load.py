@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from motet.config.schema import RunConfig, written_out
+from motet.config.parts import written_out
+from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
 from motet.errors import ConfigError
 

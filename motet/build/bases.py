@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from motet.build import Scene, check_first_prompts
+from motet.build.scene import Scene, check_first_prompts
 from motet.config.schema import RunConfig
 from motet.core import Prompt
 from motet.trainer.lessons import Lessons, lessons_of

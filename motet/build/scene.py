@@ -1,9 +1,4 @@
-"""From a config to the objects that play and learn: the only file that knows every part.
-
-Scene    what is played: environment, tasks, sandbox; checked before anything is written or loaded
-bases    model name -> folder or hub name to load it from; embedded ones are made, warmed-up ones are trained
-Company  who plays: policies on their backbones, the sampler, the learners, the references
-"""
+"""What is played: environment, team, tasks, sandbox. Everything that can be wrong about it is found here, before any work."""
 
 import math
 import traceback
@@ -14,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers.utils.logging import disable_progress_bar
 
-from motet.config.schema import Base, RunConfig, Source, check_trainable
+from motet.config.parts import Source
+from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
 from motet.core import Environment, Task, Team
 from motet.data.load import check_fields, load_rows
@@ -26,16 +21,12 @@ from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError, MotetError
 from motet.plugins import is_reference, load_object, nearest
-from motet.policies.backbone import Backbone, Policy
-from motet.policies.learner import LocalLearner
 from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
 from motet.policies.prompts import encode
-from motet.policies.sampler import LocalSampler
 from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
-from motet.trainer.loop import Ensemble, Pace
 
 
 @dataclass(frozen=True)
@@ -243,148 +234,11 @@ async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> 
             )
 
 
-# ---------------------------------------------------------------------------------------------------- who plays
-
-
-@dataclass(frozen=True)
-class Company:
-    """Every policy of a run on its backbone, with who samples from them and who trains them."""
-
-    policies: Mapping[str, Policy]
-    sampler: LocalSampler
-    """Also the scorer and the publisher: they all read the same weights."""
-    learners: Mapping[str, LocalLearner]
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Trained weights and optimisers, `weights.POLICY.i` and `optimizer.POLICY.NAME`, and what is plain about them."""
-        tensors: dict[str, Tensor] = {}
-        facts: dict[str, Any] = {"versions": dict(self.sampler.versions), "optimizers": {}}
-        for name, learner in self.learners.items():
-            for index, parameter in enumerate(self.policies[name].parameters()):
-                tensors[f"weights.{name}.{index}"] = parameter.detach()
-            moments, facts["optimizers"][name] = learner.state(name)
-            tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
-        return tensors, facts
-
-    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken."""
-        for name, learner in self.learners.items():
-            with torch.no_grad():
-                for index, parameter in enumerate(self.policies[name].parameters()):
-                    parameter.copy_(tensors[f"weights.{name}.{index}"])
-            prefix = f"optimizer.{name}."
-            moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            learner.load_state(name, (moments, facts["optimizers"][name]))
-        self.sampler.versions |= facts["versions"]
-
-    def save(self, folder: Path) -> None:
-        """One folder per policy that learnt anything, as transformers or PEFT would write it."""
-        for name, policy in self.policies.items():
-            if policy.trainable:
-                policy.save(folder / name)
-
-
 def use_threads(config: RunConfig) -> None:
     """Before any model computes: results to the bit depend on it. Motet shows its own progress, so transformers need not."""
     disable_progress_bar()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-
-
-def assemble(
-    scene: Scene, bases: Mapping[str, str | Path], *, train: bool, trained: Mapping[str, Path] | None = None
-) -> Company:
-    """Loads every model once per copy that is needed, puts adapters on, and hands out samplers and learners.
-
-    Args:
-        bases: model name -> where to load it from.
-        trained: policy -> the folder it was saved in, to play on with a trained team.
-    """
-    config, saved = scene.config, trained or {}
-    shared = _Shared(config, bases)
-    policies = {name: _policy(name, config, shared, bases, saved, train) for name in scene.team.policies}
-    references = _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
-    sampler = LocalSampler(
-        policies,
-        references=references,
-        rows_per_batch=config.train.rows_per_batch,
-        tokens_per_batch=config.train.tokens_per_batch,
-        score_tokens=config.train.token_budget,
-        on_long_prompt=config.rollout.on_long_prompt,
-    )
-    return Company(policies, sampler, _learners(scene, policies) if train else {})
-
-
-class _Shared:
-    """The one copy of each model that adapters, frozen policies and references stand on; loaded when first asked for."""
-
-    def __init__(self, config: RunConfig, bases: Mapping[str, str | Path]) -> None:
-        self._config, self._bases = config, bases
-        self._loaded: dict[str, Backbone] = {}
-
-    def __getitem__(self, model: str) -> Backbone:
-        if model not in self._loaded:
-            self._loaded[model] = _load(self._config.models[model], self._bases[model], full=False)
-        return self._loaded[model]
-
-
-def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
-    return Backbone.load(source, device=base.device, dtype=base.dtype, trainable_full=full)
-
-
-def _policy(
-    name: str,
-    config: RunConfig,
-    shared: _Shared,
-    bases: Mapping[str, str | Path],
-    saved: Mapping[str, Path],
-    train: bool,
-) -> Policy:
-    chosen = config.policies[name]
-    if chosen.train == "full":
-        source = saved[name] if name in saved else bases[chosen.model]
-        return Policy(name, _load(config.models[chosen.model], source, full=train), None, trainable=train)
-    backbone = shared[chosen.model]
-    adapter_folder = saved[name] if name in saved else chosen.adapter
-    if adapter_folder is not None:
-        backbone.load_adapter(name, adapter_folder)
-    elif chosen.new_adapter is not None:
-        backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)
-    else:
-        return Policy(name, backbone, None, trainable=False)
-    return Policy(name, backbone, name, trainable=train and chosen.train == "lora")
-
-
-def _references(config: RunConfig, policies: Mapping[str, Policy], shared: _Shared) -> dict[str, Policy]:
-    """What each trained policy is held close to: where it started. That is one frozen copy of its model for all full policies,
-    its base for a new adapter, and for a saved adapter that one again."""
-    references: dict[str, Policy] = {}
-    for name, policy in policies.items():
-        if not policy.trainable:
-            continue
-        chosen, start = config.policies[name], None
-        backbone = shared[chosen.model]
-        if chosen.adapter is not None:
-            start = f"{name} at the start"
-            backbone.load_adapter(start, chosen.adapter)
-        references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
-    return references
-
-
-def _learners(scene: Scene, policies: Mapping[str, Policy]) -> dict[str, LocalLearner]:
-    config = scene.config
-    updates = steps_of(scene) * config.algorithm.epochs * config.algorithm.minibatches
-    on: dict[int, list[Policy]] = {}
-    for policy in policies.values():
-        if policy.trainable:
-            on.setdefault(id(policy.backbone), []).append(policy)
-    learners: dict[str, LocalLearner] = {}
-    for together in on.values():
-        learner = LocalLearner(
-            together, {policy.name: config.optimizer_of(policy.name) for policy in together}, updates
-        )
-        learners |= {policy.name: learner for policy in together}
-    return learners
 
 
 def steps_of(scene: Scene) -> int:
@@ -394,29 +248,3 @@ def steps_of(scene: Scene) -> int:
         return length.steps
     assert length.epochs is not None
     return math.ceil(length.epochs * len(scene.tasks["train"]) / length.tasks_per_step)
-
-
-def ensemble_of(scene: Scene, company: Company) -> Ensemble:
-    """The run as the trainer sees it."""
-    config = scene.config
-    longest: dict[str, int] = {}
-    for agent, names in scene.team.agents.items():
-        for name in names:
-            longest[name] = max(longest.get(name, 0), scene.team.decode[agent].max_new_tokens)
-    return Ensemble(
-        environment=scene.environment,
-        team=scene.team,
-        plan=config.rollout,
-        algorithm=config.algorithm,
-        sampler=company.sampler,
-        scorer=company.sampler,
-        publisher=company.sampler,
-        learners=company.learners,
-        longest=longest,
-        seed=config.seed,
-    )
-
-
-def pace_of(scene: Scene) -> Pace:
-    chosen = scene.config.train
-    return Pace(steps_of(scene), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share)

@@ -1,0 +1,239 @@
+"""The sections of a run config, each with a docstring under every field; `schema` makes the whole of them."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    field_serializer,
+    model_validator,
+)
+
+from motet.settings import Decode, Lora, Optimizer, Settings, TinyModel
+
+# ---------------------------------------------------------------------------------------------------- what is played
+
+
+class Named(Settings):
+    """A part by its name, and the options it declares itself; they are checked when the part is looked up."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    """A registered name, `package.module:Class`, or `./file.py:Class` relative to the config that says so."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Source(Settings):
+    """Rows of a dataset: of the hub by `name`, or of a local `path`."""
+
+    name: str | None = None
+    """A dataset of the hub, such as openai/openai_humaneval."""
+    subset: str | None = None
+    """Which configuration of a hub dataset, such as main of openai/gsm8k."""
+    path: str | None = None
+    """A local file (.jsonl, .json, .csv, .parquet), or a folder that holds a dataset."""
+    split: str = "train"
+    """A split, or a part of one: train[:1000], test[33:163]."""
+    fields: dict[str, str] = Field(default_factory=dict)
+    """What the environment calls a field -> what the dataset calls the column."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.name is None) == (self.path is None):
+            raise ValueError(f"got name {self.name} and path {self.path}, expected exactly one of them")
+        if self.subset is not None and self.name is None:
+            raise ValueError(f"got subset {self.subset} with path {self.path}: only a hub dataset has subsets, drop it")
+        return self
+
+
+class Data(Settings):
+    """Where tasks come from. Left out where the environment has tasks of its own."""
+
+    train: Source | None = None
+    """Tasks to learn from."""
+    eval: Source | None = None
+    """Tasks held out, for evaluation only."""
+
+
+# ---------------------------------------------------------------------------------------------------- who plays
+
+
+def _known_device(device: str) -> str:
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        raise ValueError(f"got {device!r}, expected auto, cpu, mps, cuda, or cuda:0, cuda:1, ...")
+    return device
+
+
+class Base(Settings):
+    """A base model, loaded once however many adapters and frozen policies stand on it."""
+
+    path: str | None = None
+    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder with one."""
+    embedded: TinyModel | None = None
+    """Make a tiny model on the spot instead."""
+    device: Annotated[str, AfterValidator(_known_device)] = "auto"
+    """auto (cuda, else mps, else cpu), cpu, mps, cuda, or cuda:0, cuda:1, ..."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """The type the model computes in. What is trained keeps float32 masters."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.path is None) == (self.embedded is None):
+            what = "neither" if self.path is None else "both"
+            raise ValueError(f"got {what} of path and embedded, expected exactly one (embedded: {{}} is a tiny model)")
+        return self
+
+
+class Policy(Settings):
+    """Weights that play, and how they learn."""
+
+    model: str
+    """A key of `models`."""
+    train: Literal["full", "lora", "frozen"] = "full"
+    """All weights of a copy of the model, a low-rank adapter on it, or nothing."""
+    adapter: str | None = None
+    """A folder with a saved adapter to start from."""
+    lora: Lora | None = None
+    """The new adapter of train: lora; its defaults where left out."""
+    optimizer: Optimizer | None = None
+    """Fields that differ from the common `optimizer`."""
+
+    @model_validator(mode="after")
+    def _refuse_what_is_not_used(self) -> Self:
+        if self.lora is not None and (self.train != "lora" or self.adapter is not None):
+            instead = f"train: {self.train}" if self.train != "lora" else f"adapter {self.adapter}, which has its own"
+            raise ValueError(
+                f"got lora settings with {instead}; expected them with train: lora and no adapter: drop one"
+            )
+        if self.adapter is not None and self.train == "full":
+            raise ValueError(f"got adapter {self.adapter} with train: full; expected train: lora or frozen")
+        return self
+
+    @property
+    def new_adapter(self) -> Lora | None:
+        """The shape of the adapter to make; None where none is made."""
+        return (self.lora or Lora()) if self.train == "lora" and self.adapter is None else None
+
+    @field_serializer("optimizer", mode="wrap")
+    def _only_what_differs(self, value: Optimizer | None, handler: SerializerFunctionWrapHandler) -> Any:
+        return None if value is None else value.model_dump(mode="json", exclude_unset=True)
+
+
+class Player(Settings):
+    """Who plays one agent, and how. In YAML also just the policy's name, or a list with one per turn."""
+
+    policy: tuple[str, ...] = Field(min_length=1)
+    """Keys of `policies`, one per turn; the last one repeats."""
+    system: str | None = None
+    """A system message before the environment's prompt."""
+    decode: Decode | None = None
+    """Fields that differ from the common `decode`."""
+
+    @field_serializer("decode", mode="wrap")
+    def _only_what_differs(self, value: Decode | None, handler: SerializerFunctionWrapHandler) -> Any:
+        return None if value is None else value.model_dump(mode="json", exclude_unset=True)
+
+
+def written_out(player: Any) -> Any:
+    """`aux`, `[first, later]` and `{policy: aux}` as the one form that layers of configs are merged in."""
+    if isinstance(player, str | list | tuple):
+        player = {"policy": player}
+    if isinstance(player, Mapping) and isinstance(player.get("policy"), str):
+        player = {**player, "policy": [player["policy"]]}
+    return player
+
+
+# ---------------------------------------------------------------------------------------------------- how it learns
+
+
+class Train(Settings):
+    """How long, and in what portions."""
+
+    steps: PositiveInt | None = None
+    """Training steps."""
+    epochs: PositiveInt | None = None
+    """Or passes over the training tasks."""
+    tasks_per_step: PositiveInt = 8
+    """Tasks played in one step."""
+    token_budget: PositiveInt = 16384
+    """Padded tokens a micro-batch may have: bounds the memory of learning, changes no result but by rounding."""
+    rows_per_batch: PositiveInt = 256
+    """Answers decoded at a time: bounds the memory of playing."""
+    tokens_per_batch: PositiveInt = 65536
+    """Padded tokens of prompts and answers decoded at a time: bounds the memory of the cache."""
+    checkpoint_every: NonNegativeInt = 50
+    """Steps between checkpoints; 0 is only before the first and after the last."""
+    keep_checkpoints: PositiveInt = 2
+    """How many of the newest are kept."""
+    max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
+    """A step or an evaluation of which a larger share of the joint actions failed stops the run."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(f"got steps {self.steps} and epochs {self.epochs}, expected exactly one (the other: null)")
+        return self
+
+
+class Evaluation(Settings):
+    """Playing the held-out tasks without learning."""
+
+    every: NonNegativeInt = 0
+    """Steps between evaluations; 0 is only before and after training."""
+    tasks: PositiveInt | None = None
+    """Use the first so many held-out tasks; all of them unless set."""
+    samples: PositiveInt = 1
+    """Paths per task."""
+
+
+# ---------------------------------------------------------------------------------------------------- around it
+
+
+class Wandb(Settings):
+    """Weights & Biases; needs pip install "motet[wandb]"."""
+
+    project: str = "motet"
+    """The project runs are filed under."""
+    entity: str | None = None
+    """The user or team; the account's own unless set."""
+    name: str | None = None
+    """What the run is called; the run's own name unless set."""
+    tags: tuple[str, ...] = ()
+    """Labels."""
+
+
+class Report(Settings):
+    """What is recorded besides metrics.jsonl and summary.json."""
+
+    tensorboard: bool = True
+    """Mirror the metrics to RUN/tensorboard."""
+    wandb: Wandb | None = None
+    """Mirror the metrics to Weights & Biases."""
+    episodes: Literal["all", "none"] = "all"
+    """Write every training episode to RUN/episodes, or only those of evaluations."""
+
+
+class SandboxSettings(Settings):
+    """Where code that models wrote is run, and how much of the machine it gets."""
+
+    workers: PositiveInt | None = None
+    """Programs at once; one per core unless set."""
+    minimum_level: Literal["limits", "seccomp", "landlock", "namespaces"] = "seccomp"
+    """Refuse to run with less protection than this."""
+    wall_seconds: PositiveFloat = 5.0
+    """Time one program has, by the clock."""
+    cpu_seconds: PositiveInt = 3
+    """Time one program has, of a processor."""
+    memory_mb: PositiveInt = 512
+    """Address space of one program, MiB."""
