@@ -1,0 +1,150 @@
+"""The same run twice, and a run killed anywhere and resumed: the same bytes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import motet
+from tests.small_runs import (
+    GAMES,
+    LORA,
+    ROOT,
+    contents,
+    rows,
+    run_config,
+    summary,
+    weights,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+
+# ---------------------------------------------------------------------------------------------------- the same again
+
+
+def test_one_seed_writes_the_same_bytes_twice_and_another_seed_others(train, tmp_path):
+    first, again = (train(run_config(), runs=tmp_path / name) for name in "xy")
+    other = train(run_config(), ["seed=1"], runs=tmp_path / "z")
+    assert json.dumps(rows(first)) == json.dumps(rows(again))
+    assert contents(first / "episodes") == contents(again / "episodes")
+    assert weights(first) == weights(again)
+    assert rows(first) != rows(other)
+    assert contents(first / "episodes") != contents(other / "episodes")
+    assert not weights(first).items() & weights(other).items()
+
+
+def test_grpo_is_magrpo_with_one_agent_to_the_bit(train, tmp_path):
+    alone = run_config(
+        game={"players": ["a"]},
+        policies={"p": {"model": "tiny"}},
+        team={"a": "p"},
+        rollout={"samples": [4]},
+        evaluation={"every": 1},
+    )
+    grpo, magrpo = (train(alone, [f"algorithm.name={name}"], runs=tmp_path / name) for name in ("grpo", "magrpo"))
+    assert json.dumps(rows(grpo)) == json.dumps(rows(magrpo))
+    assert contents(grpo / "episodes") == contents(magrpo / "episodes")
+    assert weights(grpo) == weights(magrpo)
+
+
+# ---------------------------------------------------------------------------------------------------- killed and resumed
+
+MOVING = {"name": "mareinforce", "baseline": "moving_average", "absorb": False}
+DEATHS = {
+    # two steps and an evaluation after the checkpoint of step 2 are lost
+    "a moving average": (
+        run_config(
+            name="moving",
+            algorithm=MOVING,
+            train={"steps": 5, "tasks_per_step": 2, "checkpoint_every": 2},
+            evaluation={"every": 3},
+        ),
+        5,
+    ),
+    "adapters on a warm base": (
+        run_config(
+            name="lora",
+            policies=LORA,
+            warmup={"steps": 2, "batch_size": 4},
+            algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1},
+            train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
+        ),
+        5,
+    ),
+    "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
+    "after the warm-up, before a checkpoint": (run_config(name="early", warmup={"steps": 3, "batch_size": 4}), 3),
+    "in the last evaluation": (run_config(name="late"), 3),
+}
+"""What is run, and how many lines its metrics have when it is killed."""
+
+
+@pytest.fixture(scope="session")
+def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs that were killed."""
+    runs = tmp_path_factory.mktemp("killed")
+    done = subprocess.run(
+        [sys.executable, str(GAMES), str(runs)],
+        input=json.dumps(list(DEATHS.values())),
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [9] * len(DEATHS), done.stderr
+    return runs
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_killed_run_ends_as_if_it_had_never_been_killed(death, graves, train):
+    config, lines = DEATHS[death]
+    assert len(rows(graves / config["name"])) == lines
+    unbroken, resumed = train(config), train(config, resume=True, runs=graves)
+    assert json.dumps(rows(resumed)) == json.dumps(rows(unbroken))
+    assert contents(resumed / "episodes") == contents(unbroken / "episodes")
+    assert weights(resumed) == weights(unbroken)
+    assert contents(resumed / "models") == contents(unbroken / "models")
+    for key in ("heldout", "episodes", "tokens", "steps"):
+        assert summary(resumed)[key] == summary(unbroken)[key]
+    last = f"checkpoints/step-{config.get('train', {'steps': 2})['steps']:06d}/tensors.safetensors"
+    assert (resumed / last).read_bytes() == (unbroken / last).read_bytes()
+
+
+def test_resuming_a_finished_run_changes_nothing(train):
+    config = run_config()
+    run = train(config)
+    before = rows(run), weights(run), contents(run / "episodes"), summary(run)["heldout"]
+    train(config, resume=True)
+    assert before == (rows(run), weights(run), contents(run / "episodes"), summary(run)["heldout"])
+
+
+def test_a_run_resumes_under_its_own_config_only(train):
+    run = train(run_config())
+    before = contents(run)
+    with pytest.raises(motet.ConfigError, match="started with another optimizer"):
+        train(run_config(optimizer={"learning_rate": 2e-2}), resume=True)
+    with pytest.raises(motet.ConfigError, match="--resume goes on"):
+        train(run_config())
+    assert contents(run) == before
+
+
+def test_a_run_resumes_with_as_many_threads_only(train):
+    config = run_config(threads=None)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        run = train(config)
+        before, rows_before = contents(run), rows(run)
+        torch.set_num_threads(2)
+        with pytest.raises(motet.ConfigError, match="used 1 CPU threads, this process has 2"):
+            train(config, resume=True)
+        assert contents(run) == before
+        assert train(config, ["threads=1"], resume=True) == run
+        assert rows(run) == rows_before
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,74 @@
+"""What whole-run tests read of a run, and the small run that most of them vary."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import motet
+from motet.core import walk
+from motet.rollout.record import read_episodes
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+ROOT = Path(__file__).parent.parent
+GAMES = ROOT / "tests" / "games.py"
+TINY = {
+    "hidden_size": 16, "layers": 1, "heads": 2, "kv_heads": 1, "feed_forward": 32, "vocabulary": 258, "initializer_range": 0.3
+}  # fmt: skip
+
+
+def run_config(**sections: Any) -> dict[str, Any]:
+    """Two agents with a tiny model each play two games of the lottery a step; `sections` replace whole sections."""
+    environment = {"name": f"{GAMES}:Coded", **sections.pop("game", {})}
+    config = {
+        "name": "run",
+        "threads": 1,
+        "environment": environment,
+        "models": {"tiny": {"embedded": TINY, "device": "cpu"}},
+        "policies": {"p": {"model": "tiny"}, "q": {"model": "tiny"}},
+        "team": {"a": "p", "b": "q"},
+        "decode": {"max_new_tokens": 3},
+        "optimizer": {"learning_rate": 1e-2},
+        "rollout": {"samples": [2]},
+        "train": {"steps": 2, "tasks_per_step": 2},
+        "report": {"tensorboard": False},
+    }
+    return config | sections
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """Every line of the metrics, the clock's figures aside."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
+
+
+def steps(run: Path) -> list[dict[str, Any]]:
+    return [row for row in rows(run) if "play/tokens" in row]
+
+
+def summary(run: Path) -> dict[str, Any]:
+    return json.loads((run / "summary.json").read_text())
+
+
+def episodes(run: Path, name: str = "train-000001") -> tuple[motet.Episode, ...]:
+    return read_episodes(run / "episodes" / f"{name}.jsonl").episodes
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    return {name: found for name, found in contents(run / "team").items() if name.endswith(".safetensors")}
+
+
+def all_outcomes(run: Path) -> list[motet.Outcome]:
+    roots = [episode.root for episode in episodes(run) if episode.root is not None]
+    return [outcome for root in roots for _, round_ in walk(root) for outcome in round_.outcomes]
+
+
+LORA = {"p": {"model": "tiny", "train": "lora"}, "q": {"model": "tiny", "train": "lora"}}
