@@ -35,6 +35,7 @@ from motet.trainer.report import (
     read_metrics,
     refuse,
     write_json,
+    write_whole,
 )
 from motet.trainer.session import Cadence, Clock, Session, described, said_first
 
@@ -119,7 +120,7 @@ def train(
 def _metrics(settings: RunConfig, folder: RunFolder, resumed: checkpoint.Checkpoint | None) -> Metrics:
     """Ready to be written to; the resolved config is beside it."""
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
-    folder.config.write_text(dump_config(settings), encoding="utf-8")
+    write_whole(folder.config, dump_config(settings))
     keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
     return Metrics(folder.metrics, mirrors, keep)
 
@@ -270,7 +271,7 @@ def evaluate(
 
     Sampled as in training, unless `greedy`. `team="reference"` plays the environment's own solutions and loads no model.
     `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on another task.
-    Returns: episodes, faults, causes, reward, final_reward, success, terms, turns, tokens and, where the environment names them,
+    Returns: episodes, faults, causes, reward, agent_rewards, final_reward, success, terms, turns, tokens and, where the environment names them,
     conventions.
     """
     settings = read_config(target, overrides)

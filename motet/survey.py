@@ -41,7 +41,7 @@ class Cost:
 def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
     """Checks everything that can be checked without a model, and counts. Counts are for branches that do not end early.
 
-    Raises: ConfigError as `train` would.
+    Raises: ConfigError for everything that `train` refuses before it looks at a model or a run folder.
     """
     settings = read_config(config, overrides)
     with open_scene(settings, train=True) as scene:

@@ -31,6 +31,8 @@ class EpisodeStats:
 
     reward: float | None
     """Undiscounted sum over turns of the mean over agents."""
+    agent_rewards: Mapping[str, float]
+    """The same for each agent alone."""
     final_reward: float | None
     """The same of the last turn played alone."""
     success: float | None
@@ -55,6 +57,7 @@ class Summary:
     causes: Mapping[str, int]
     """`where/cause` -> how many faults."""
     reward: float | None
+    agent_rewards: Mapping[str, float]
     final_reward: float | None
     success: float | None
     terms: Mapping[str, float]
@@ -73,6 +76,9 @@ def episode_stats(episode: Episode) -> EpisodeStats:
     names = sorted({name for _, outcome in played for name in outcome.terms})
     return EpisodeStats(
         reward=sum(weight * _mean(outcome) for weight, outcome in played) if played else None,
+        agent_rewards={a: sum(w * outcome.rewards[a] for w, outcome in played) for a in played[0][1].rewards}
+        if played
+        else {},
         final_reward=sum(weight * _mean(outcome) for weight, outcome in ended) if played else None,
         success=_success(ended),
         terms={name: value for name in names if (value := _term_mean(played, name)) is not None},
@@ -89,6 +95,7 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
     def mean(figure: Callable[[EpisodeStats], float | None]) -> float | None:
         return _plain_mean(value for one in stats if (value := figure(one)) is not None)
 
+    agents = next((tuple(one.agent_rewards) for one in stats if one.agent_rewards), ())
     any_success = any(one.success is not None for one in stats)
     names = sorted({name for one in stats for name in one.terms})
     causes = Counter(f"{fault.where}/{fault.cause}" for one in stats for fault in one.faults)
@@ -97,6 +104,11 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         faults=causes.total(),
         causes=dict(sorted(causes.items())),
         reward=mean(lambda one: one.reward),
+        agent_rewards={
+            a: value
+            for a in agents
+            if (value := _plain_mean(s.agent_rewards[a] for s in stats if s.agent_rewards)) is not None
+        },
         final_reward=mean(lambda one: one.final_reward),
         success=_plain_mean(one.success or 0.0 for one in stats if one.reward is not None) if any_success else None,
         terms={

@@ -1,7 +1,7 @@
 import pytest
 
 from motet.core import Completion, End, Episode, Fault, Outcome, Round, Task
-from motet.rollout.summary import episode_stats, onward_weights, outcome_weights, summarise
+from motet.rollout.summary import episode_stats, fault_share, onward_weights, outcome_weights, summarise
 
 BROKEN = Fault("sandbox", "TimeoutError", "slow")
 
@@ -39,6 +39,21 @@ def test_a_path_sums_its_rewards() -> None:
     stats = episode_stats(_episode(root))
     assert (stats.reward, stats.final_reward, stats.success, stats.turns, stats.tokens) == (4.0, 3.0, 1.0, 2.0, 4)
     assert stats.terms == {"success": 1.0}
+    assert stats.agent_rewards == {"a": 2.0, "b": 6.0}
+
+
+def test_an_end_that_does_not_say_is_no_success_where_others_do() -> None:
+    solved = _episode(_round(0, _outcome(1.0, "done", success=1.0)))
+    cut = _episode(_round(0, _outcome(0.0, "limit")))
+    assert summarise([solved, cut, cut, cut]).success == 0.25
+    assert summarise([cut]).success is None
+    assert episode_stats(_episode(_round(0, _outcome(1.0, "done", success=1.0), _outcome(0.0, "limit")))).success == 0.5
+
+
+def test_the_share_of_faults_counts_joint_actions_and_whole_episodes() -> None:
+    half = _episode(_round(0, _outcome(1.0, "done"), _fault()))
+    assert fault_share([half, _episode(None, fault=BROKEN)]) == 0.75
+    assert fault_share([]) == 0.0
 
 
 def test_a_tree_is_worth_its_expected_path() -> None:

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, Protocol, Self
+from uuid import uuid4
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -228,7 +229,11 @@ class Wandb:
             import wandb
         except ImportError as error:
             raise ConfigError('report.wandb is set, but wandb is not installed: pip install "motet[wandb]"') from error
+        kept = folder / "wandb_id"  # a resumed run goes on there too
+        if not kept.is_file():
+            write_whole(kept, uuid4().hex[:8])
         self._run: Any = wandb.init(
+            id=kept.read_text(encoding="utf-8"),
             dir=str(folder),
             name=name,
             project=project,

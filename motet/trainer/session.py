@@ -255,6 +255,7 @@ def played(summary: Summary) -> dict[str, float]:
     """A summary as metrics; what has no value is left out."""
     figures = {f"play/{name}": value for name in PLAYED if (value := getattr(summary, name)) is not None}
     terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
+    figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
     return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
 
 
