@@ -271,8 +271,8 @@ def evaluate(
 
     Sampled as in training, unless `greedy`. `team="reference"` plays the environment's own solutions and loads no model.
     `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on another task.
-    Returns: episodes, faults, causes, reward, agent_rewards, final_reward, success, terms, turns, tokens and, where the environment names them,
-    conventions.
+    Returns: episodes, faults, causes, reward, agent_rewards, final_reward, success, terms, turns, tokens and, where the
+    environment names them, conventions.
     """
     settings = read_config(target, overrides)
     if shuffle_turn is not None:

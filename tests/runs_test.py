@@ -81,7 +81,8 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
 def test_evaluate_plays_what_it_is_asked_to(train):
     run = train(run_config(evaluation={"samples": 3}))
     figures = {
-        "episodes", "faults", "causes", "reward", "agent_rewards", "final_reward", "success", "terms", "turns", "tokens", "conventions"
+        "episodes", "faults", "causes", "reward", "agent_rewards", "final_reward", "success", "terms", "turns",
+        "tokens", "conventions"
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures
