@@ -152,3 +152,16 @@ def test_a_convention_is_read_off_either_half(environment):
 
 def test_the_quickstart_keeps_every_rule_of_an_environment(environment):
     assert "success" in str(check_environment(environment, environment.tasks("eval")[:3]))
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "def main(xs):\n return max(x + 3 for x in xs if x > 2) or aux(1)\n",
+        "def main(xs):\n try:\n  aux(xs)\n except LookupError:\n  pass\n return max(x + 3 for x in xs if x > 2)\n",
+    ],
+)
+def test_a_main_that_does_as_well_without_its_partner_has_only_pretended_to_call_it(environment, main):
+    transition = play(environment, halves(PROBLEM, 0)["aux"], main)
+    assert transition.rewards == {"aux": 0.2, "main": 0.2}
+    assert transition.terms["success"] == 0.0

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, MambaConfig, MambaForCausalLM
 
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
-from motet.policies.testing import Architecture
+from motet.policies.testing import Architecture, make_tokenizer
 from motet.settings import Lora
 
 FolderOf = Callable[..., Path]
@@ -155,3 +156,21 @@ def test_an_adapter_of_another_model_is_refused(
         Backbone.load(folder_of("qwen3")).load_adapter("a", tmp_path)
     with pytest.raises(ConfigError, match=r"has no adapter_model\.safetensors"):
         Backbone.load(folder_of("qwen3")).load_adapter("a", tmp_path / "elsewhere")
+
+
+def test_an_adapter_with_half_of_its_weights_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
+    backbone = Backbone.load(folder_of())
+    backbone.add_adapter("whole", Lora(), seed=0)
+    backbone.save_policy("whole", tmp_path)
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    save_file({name: weights[name] for name in sorted(weights)[::2]}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(ConfigError, match="no weights for"):
+        Backbone.load(folder_of()).load_adapter("half", tmp_path)
+
+
+def test_a_recurrent_model_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    model = MambaForCausalLM(MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4))
+    model.save_pretrained(tmp_path)
+    make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="not a recurrent or hybrid one"):
+        Backbone.load(tmp_path)

@@ -111,3 +111,18 @@ def test_padding_lies_where_prompt_and_completion_meet() -> None:
     tokens, mask = padded([[7, 8], [9]], 0, "right", torch.device("cpu"))
     assert tokens.tolist() == [[7, 8], [9, 0]]
     assert mask.tolist() == [[True, True], [True, False]]
+
+
+def test_padding_behind_a_short_answer_to_a_long_prompt_asks_for_no_position_that_is_not_there(
+    folder_of: Callable[..., Path],
+) -> None:
+    backbone = Backbone.load(folder_of("gpt2"))
+    long_prompt, short_prompt = [7] * (backbone.context_length - 2), [7, 8]
+    prompts_PL, prompt_mask_PL = padded([long_prompt, short_prompt], backbone.pad_id, "left", backbone.device)
+    tokens_BL, mask_BL = padded([[5, 6], [5] * 20], backbone.pad_id, "right", backbone.device)
+    of_B, temperature_B = torch.tensor([0, 1]), torch.ones(2)
+    logp_BL, _ = forward(backbone, prompts_PL, prompt_mask_PL, of_B, tokens_BL, mask_BL, temperature_B)
+    alone_BL, _ = forward(
+        backbone, prompts_PL[:1], prompt_mask_PL[:1], of_B[:1], tokens_BL[:1, :2], mask_BL[:1, :2], temperature_B[:1]
+    )
+    assert torch.allclose(logp_BL[0, :2], alone_BL[0], atol=1e-5)

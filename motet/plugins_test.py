@@ -1,0 +1,44 @@
+"""Names of things a user wrote, and one clear line where they lead nowhere."""
+
+import pytest
+
+from motet.errors import ConfigError
+from motet.plugins import is_reference, load_object, nearest
+
+
+def test_the_nearest_name_is_offered_and_a_far_one_is_not():
+    assert nearest("magrp", ["magrpo", "marloo"]) == " (did you mean 'magrpo'?)"
+    assert nearest("zebra", ["magrpo", "marloo"]) == ""
+
+
+def test_a_reference_names_a_module_or_a_file():
+    assert is_reference("package.module:Name")
+    assert is_reference("./file.py:Name")
+    assert not is_reference("quickstart")
+
+
+def test_objects_come_from_modules_and_from_files(tmp_path):
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    assert load_object("motet.core:Task").__name__ == "Task"
+    mine = load_object("mine.py:Mine", tmp_path)
+    assert mine is load_object(f"{tmp_path}/mine.py:Mine"), "one file is one module, however it is named"
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("absent.py:Mine", "does not exist"),
+        ("mine.py:Mime", r"did you mean 'Mine'"),
+        ("broken.py:Mine", "cannot be imported: SyntaxError"),
+        ("raising.py:Mine", "cannot be imported: ZeroDivisionError"),
+        ("no_such_package:Mine", "No module named"),
+        (":Mine", "expected an importable"),
+        ("motet.core:Tusk", r"did you mean 'Task'"),
+    ],
+)
+def test_what_leads_nowhere_is_one_clear_error(tmp_path, reference, message):
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    (tmp_path / "broken.py").write_text("class Mine\n")
+    (tmp_path / "raising.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match=message):
+        load_object(reference, tmp_path)

@@ -1,0 +1,49 @@
+"""Counts and schedules by hand."""
+
+import pytest
+
+from motet.settings import Algorithm, Decode, Optimizer, Plan
+
+
+def test_a_tree_has_as_many_rounds_as_joint_actions_above():
+    assert Plan(samples=(4, 4, 2)).rounds(2) == (1, 4, 16)
+    assert Plan(samples=(4, 1)).rounds(2) == (1, 4)
+    assert Plan(samples=(4, 4), expand="best").rounds(2) == (1, 1)
+
+
+def test_crossed_pairing_makes_every_combination():
+    plan = Plan(samples=(3, 2), pairing="crossed")
+    assert plan.joint_actions(0, 2) == 9
+    assert plan.rounds(2) == (1, 9)
+    assert plan.joint_actions(1, 1) == 2
+
+
+def test_straight_plans_are_bundles_of_paths():
+    assert Plan(samples=(8,)).straight
+    assert Plan(samples=(8, 1, 1)).straight
+    assert not Plan(samples=(8, 2)).straight
+
+
+def test_the_rate_rises_to_its_highest_and_falls_to_its_share_at_the_last_step():
+    settings = Optimizer(learning_rate=1.0, schedule="linear", warmup_steps=4, final_fraction=0.1)
+    rates = [settings.rate(step, 10) for step in range(10)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[4:] == pytest.approx([0.85, 0.7, 0.55, 0.4, 0.25, 0.1])
+
+
+def test_a_constant_schedule_stays():
+    assert [Optimizer(learning_rate=2.0).rate(step, 3) for step in range(3)] == [2.0, 2.0, 2.0]
+
+
+def test_the_last_turn_weight_repeats():
+    algorithm = Algorithm(turn_weights=(1.5, 0.5))
+    assert [algorithm.turn_weight(turn) for turn in range(3)] == [1.5, 0.5, 0.5]
+    assert Algorithm().turn_weight(7) == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": 0}, {"top_p": 0}, {"top_p": 1.1}, {"top_k": -1}, {"max_new_tokens": 0}]
+)
+def test_decode_settings_that_could_draw_nothing_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Decode(**wrong)
