@@ -220,6 +220,6 @@ def test_kl_in_the_loss_without_a_reference_is_refused() -> None:
 def test_a_token_mean_is_over_the_tokens_of_its_turn_so_a_wordy_turn_counts_no_more() -> None:
     short = [sample(index, (1,), (5, 6), turn=0, weight=0.5) for index in range(2)]
     wordy = [sample(index, (2,), (5,) * 8, turn=1, weight=0.5) for index in range(2, 4)]
-    (batch,) = pack([*short, *wordy], 1000, "token_mean", {"p": 8})
+    (batch,) = pack([*short, *wordy], 1000, "token_mean", LONGEST)
     per_row = dict(zip(batch.mask_BL.sum(1).tolist(), batch.weight_B.tolist(), strict=True))
     assert per_row == {2: pytest.approx(1 / 4), 8: pytest.approx(1 / 16)}
