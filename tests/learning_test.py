@@ -1,0 +1,33 @@
+"""The claims of the README, as runs of minutes: `make test-slow`."""
+
+from pathlib import Path
+
+import pytest
+
+import motet
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+pytestmark = pytest.mark.slow
+
+
+def learnt(config: str, tmp_path: Path) -> tuple[float, float]:
+    heldout = motet.train(CONFIGS / f"{config}.yaml", runs=tmp_path, show="silent")["heldout"]
+    return heldout["before"]["success"], heldout["after"]["success"]
+
+
+def test_two_agents_learn_to_write_a_program_together(tmp_path):
+    before, after = learnt("quickstart", tmp_path)
+    assert before <= 0.40
+    assert after >= 0.85
+
+
+def test_with_a_frozen_partner_nothing_is_agreed_on(tmp_path):
+    assert learnt("quickstart_frozen", tmp_path)[1] <= 0.40
+
+
+@pytest.mark.parametrize("config", ["relay", "relay_tree"])
+def test_what_was_said_at_turn_one_earns_its_credit_at_turn_two(config, tmp_path):
+    before, after = learnt(config, tmp_path)
+    assert before <= 0.35
+    assert after >= 0.70
+    assert motet.evaluate(tmp_path / config, shuffle_turn=1, show="silent")["success"] <= 0.05
