@@ -118,15 +118,15 @@ def table(rows: Iterator[Sequence[str]]) -> str:
 
 
 def before_and_after(experiments: Sequence[Experiment]) -> Iterator[Sequence[str]]:
-    yield ("config", "seed", "before", "after", "settled on", "wall s", "CPU s")
+    yield ("config", "seed", "before", "after", "commonest convention", "wall s", "CPU s")
     for experiment in experiments:
         after = []
         for seed in experiment.seeds:
             one = summary(experiment.folder(seed))
             heldout = one["heldout"]
             after.append(heldout["after"]["success"])
-            settled = {next(iter(labels)) for labels in heldout["after"]["conventions"].values()}
-            agreed = f"{next(iter(settled))}" if len(settled) == 1 else "no agreement"
+            settled = [next(iter(labels)) for labels in heldout["after"]["conventions"].values()]
+            agreed = settled[0] if len(set(settled)) == 1 else " / ".join(settled)
             figures = (f"{heldout['before']['success']:.3f}", f"{after[-1]:.3f}", agreed)
             yield (experiment.config, str(seed), *figures, f"{one['wall_seconds']:.0f}", f"{one['cpu_seconds']:.0f}")
         yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", "", "")
