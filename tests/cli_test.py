@@ -317,15 +317,15 @@ def command_in(said):
 
 
 def test_ctrl_c_ends_after_the_step_and_the_printed_command_goes_on(motet, tmp_path, place):
-    code, said = stopped(place, f"train run.yaml name=long train.steps=100 --runs {tmp_path}", at="train ")
+    code, said = stopped(place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", at="train ")
     assert code == 130
-    step = int(re.search(r"stopped after step (\d+) of 100, checkpoint written", said)[1])
+    step = int(re.search(r"stopped after step (\d+) of 200, checkpoint written", said)[1])
     assert (tmp_path / "long" / "checkpoints" / f"step-{step:06d}").is_dir()
     assert len(steps_of(tmp_path / "long")) == step
     code, out, _ = motet(command_in(said))
     assert code == 0
-    assert "100 steps" in out
-    assert steps_of(tmp_path / "long") == list(range(1, 101))
+    assert "200 steps" in out
+    assert steps_of(tmp_path / "long") == list(range(1, 201))
 
 
 def steps_of(run):
@@ -334,7 +334,7 @@ def steps_of(run):
 
 
 def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
-    line = f"train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=120 --runs {tmp_path}"
+    line = f"train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=600 --runs {tmp_path}"
     code, said = stopped(place, line, at="warmup ")
     assert code == 130
     assert "stopped at once" in said
