@@ -80,7 +80,7 @@ def _lend_to_pruned(onward_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Te
 
 
 def discounted_sum(scores_TN: Tensor, discount: float, share: str) -> Tensor:
-    """The influence-aware return of one path, normalised (MAPoRL, arXiv 2502.18439, section 9 of the design):
+    """The influence-aware return of one path, normalised (MAPoRL, arXiv 2502.18439):
 
     R(t, a) = [s(t, a) + Σ_{t'>t} d^{t'−t}·mean_j s(t', j)] / Σ_{t'≥t} d^{t'−t}, t' up to the last turn played.
 
