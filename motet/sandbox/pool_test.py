@@ -177,8 +177,12 @@ def test_a_server_that_died_is_replaced_without_a_word() -> None:
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         (server,) = sandbox._servers._idle
         os.kill(server.pid, signal.SIGKILL)
-        assert value(sandbox, "def main(): return 1") == 1
-        assert sandbox._servers._idle != [server]
+        deadline = time.monotonic() + 10.0
+        asked = 0
+        while sandbox._servers._idle == [server]:  # a signal takes a moment, in which the server may still answer
+            assert time.monotonic() < deadline
+            asked += 1
+            assert value(sandbox, f"def main(): return {asked}") == asked
 
 
 def test_servers_that_keep_dying_are_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
