@@ -1,0 +1,41 @@
+"""What the documentation shows runs as it is written."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "own_environment.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_page_runs(tmp_path):
+    (code,), (config,) = blocks("python"), blocks("yaml")
+    assert len(code.splitlines()) <= 30
+    assert code in (ROOT / "examples" / "own_environment.py").read_text()
+    (tmp_path / "own_environment.py").write_text(code)
+    (tmp_path / "same_number.yaml").write_text(config)
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(commands) == 4
+    said = [run(command, tmp_path) for command in commands]
+    assert "SameNumber keeps 11 rules of environments" in said[0]
+    assert "two steps with tiny models went through" in said[1]
+    assert (tmp_path / "runs" / "same_number" / "curve.png").is_file()
+    assert "reward:" in said[3]
+
+
+def run(command: str, folder: Path) -> str:
+    """With this interpreter in the place of `python`, and of the `motet` command."""
+    python = re.sub(r"^motet ", 'python -c "from motet.cli import main; main()" ', command)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "OMP_NUM_THREADS": "1", "PATH": "/nowhere"}
+    line = re.sub(r"^python", sys.executable, python)
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
