@@ -1,49 +1,125 @@
-"""Programs per second through the sandbox, and through a fresh interpreter each, interleaved. `python benchmarks/sandbox.py`
+"""Programs per second through the sandbox, beside a fresh interpreter each, bare and under bubblewrap. Prints one table.
 
-Both run the same small program and call it five times, two at a time on two cores.
+    python benchmarks/sandbox.py
+
+Value mode calls a function five times; test mode runs five asserts on it in another process. A fresh interpreter gets the same
+text with the same calls, or the same asserts beside it. Columns take turns within a round; a ratio is the median over the rounds.
 """
 
 import asyncio
 import os
+import platform
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from motet.sandbox import Call, Sandbox
+from motet.sandbox import Call, Sandbox, Suite
 
-SOURCE = "def main(xs):\n return sum(x * {k} for x in xs if x > 2)\n"
-CALLS = [Call("main", (list(range(n, n + 8)),)) for n in range(5)]
-ROUNDS, PROGRAMS, WORKERS = 5, 200, os.cpu_count() or 1
+SOURCE = "def main(xs):\n    return sum(x * {k} for x in xs if x > 2)\n"
+ARGUMENTS = [list(range(n, n + 8)) for n in range(5)]
+ROUNDS, PROGRAMS, WORKERS = 7, 100, os.cpu_count() or 1
+REQUIRED = (
+    ("value", "fresh", 2.5),
+    ("test", "fresh + asserts", 1.5),
+    ("value", "bubblewrap", 5.0),
+    ("test", "bubblewrap", 5.0),
+)
+"""Whose median over whose ought to be at least what."""
+
+Column = Callable[[Sequence[int]], None]
+"""Runs one program per number, each of them new, so that nothing comes from memory."""
 
 
-async def sandboxed(sandbox: Sandbox, start: int) -> float:
-    """Programs per second; every text is new, so that nothing comes from memory."""
-    begun = perf_counter()
-    await asyncio.gather(*(sandbox.run([SOURCE.format(k=start + k)], CALLS) for k in range(PROGRAMS)))
-    return PROGRAMS / (perf_counter() - begun)
+def value(sandbox: Sandbox) -> Column:
+    calls = [Call("main", (xs,)) for xs in ARGUMENTS]
+
+    async def run(numbers: Sequence[int]) -> None:
+        reports = await asyncio.gather(*(sandbox.run([SOURCE.format(k=k)], calls) for k in numbers))
+        assert all(report.failure is None for report in reports)
+
+    return lambda numbers: asyncio.run(run(numbers))
 
 
-def fresh(start: int) -> float:
-    calls = "\n".join(f"main({call.args[0]})" for call in CALLS)
-    begun = perf_counter()
-    with ThreadPoolExecutor(WORKERS) as pool:
-        commands = [[sys.executable, "-I", "-S", "-c", SOURCE.format(k=start + k) + calls] for k in range(PROGRAMS)]
-        list(pool.map(lambda command: subprocess.run(command, check=True), commands))
-    return PROGRAMS / (perf_counter() - begun)
+def test(sandbox: Sandbox) -> Column:
+    suite = Suite.asserts(tuple(f"assert main({xs}) >= 0" for xs in ARGUMENTS))
+
+    async def run(numbers: Sequence[int]) -> None:
+        verdicts = await asyncio.gather(*(sandbox.judge([SOURCE.format(k=k)], suite) for k in numbers))
+        assert all(verdict.passed for verdict in verdicts)
+
+    return lambda numbers: asyncio.run(run(numbers))
+
+
+def interpreter(line: str, wall: Sequence[str] = ()) -> Column:
+    """A fresh `python -I -S` per program, behind `wall`; `line` is what it does with one list of arguments."""
+    ending = "\n".join(line.format(xs=xs) for xs in ARGUMENTS)
+
+    def run(numbers: Sequence[int]) -> None:
+        commands = [[*wall, _python(), "-I", "-S", "-c", SOURCE.format(k=k) + ending] for k in numbers]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(lambda command: subprocess.run(command, check=True, env={}), commands))
+
+    return run
+
+
+def bubblewrap() -> list[str] | None:
+    """New namespaces of every kind, no capability, no variable, and nothing but the interpreter's own files, read-only."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return None
+    folders = [sys.base_prefix, *(folder for folder in ("/usr", "/lib", "/lib64") if Path(folder).exists())]
+    binds = [part for folder in dict.fromkeys(folders) for part in ("--ro-bind", folder, folder)]
+    return [program, "--unshare-all", "--cap-drop", "ALL", "--clearenv", "--new-session", "--die-with-parent", *binds]
+
+
+def _python() -> str:
+    """The interpreter itself: a virtual environment's link would have to be followed inside the walls."""
+    return str(Path(sys.executable).resolve())
 
 
 def main() -> None:
     with Sandbox(WORKERS) as sandbox:
-        asyncio.run(sandboxed(sandbox, 10**6))
-        pairs = [(asyncio.run(sandboxed(sandbox, n * PROGRAMS)), fresh(n * PROGRAMS)) for n in range(ROUNDS)]
-        level = sandbox.level.name
-    inside, outside = median(a for a, _ in pairs), median(b for _, b in pairs)
-    ratio = median(a / b for a, b in pairs)
-    print(
-        f"level {level}, {WORKERS} workers: sandbox {inside:.0f} programs/s, fresh interpreter {outside:.0f}/s, ratio {ratio:.2f}"
-    )
+        columns: dict[str, Column] = {
+            "value": value(sandbox),
+            "fresh": interpreter("main({xs})"),
+            "test": test(sandbox),
+            "fresh + asserts": interpreter("assert main({xs}) >= 0"),
+        }
+        wall = bubblewrap()
+        if wall is not None:
+            columns["bubblewrap"] = interpreter("main({xs})", wall)
+        for number, column in enumerate(columns.values()):
+            column(range(10**9 + 10 * number, 10**9 + 10 * number + 10))  # starts the servers
+        rounds = [measured(columns, start * PROGRAMS) for start in range(ROUNDS)]
+        print(
+            f"level {sandbox.level.name}, {WORKERS} workers, {ROUNDS} rounds of {PROGRAMS}, Python {platform.python_version()}\n"
+        )
+    print(f"{'':18}programs/s")
+    for name in columns:
+        print(f"{name:18}{median(PROGRAMS / seconds[name] for seconds in rounds):10.0f}")
+    if wall is None:
+        print("bubblewrap is not installed, so its row is missing")
+    print(f"\n{'ratio':32}median    rounds      wanted")
+    for ours, theirs, wanted in REQUIRED:
+        if theirs in columns:
+            ratios = sorted(seconds[theirs] / seconds[ours] for seconds in rounds)
+            pair = f"{ours} : {theirs}"
+            print(f"{pair:32}{median(ratios):6.2f}    {ratios[0]:.2f}-{ratios[-1]:.2f}   {wanted:g}")
+
+
+def measured(columns: dict[str, Column], start: int) -> dict[str, float]:
+    """Seconds of every column for the same programs."""
+    seconds = {}
+    for name, column in columns.items():
+        begun = perf_counter()
+        column(range(start, start + PROGRAMS))
+        seconds[name] = perf_counter() - begun
+    return seconds
 
 
 if __name__ == "__main__":

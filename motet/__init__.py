@@ -40,6 +40,7 @@ from motet.settings import Algorithm, Decode, Lora, Optimizer, Plan, Settings
 
 if TYPE_CHECKING:
     from motet.api import evaluate, play, read_config, train, warmup
+    from motet.baselines import measure_baselines
     from motet.environments.check import check_environment
     from motet.rewards.reward import Score
     from motet.rollout.freeform import FreeForm
@@ -51,6 +52,7 @@ _LATER = {
     "evaluate": "motet.api",
     "play": "motet.api",
     "read_config": "motet.api",
+    "measure_baselines": "motet.baselines",
     "check": "motet.survey",
     "compare": "motet.survey",
     "crossplay": "motet.survey",
@@ -98,6 +100,7 @@ __all__ = [
     "crossplay",
     "dry_run",
     "evaluate",
+    "measure_baselines",
     "play",
     "read_config",
     "train",

@@ -16,13 +16,15 @@ from motet.config.load import dump_config, load_config, make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
 from motet.environments.transplant import Transplanted, shifted
-from motet.errors import ConfigError, Interrupted
+from motet.errors import ConfigError, Interrupted, MotetError
 from motet.rollout.person import Person
+from motet.rollout.playthrough import rewards, successes
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
 from motet.trainer import checkpoint
-from motet.trainer.evaluate import Evaluation
+from motet.trainer.evaluate import Evaluation, described, said_first
 from motet.trainer.evaluate import evaluate as play_all
+from motet.trainer.intervals import estimate
 from motet.trainer.plot import learning_curve
 from motet.trainer.report import (
     Metrics,
@@ -37,7 +39,7 @@ from motet.trainer.report import (
     write_json,
     write_whole,
 )
-from motet.trainer.session import Cadence, Clock, Session, described, said_first
+from motet.trainer.session import Cadence, Clock, Session
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
 Show: TypeAlias = Literal["auto", "silent"]
@@ -90,7 +92,7 @@ def train(
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, resumed))
                 progress = stack.enter_context(Progress(show))
-                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *_warnings(settings)):
+                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *_warnings(scene)):
                     progress.say(line)
                 settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
                 company = assemble(scene, settled, train=True)
@@ -133,14 +135,18 @@ def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
     return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
 
 
-def _warnings(settings: RunConfig) -> list[str]:
+def _warnings(scene: Scene) -> list[str]:
     """What is allowed, and should be known."""
+    settings, found = scene.config, []
     biased = [a for a in settings.team if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0]
-    if not biased:
-        return []
-    return [
-        f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
-    ]
+    if biased:
+        found.append(
+            f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
+        )
+    both = scene.tasks.shared
+    if both:
+        found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")
+    return found
 
 
 def _resumed(place: Path, settings: RunConfig) -> tuple[checkpoint.Checkpoint | None, list[str]]:
@@ -253,7 +259,7 @@ async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) 
     return assemble(scene, settled, train=False)
 
 
-def _run_of(target: ConfigLike) -> Path | None:
+def run_of(target: ConfigLike) -> Path | None:
     return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
 
 
@@ -263,43 +269,87 @@ def evaluate(
     *,
     team: Literal["own", "reference"] = "own",
     greedy: bool = False,
+    samples: int | None = None,
+    pass_at: Sequence[int] | None = None,
     shuffle_turn: int | None = None,
     environment: Environment[Any] | None = None,
     show: Show = "auto",
 ) -> dict[str, Any]:
     """Plays the held-out tasks with the trained team of a run folder, or with the team that a config starts with.
 
-    Sampled as in training, unless `greedy`. `team="reference"` plays the environment's own solutions and loads no model.
-    `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on another task.
-    Returns: episodes, faults, causes, reward, agent_rewards, final_reward, success, terms, turns, tokens and, where the
-    environment names them, conventions.
+    Sampled as in training, unless `greedy`. `samples` games of every task are played in place of `evaluation.samples`, and
+    `pass_at` names the k of pass@k: 1 and the powers of two up to `samples` unless given. `team="reference"` plays the
+    environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
+    another task.
+    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, terms, turns, tokens,
+    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where the environment names them, conventions. All but time
+    is the same at every call; docs/evaluation.md says what each of them is.
     """
-    settings = read_config(target, overrides)
+    settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
+    _refuse_samples(settings, samples, pass_at, one=greedy or team == "reference")
     if shuffle_turn is not None:
         _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
-        if team == "reference":
-            return asyncio.run(_reference(scene))
-        run = _run_of(target)
+        run = run_of(target)
 
         async def play() -> Evaluation:
+            if team == "reference":
+                return await _reference(scene)
             company = await company_of(scene, run, scratch, show)
-            tag = f"evaluate-{pace_of(scene).steps:06d}" if run is not None else "evaluate"
-            played = await _play(scene, company, tag, greedy)
-            if shuffle_turn is None:
-                return played
-            return await _play(scene, company, tag, greedy, _shuffled(scene, played.episodes, shuffle_turn))
+            tag = tag_of(scene, run)
+            with Progress(show) as progress:
+                played = await _play(scene, company, tag, greedy, progress)
+                if shuffle_turn is None:
+                    return played
+                shuffled = _shuffled(scene, played.episodes, shuffle_turn)
+                return await _play(scene, company, tag, greedy, progress, shuffled)
 
-        return described(asyncio.run(play()), scene.environment)
+        evaluation = asyncio.run(play())
+        figures = described(evaluation, scene.environment, pass_at)
+    return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
+
+
+def tag_of(scene: Scene, run: Path | None) -> str:
+    """What the run itself called its last evaluation, so that a trained team draws the same answers again."""
+    return "evaluate" if run is None else f"evaluate-{pace_of(scene).steps:06d}"
+
+
+def _refuse_samples(settings: RunConfig, samples: int | None, pass_at: Sequence[int] | None, *, one: bool) -> None:
+    """`one`: every game of a task would be the same."""
+    if one and samples not in (None, 1):
+        raise ConfigError(f"samples is {samples}, but greedy and reference games are all alike: play one")
+    most = 1 if one else settings.evaluation.samples
+    wrong = [k for k in pass_at or () if not 1 <= k <= most]
+    if wrong:
+        raise ConfigError(f"pass_at names {wrong[0]}; expected 1 to {most}, the games per task: raise samples")
+
+
+def _intervals(evaluation: Evaluation, seed: int) -> dict[str, Any]:
+    games = evaluation.games
+    found = {"success": estimate(successes(games), seed), "reward": estimate(rewards(games), seed)}
+    return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
+
+
+def _time_of(evaluation: Evaluation) -> dict[str, float]:
+    if evaluation.seconds is None:
+        return {}
+    per_episode = evaluation.seconds / max(evaluation.summary.episodes, 1)
+    return {"seconds": evaluation.seconds, "seconds_per_episode": per_episode}
 
 
 async def _play(
-    scene: Scene, company: Company, tag: str, greedy: bool, environment: Environment[Any] | None = None
+    scene: Scene,
+    company: Company,
+    tag: str,
+    greedy: bool,
+    progress: Progress,
+    environment: Environment[Any] | None = None,
 ) -> Evaluation:
+    tasks = scene.tasks["eval"]
     return await play_all(
         environment or scene.environment,
-        scene.tasks["eval"],
+        tasks,
         company.sampler,
         scene.team,
         scene.config.rollout,
@@ -307,6 +357,7 @@ async def _play(
         tag=tag,
         samples=1 if greedy else scene.config.evaluation.samples,
         greedy=greedy,
+        on_episode=progress.counter("evaluate", len(tasks)),
     )
 
 
@@ -322,13 +373,26 @@ def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environme
     return Transplanted(scene.environment, turn - 1, shifted(said))
 
 
-async def _reference(scene: Scene) -> dict[str, Any]:
+async def _reference(scene: Scene) -> Evaluation:
     turns = len(scene.config.rollout.samples)
-    episodes = [
-        await play_reference(scene.environment, task, f"reference:{task.id}", turns, scene.config.seed)
-        for task in scene.tasks["eval"]
-    ]
-    return described(Evaluation(episodes, summarise(episodes)), scene.environment)
+    episodes = await asyncio.gather(
+        *(
+            play_reference(scene.environment, task, f"reference:{task.id}", turns, scene.config.seed)
+            for task in scene.tasks["eval"]
+        )
+    )
+    faults = [episode.fault for episode in episodes if episode.fault is not None]
+    if faults and len(faults) == len(episodes):
+        raise MotetError(f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}")
+    return Evaluation(episodes, summarise(episodes))
+
+
+def _with_typed_feedback(target: ConfigLike, overrides: Sequence[str], settings: RunConfig) -> RunConfig:
+    if len(settings.rollout.samples) == 1:
+        raise ConfigError(
+            "feedback is given between turns, but the game has one turn: play more, with rollout.samples=[1,1]"
+        )
+    return read_config(target, [*overrides, "environment.feedback.mode=human"])
 
 
 def play(
@@ -340,8 +404,13 @@ def play(
     person: str | None = None,
     show: Show = "auto",
 ) -> Episode:
-    """One held-out task, one path, to read. `person` is an agent whose answers are typed at the terminal."""
+    """One held-out task, one path, to read.
+
+    `person` is an agent whose answers are typed at the terminal, or "feedback": what all of them are told between turns is typed.
+    """
     settings = read_config(target, overrides)
+    if person == "feedback" and person not in settings.team:
+        settings, person = _with_typed_feedback(target, overrides, settings), None
     use_threads(settings)
     with scene_in_scratch(settings, None, train=False) as (scene, scratch):
         tasks = scene.tasks["eval"]
@@ -351,7 +420,7 @@ def play(
             raise ConfigError(f"there is no agent {person!r} to play; agents are {', '.join(scene.team.agents)}")
 
         async def one() -> Evaluation:
-            company = await company_of(scene, _run_of(target), scratch, show)
+            company = await company_of(scene, run_of(target), scratch, show)
             sampler = company.sampler if person is None else Person(person, company.sampler)
             return await play_all(
                 scene.environment,

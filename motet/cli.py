@@ -5,17 +5,20 @@ Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing 
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from motet.errors import ConfigError, Interrupted, MotetError
+from motet.tables import figure, listed, out, print_baselines, print_conventions, print_evaluation, titled
+
+if TYPE_CHECKING:
+    from motet import api
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +31,6 @@ app = typer.Typer(
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
     A run lives in runs/NAME; evaluate, play, crossplay and compare take its folder.""",
 )
-out = Console(highlight=False)
 
 Config = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Target = Annotated[
@@ -71,14 +73,14 @@ def train(
     from motet import api
 
     if dry:
-        _dry_run(config, overrides or [])
+        print_dry_run(config, overrides or [])
         return
     if seeds is None:
-        _finished(api.train(config, overrides or [], resume=resume, overwrite=overwrite, runs=runs), runs)
+        print_finished(api.train(config, overrides or [], resume=resume, overwrite=overwrite, runs=runs), runs)
         return
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
-    settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers(seeds)]
+    settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers("--seeds", seeds)]
     named = [one.model_copy(update={"name": f"{one.name}-seed{one.seed}"}) for one in settings]
     folders = [runs / one.name for one in named]
     taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
@@ -86,22 +88,23 @@ def train(
         raise ConfigError(f"{', '.join(taken)} exist; --resume goes on with those runs, --overwrite starts them anew")
     for one, folder in zip(named, folders, strict=True):
         begun = resume and (folder / "config.yaml").exists()
-        _finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
+        print_finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
     if len(folders) > 1:
         _compared(folders)
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
-        raise ConfigError(f"--seeds is {text!r}; expected different whole numbers with commas, such as 0,1,2")
+        raise ConfigError(f"{option} is {text!r}; expected different whole numbers with commas, such as 0,1,2")
     return [int(part) for part in parts]
 
 
-def _finished(summary: dict[str, Any], runs: Path) -> None:
-    table = _table(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
+def print_finished(summary: dict[str, Any], runs: Path) -> None:
+    """What a run that has ended came to, and where to look at it."""
+    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
     for when, figures in summary["heldout"].items():
-        table.add_row(when, _figure(figures["success"]), _figure(figures["reward"]), str(figures["faults"]))
+        table.add_row(when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"]))
     out.print(table)
     for agent, label in _settled(summary["heldout"]).items():
         out.print(f"  {agent} settled on {escape(label)}")
@@ -120,19 +123,20 @@ def _settled(heldout: dict[str, Any]) -> dict[str, str]:
     return {agent: f"{pair[0]!r} ({pair[1]:.0%})" for agent, pair in commonest.items() if pair is not None}
 
 
-def _dry_run(config: Path, overrides: list[str]) -> None:
+def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
+    """The resolved config, and what a step of it plays and needs; nothing is started."""
     from motet import api, survey
     from motet.config.load import dump_config
 
     cost = survey.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
-    table = _table("one training step", ["what", "count"])
+    table = titled("one training step", ["what", "count"])
     table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
     table.add_row("completions", f"{cost.completions:,}")
     table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
     table.add_row("tokens, at most", f"{cost.longest_completions:,}")
     out.print(table)
-    table = _table("memory, estimated", ["part", "GiB"])
+    table = titled("memory, estimated", ["part", "GiB"])
     for part, size in cost.memory.items():
         table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
     out.print(table)
@@ -168,6 +172,30 @@ def evaluate(
         Players, typer.Option(help="own: the run's or config's team; reference: the environment's own solutions.")
     ] = Players.own,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")] = False,
+    samples: Annotated[
+        int | None, typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False)
+    ] = None,
+    pass_at: Annotated[
+        str | None,
+        typer.Option(help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.", show_default=False),
+    ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines",
+            help="Beside the untrained team, one agent alone, talking untrained, and the best of n samples.",
+        ),
+    ] = False,
+    single: Annotated[
+        str | None,
+        typer.Option(
+            help="With --baselines: the agent whose policy plays alone; the last one unless set.", show_default=False
+        ),
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --baselines: another run on the same tasks; may be given again.", show_default=False),
+    ] = None,
     shuffle_turn: Annotated[
         int | None,
         typer.Option(
@@ -177,31 +205,47 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play the held-out tasks and say how it went.
+    """Play the held-out tasks and say how it went; docs/evaluation.md explains every figure.
 
-    Example: motet evaluate runs/relay --shuffle-turn 1
+    Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
     from motet import api
+    from motet.baselines import measure_baselines
 
-    figures = api.evaluate(target, overrides or [], team=team.value, greedy=greedy, shuffle_turn=shuffle_turn)
+    plain = {
+        "--team": team is not Players.own,
+        "--greedy": greedy,
+        "--pass-at": pass_at,
+        "--shuffle-turn": shuffle_turn,
+    }
+    _refuse_mixture(baselines, plain, {"--single": single, "--against": against})
+    if baselines:
+        figures = measure_baselines(target, overrides or [], samples=samples, single=single, against=against or [])
+    else:
+        figures = api.evaluate(
+            target,
+            overrides or [],
+            team=team.value,
+            greedy=greedy,
+            samples=samples,
+            pass_at=None if pass_at is None else _numbers("--pass-at", pass_at),
+            shuffle_turn=shuffle_turn,
+        )
     if as_json:
         print(json.dumps(figures))
-        return
-    table = _table(str(target), ["figure", "value"])
-    for name in ("episodes", "faults", "reward", "final_reward", "success", "turns", "tokens"):
-        table.add_row(name, _figure(figures[name]))
-    for name, value in figures["terms"].items():
-        table.add_row(f"term {escape(name)}", _figure(value))
-    for cause, count in figures["causes"].items():
-        table.add_row(f"fault {escape(cause)}", str(count))
-    out.print(table)
-    if "conventions" in figures:
-        _conventions(figures["conventions"])
+    elif baselines:
+        print_baselines(target, figures)
+    else:
+        print_evaluation(target, figures)
 
 
-def _conventions(named: dict[str, dict[str, float]]) -> None:
-    for agent, labels in named.items():
-        out.print(f"  {agent}: " + escape(", ".join(f"{label} {share:.0%}" for label, share in labels.items())))
+def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
+    """Options of one kind of evaluation mean nothing to the other."""
+    given = [option for option, value in (plain if baselines else compared).items() if value]
+    if given and baselines:
+        raise ConfigError(f"got --baselines and {', '.join(given)}; expected one of them at a time")
+    if given:
+        raise ConfigError(f"{', '.join(given)} says what to compare with: add --baselines")
 
 
 @app.command()
@@ -213,11 +257,13 @@ def play(
     interactive: Annotated[
         str | None,
         typer.Option(
-            "--interactive", help="Take part: an agent's name; its answers are typed here.", show_default=False
+            "--interactive",
+            help="Take part: an agent's name, its answers are typed here; or feedback, what everybody is told between turns is.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Watch a team play one task, or take part.
+    """Watch a team play one task, or take part as an agent, or as the one who gives feedback between turns.
 
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
@@ -244,9 +290,9 @@ def play(
         if outcome.fault is not None:
             out.print(f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(outcome.fault.message)}")
         else:
-            out.print(f"reward: {_named(outcome.rewards)}")
+            out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:
-                out.print(f"terms:  {_named(outcome.terms)}")
+                out.print(f"terms:  {listed(outcome.terms)}")
         round_ = outcome.next
 
 
@@ -277,15 +323,15 @@ def crossplay(
         print(json.dumps(asdict(found)))
         return
     first, others = found.agents[0], " and ".join(found.agents[1:])
-    table = _table(
+    table = titled(
         f"success: {first} of the row with {others} of the column", ["", *(Path(run).name for run in found.runs)]
     )
     for run, row in zip(found.runs, found.success, strict=True):
-        table.add_row(Path(run).name, *(_figure(value) for value in row))
+        table.add_row(Path(run).name, *(figure(value) for value in row))
     out.print(table)
     for run, named in zip(found.runs, found.conventions, strict=False):
         out.print(f"[bold]{escape(Path(run).name)}[/bold]")
-        _conventions(named)
+        print_conventions(named)
 
 
 @app.command()
@@ -306,15 +352,15 @@ def _compared(runs: list[Path]) -> None:
     from motet import survey
 
     rows = survey.compare(runs)
-    table = _table("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
+    table = titled("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
     for row in rows:
         table.add_row(
             Path(row["run"]).name,
             str(row["seed"]),
             str(row["steps"]),
-            _figure(row["before"]),
-            _figure(row["after"]),
-            _figure(row["reward"]),
+            figure(row["before"]),
+            figure(row["after"]),
+            figure(row["reward"]),
             f"{row['wall_seconds']:.0f}",
         )
     out.print(table)
@@ -354,33 +400,19 @@ def check(config: Config, overrides: Overrides = None) -> None:
     out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
 
 
-def _table(title: str, columns: list[str]) -> Table:
-    """Prints the title, and makes the table that is printed under it; a title of the table's own would wrap at its width."""
-    out.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
-    table = Table()
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 or column.startswith("differs") else "right")
-    return table
-
-
-def _named(figures: Mapping[str, float]) -> str:
-    return escape(", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
-
-
-def _figure(value: float | int | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
-
-
-def main() -> None:
-    """The command, with every expected failure as one clear line."""
+def ends_with_one_line(command: Callable[[], object]) -> None:
+    """Runs a command; every expected failure is one clear line and an exit code."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app(prog_name="motet")
+        command()
     except Interrupted as stop:
         errors.print(escape(str(stop)))
         sys.exit(130)
     except MotetError as error:
         errors.print(f"[red]error[/red]: {escape(str(error))}")
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+
+
+def main() -> None:
+    """The command `motet`."""
+    ends_with_one_line(lambda: app(prog_name="motet"))

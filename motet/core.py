@@ -178,7 +178,9 @@ class Environment(Protocol[State]):
 
     What more an environment can do is one optional method each:
     `tasks(split)` (problems of its own), `task(row)` (from a dataset row), `demonstrate(task, seed)` and `solve(state, seed)`
-    (right answers, for warm-up and for a reference team), `convention(task, agent, text)` (a diagnostic label).
+    (right answers, for warm-up and for a reference team), `convention(task, agent, text)` (a diagnostic label), `alone()` (the game
+    as one agent plays it by itself, on the same tasks) and `answer(task, texts)` (what the last texts of the agents come to, for a
+    vote: a string, or None where they answer nothing).
     """
 
     agents: Sequence[str]

@@ -8,6 +8,9 @@ episode or one joint action: they are recorded as `core.Fault`, counted and show
 class MotetError(Exception):
     """Base of every error that Motet raises on purpose."""
 
+    cause: str | None = None
+    """One stable word to count a fault by; where it is None, a fault is counted by the class of what was raised."""
+
 
 class ConfigError(MotetError):
     """The run as configured cannot work: unknown key, wrong type, a name nobody defines, a plan an algorithm refuses."""

@@ -17,9 +17,8 @@ from motet.errors import ConfigError, Interrupted, MotetError
 from motet.policies import memory
 from motet.policies.sampler import LocalSampler
 from motet.settings import Lora
-from motet.trainer.evaluate import Evaluation, evaluate
+from motet.trainer.evaluate import Evaluation, conventions, evaluate
 from motet.trainer.report import read_json
-from motet.trainer.session import conventions
 
 # ---------------------------------------------------------------------------------------------------- before a run
 

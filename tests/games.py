@@ -98,6 +98,16 @@ class Coded(Lottery):
         return "early" if text < "m" else "late"
 
 
+class Shared(Coded):
+    """The coded lottery for one player too, whose game has one turn, and with answers to vote on."""
+
+    def alone(self) -> "Shared":
+        return type(self)(self.options.model_copy(update={"players": ("solo",), "turns": 1}))
+
+    def answer(self, task: motet.Task, texts: Mapping[str, str]) -> str | None:
+        return "".join(text[:1] for text in texts.values()) or None
+
+
 def broken_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
     """A scorer whose server is away for the tasks with an odd number."""
     if task.fields["number"] % 2:

@@ -1,6 +1,8 @@
 """What a run leaves, and what can be asked of it afterwards."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import motet
 from motet.core import walk
 from motet.plugins import load_object
-from tests.small_runs import GAMES, ROOT, episodes, run_config, steps, summary, weights
+from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 
@@ -72,7 +74,7 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
         speakers = [(round_.turn, *round_.prompts) for _, round_ in walk(episode.root)]
         assert speakers == [(0, "a"), (1, "b"), (1, "b")]
     assert set(weights(run)) == {f"{name}/model.safetensors" for name in "pq"}
-    assert motet.evaluate(run, environment=environment, show="silent") == summary(run)["heldout"]["after"]
+    assert recorded(motet.evaluate(run, environment=environment, show="silent")) == summary(run)["heldout"]["after"]
 
 
 # ---------------------------------------------------------------------------------------------------- looking at configs and runs
@@ -81,17 +83,41 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
 def test_evaluate_plays_what_it_is_asked_to(train):
     run = train(run_config(evaluation={"samples": 3}))
     figures = {
-        "episodes", "faults", "causes", "reward", "agent_rewards", "final_reward", "success", "terms", "turns",
-        "tokens", "conventions"
+        "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards", "final_reward", "terms", "turns",
+        "tokens", "tokens_per_episode", "pass_at", "by_turn", "interval", "time", "conventions"
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures
-    assert after == summary(run)["heldout"]["after"]
-    assert motet.evaluate(run, greedy=True, show="silent") == motet.evaluate(run, greedy=True, show="silent")
+    assert recorded(after) == summary(run)["heldout"]["after"]
+    greedy = [recorded(motet.evaluate(run, greedy=True, show="silent")) for _ in range(2)]
+    assert greedy[0] == greedy[1]
+    assert (greedy[0]["samples"], list(greedy[0]["pass_at"])) == (1, ["1"])
     reference = motet.evaluate(run, team="reference", show="silent")
     assert (reference["terms"]["length"], reference["tokens"], reference["faults"]) == (6.0, 0, 0)
     assert reference["conventions"] == {"a": {"late": 1.0}, "b": {"late": 1.0}}
     assert motet.evaluate(run_config(evaluation={"samples": 3}), show="silent").keys() == figures
+
+
+def test_several_games_of_a_task_give_pass_at_k_and_a_table_of_turns(train):
+    run = train(run_config(game={"turns": 2}, rollout={"samples": [2, 2]}))
+    found = motet.evaluate(run, samples=5, show="silent")
+    assert (found["episodes"], found["samples"], list(found["pass_at"])) == (4, 5, ["1", "2", "4"])
+    assert found["pass_at"]["1"] == pytest.approx(found["success"])
+    assert found["pass_at"]["1"] <= found["pass_at"]["2"] <= found["pass_at"]["4"] <= 1.0
+    assert [turn["played"] for turn in found["by_turn"]] == [1.0, 1.0]
+    assert found["by_turn"][1]["success"] == pytest.approx(found["success"])
+    assert sum(turn["reward"] for turn in found["by_turn"]) == pytest.approx(found["reward"])
+    assert found["tokens_per_episode"] == found["tokens"] / 4
+    assert found["time"]["seconds_per_episode"] == pytest.approx(found["time"]["seconds"] / 4)
+    low, high = found["interval"]["success"]
+    assert low <= found["success"] <= high
+    again = motet.evaluate(run, samples=5, pass_at=[3], show="silent")
+    assert recorded(again) == {**recorded(found), "pass_at": again["pass_at"]}
+    assert list(again["pass_at"]) == ["3"]
+    with pytest.raises(motet.ConfigError, match="pass_at names 6; expected 1 to 5, the games per task: raise samples"):
+        motet.evaluate(run, samples=5, pass_at=[1, 6], show="silent")
+    with pytest.raises(motet.ConfigError, match="samples is 5, but greedy and reference games are all alike"):
+        motet.evaluate(run, samples=5, greedy=True, show="silent")
 
 
 def test_what_was_said_on_another_task_can_be_heard_instead(train):
@@ -104,7 +130,7 @@ def test_what_was_said_on_another_task_can_be_heard_instead(train):
     )
     run = train(config)
     shuffled = motet.evaluate(run, shuffle_turn=1, show="silent")
-    assert shuffled.keys() == summary(run)["heldout"]["after"].keys()
+    assert recorded(shuffled).keys() == summary(run)["heldout"]["after"].keys()
     assert (shuffled["episodes"], shuffled["faults"], shuffled["turns"]) == (4, 0, 2.0)
     assert set(shuffled["terms"]) == {"success", "a_right", "b_right"}
     with pytest.raises(motet.ConfigError, match="shuffle_turn is 2; expected 1 to 1"):
@@ -166,9 +192,48 @@ def test_compare_has_a_row_per_run_and_names_what_differs(train, tmp_path):
 CONFIGS = [*sorted((ROOT / "configs").glob("*.yaml")), *sorted((ROOT / "examples").glob("*.yaml"))]
 
 
+FUNCTION = {
+    "prompt": 'def double(x):\n    """Returns twice x."""\n',
+    "entry_point": "double",
+    "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n",
+}
+HUB_ROWS = {
+    "openai/openai_humaneval": FUNCTION | {"task_id": "Double/0", "canonical_solution": "    return 2 * x\n"},
+    "OpenMLRL/CoopHumanEval": FUNCTION | {"task_id": "Double/0"},
+    "google-research-datasets/mbpp": {
+        "task_id": 1,
+        "text": "Write a function to double a number.",
+        "code": "def double(x):\n    return 2 * x\n",
+        "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
+    },
+    "FudanSELab/ClassEval": {
+        "task_id": "ClassEval_0",
+        "class_name": "Counter",
+        "skeleton": 'class Counter:\n    def __init__(self):\n        self.n = 0\n\n    def up(self):\n        """Adds 1."""\n',
+        "test": "import unittest\n\nclass Up(unittest.TestCase):\n    def test_up(self):\n        Counter().up()\n",
+        "methods_info": [{"method_name": "up"}],
+    },
+    "trl-lib/tldr": {"prompt": "SUBREDDIT: r/cats\n\nPOST: My cat sleeps all day.\n\nTL;DR:"},
+    "OpenMLRL/arXiv_abstract": {"abstract_text": "We show that cats sleep."},
+}
+"""A row as each dataset of the hub has them, for tests that cannot ask it."""
+
+
+def local_rows(path: Path, folder: Path) -> list[str]:
+    """Overrides that put a file with one row in the place of every dataset of the hub that a config names."""
+    overrides = []
+    for split, source in motet.read_config(path).data:
+        if source is not None and source.name is not None:
+            file = folder / f"{split}.jsonl"
+            file.write_text(json.dumps(HUB_ROWS[source.name]))
+            local = ("name=null", f"path={file}", "split=train", "subset=null")
+            overrides += [f"data.{split}.{pair}" for pair in local]
+    return overrides
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_that_is_shipped_works(path):
-    found = motet.check(path, ["threads=1"])
+def test_every_config_that_is_shipped_works(path, tmp_path):
+    found = motet.check(path, ["threads=1", *local_rows(path, tmp_path)])
     assert found["steps"] == 2
     assert found["heldout"]["after"]["faults"] == 0
 

@@ -52,6 +52,11 @@ def summary(run: Path) -> dict[str, Any]:
     return json.loads((run / "summary.json").read_text())
 
 
+def recorded(figures: dict[str, Any]) -> dict[str, Any]:
+    """What a run's own record has of an evaluation."""
+    return {name: value for name, value in figures.items() if name not in ("interval", "time")}
+
+
 def episodes(run: Path, name: str = "train-000001") -> tuple[motet.Episode, ...]:
     return read_episodes(run / "episodes" / f"{name}.jsonl").episodes
 

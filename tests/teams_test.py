@@ -21,6 +21,7 @@ from tests.small_runs import (
     LORA,
     contents,
     episodes,
+    recorded,
     run_config,
     steps,
     summary,
@@ -101,7 +102,7 @@ def test_every_shape_of_team_trains_saves_loads_and_plays_as_it_did(shape, train
         assert farthest(by_plain_libraries(run, name, base), name, played) < 1e-4
         if name in trained:
             assert farthest(by_plain_libraries(run, "nobody", base), name, played) > 1e-3
-    assert motet.evaluate(run, show="silent") == summary(run)["heldout"]["after"]
+    assert recorded(motet.evaluate(run, show="silent")) == summary(run)["heldout"]["after"]
 
 
 @pytest.mark.parametrize("how", ["frozen", "lora"])
@@ -117,7 +118,7 @@ def test_a_trained_adapter_is_where_the_next_run_starts(how, train, tmp_path):
     learnt = by_plain_libraries(first, "p", base)
     assert farthest(learnt, "p", episodes(run, "evaluate-000000")) < 1e-4
     assert (farthest(learnt, "p", episodes(run, "evaluate-000002")) < 1e-4) == (how == "frozen")
-    assert motet.evaluate(run, show="silent") == summary(run)["heldout"]["after"]
+    assert recorded(motet.evaluate(run, show="silent")) == summary(run)["heldout"]["after"]
 
 
 @pytest.mark.parametrize("shape", ["an adapter each", "a frozen partner", "a frozen partner under the adapter"])
@@ -167,4 +168,4 @@ def test_any_model_folder_of_the_hub_goes_all_the_way(architecture, template, ho
         assert prompts["b"].startswith("be loud\n\n")
         assert all(one.temperature == 0.7 and "e" not in one.text and len(one.tokens) <= 3 for one in samples["a"])
         assert all(one.temperature == 1.0 and len(one.tokens) <= 6 for one in samples["b"])
-    assert motet.evaluate(run, show="silent") == summary(run)["heldout"]["after"]
+    assert recorded(motet.evaluate(run, show="silent")) == summary(run)["heldout"]["after"]

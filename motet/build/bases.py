@@ -88,8 +88,12 @@ def starting_from(config: RunConfig, model: str) -> set[str]:
 
 
 async def _corpus(scene: Scene, model: str) -> list[tuple[Prompt, str]]:
-    """What an embedded tokenizer is made of: demonstrations, or where there are none the first prompts of the tasks."""
-    if hasattr(scene.environment, "demonstrate") or hasattr(scene.environment, "solve"):
+    """What an embedded tokenizer is made of: demonstrations, the solutions of a warm-up, or else the first prompts of the tasks.
+
+    Without a warm-up solutions are not asked for: they may take long to play, and not every row of a dataset has one.
+    """
+    taught = scene.config.warmup is not None and hasattr(scene.environment, "solve")
+    if hasattr(scene.environment, "demonstrate") or taught:
         lessons = await _lessons(scene)
         policies = starting_from(scene.config, model)
         return [lessons.one(policies, "corpus", model, number) for number in range(CORPUS)]

@@ -1,8 +1,9 @@
 """What is played: environment, team, tasks, sandbox. Everything that can be wrong about it is found here, before any work."""
 
 import math
-import traceback
-from collections.abc import Iterator, Mapping
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from motet.config.parts import Source
+from motet.build.tasks import Tasks, asking, tasks_of
+from motet.build.terminal import Terminal, someone_is_there
+from motet.config.parts import Expert
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
-from motet.core import Environment, Task, Team
-from motet.data.load import check_fields, load_rows
+from motet.core import Environment, Team
+from motet.endpoint import Endpoint
 from motet.environments.registry import create, options_of
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError
 from motet.plugins import is_reference, load_object, nearest
 from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
 from motet.policies.prompts import encode
@@ -36,7 +39,7 @@ class Scene:
     config: RunConfig
     environment: Environment[Any]
     team: Team
-    tasks: Mapping[str, list[Task]]
+    tasks: Tasks
     """Split ("train", "eval") -> its tasks; a split nobody has is absent."""
     sandbox_level: str | None
     """The protection under which code that models write is run; None where the environment asked for no sandbox."""
@@ -51,7 +54,7 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
     if train:
         check_trainable(config)
         _check_devices(config)
-    services = _Services(config)
+    services = _Services(config, train)
     try:
         stage = environment or _environment(config, services)
         if config.reward is not None:
@@ -63,7 +66,7 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
                 f"{type(stage).__name__} rewards the end of an episode only, and algorithm.absorb: true would pay an early "
                 f"end once more for every turn not played: set algorithm.absorb: false"
             )
-        yield Scene(config, stage, team, _tasks(config, stage, train), services.sandbox_level)
+        yield Scene(config, stage, team, tasks_of(config, stage, train=train), services.sandbox_level)
     finally:
         services.close()
 
@@ -76,36 +79,73 @@ def _check_devices(config: RunConfig) -> None:
 
 
 class _Services(Mapping[str, Any]):
-    """What environments may ask for by name; made when asked for."""
+    """What environments may ask for by name; made when asked for. `expert` and `person` are None where there is none, and
+    `turns` is how many the plan has."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._config = config
+    def __init__(self, config: RunConfig, train: bool) -> None:
+        self._config, self._train = config, train
+        self._makers: dict[str, Callable[[], Any]] = {
+            "sandbox": self._sandbox,
+            "expert": self._expert,
+            "person": self._person,
+            "turns": lambda: len(config.rollout.samples),
+        }
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name != "sandbox":
-            raise KeyError(name)
         if name not in self._made:
-            chosen = self._config.sandbox
-            limits = Limits(
-                wall_seconds=chosen.wall_seconds, cpu_seconds=chosen.cpu_seconds, memory_mb=chosen.memory_mb
-            )
-            self._made[name] = Sandbox(chosen.workers, Level[chosen.minimum_level.upper()], limits)
+            self._made[name] = self._makers[name]()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(("sandbox",))
+        return iter(self._makers)
 
     def __len__(self) -> int:
-        return 1
+        return len(self._makers)
+
+    def _sandbox(self) -> Sandbox:
+        chosen = self._config.sandbox
+        limits = Limits(wall_seconds=chosen.wall_seconds, cpu_seconds=chosen.cpu_seconds, memory_mb=chosen.memory_mb)
+        return Sandbox(chosen.workers, Level[chosen.minimum_level.upper()], limits, packages=chosen.packages)
+
+    def _expert(self) -> Endpoint | None:
+        return None if self._config.expert is None else expert_of(self._config.expert, self._config.seed)
+
+    def _person(self) -> Terminal | None:
+        """Training asks for hours: nobody answers a pipe for so long."""
+        return Terminal() if not self._train or someone_is_there() else None
 
     @property
     def sandbox_level(self) -> str | None:
         return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
 
     def close(self) -> None:
-        for service in self._made.values():
-            service.close()
+        if "sandbox" in self._made:
+            self._made["sandbox"].close()
+
+
+def expert_of(chosen: Expert, seed: int) -> Endpoint:
+    """The endpoint that gives feedback. Raises: ConfigError for a key that is not there, or cannot be one."""
+    key = None
+    if chosen.key_variable is not None:
+        key = os.environ.get(chosen.key_variable, "").strip()
+        if not key:
+            raise ConfigError(
+                f"expert.key_variable names {chosen.key_variable}, which is not set: put the key of {chosen.base_url} in it, "
+                f"or drop key_variable where the server wants none"
+            )
+        if not key.isascii() or not key.isprintable():
+            raise ConfigError(f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs")
+    return Endpoint(
+        chosen.base_url,
+        chosen.model,
+        key=key,
+        parameters=chosen.parameters,
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, "expert")).random,
+    )
 
 
 def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[Any]:
@@ -114,7 +154,7 @@ def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[
     options = config.environment.options
     if schema is not None:
         validate_options(schema, options, config.places, ("environment",))
-    with _asking(config.environment.name):
+    with asking(config.environment.name):
         return create(kind, options, services)
 
 
@@ -161,63 +201,14 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
     )
 
 
-def _tasks(config: RunConfig, environment: Any, train: bool) -> dict[str, list[Task]]:
-    sources = {"train": config.data.train, "eval": config.data.eval}
-    found: dict[str, list[Task]] = {}
-    for split, source in sources.items():
-        if source is not None:
-            found[split] = _from_rows(source, split, environment)
-        elif hasattr(environment, "tasks"):
-            with _asking(f"{config.environment.name}, tasks({split!r})"):
-                found[split] = list(environment.tasks(split))
-        if split in found and not found[split]:
-            raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one")
-    wanted = "train" if train else "eval"
-    if wanted not in found:
-        name = config.environment.name
-        raise ConfigError(
-            f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, with a split"
-        )
-    if "eval" in found and config.evaluation.tasks is not None:
-        found["eval"] = found["eval"][: config.evaluation.tasks]
-    return found
-
-
-def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
-    if not hasattr(environment, "task"):
-        raise ConfigError(
-            f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data"
-        )
-    rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
-    check_fields(rows, source.fields.values(), f"data.{split}.fields")
-    renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows]
-    tasks = []
-    for number, row in enumerate(renamed, start=1):
-        with _asking(f"data.{split}, row {number} with {', '.join(row)}"):
-            tasks.append(environment.task(row))
-    return tasks
-
-
-@contextmanager
-def _asking(what: str) -> Iterator[None]:
-    """What somebody's environment raises before the run starts, as one line that names its place."""
-    try:
-        yield
-    except MotetError:
-        raise
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigError(f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})") from error
-
-
 async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> None:
     """Refuses a first prompt that leaves no room for an answer, before a model is trained or even loaded.
 
     Raises: ConfigError naming the agent and both lengths.
     """
     config, environment = scene.config, scene.environment
-    task = next(iter(scene.tasks.values()))[0]
-    with _asking(f"{config.environment.name}, the first prompts of task {task.id}"):
+    task = scene.tasks.first
+    with asking(f"{config.environment.name}, the first prompts of task {task.id}"):
         state = await environment.start(task, derive(config.seed, "first prompts"))
         try:
             prompts = environment.observe(state)

@@ -2,6 +2,7 @@
 
 extends: quickstart.yaml      in a file: that file lies under this one; lists are replaced, mappings merge
 a.b=c                         an override lies over all files; c is YAML 1.2; a later one lies over an earlier one
+data.eval.path=FILE           another place for a dataset: the name, subset and slice that lie under it belong to the old place
 """
 
 import os
@@ -21,12 +22,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
     Raises: ConfigError with one line per problem, each naming the file and line or the override, and the key.
     """
-    return _checked([_read_with_bases(Path(path), ()), *map(_override, overrides)])
+    return _checked(_read_with_bases(Path(path), ()), overrides)
 
 
-def make_config(data: Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
-    """The same from Python: keys and plain values as a file would have them. Raises: ConfigError."""
-    return _checked([_layer(Document(dict(data), {}), Path()), *map(_override, overrides)])
+def make_config(
+    data: Mapping[str, Any], overrides: Sequence[str] = (), places: Mapping[KeyPath, str] | None = None
+) -> RunConfig:
+    """The same from Python: keys and plain values as a file would have them; complaints name `places`. Raises: ConfigError."""
+    return _checked(_layer(Document(dict(data), places or {}), Path()), overrides)
 
 
 def dump_config(config: RunConfig) -> str:
@@ -44,10 +47,12 @@ def dump_config(config: RunConfig) -> str:
     )
 
 
-def _checked(layers: Sequence[Document]) -> RunConfig:
-    whole = Document({}, {})
-    for layer in layers:
-        whole = _merged(whole, layer)
+def _checked(files: Document, overrides: Sequence[str]) -> RunConfig:
+    """Overrides are one layer, so that `data.eval.path` and `data.eval.split` go together in any order."""
+    over = Document({}, {})
+    for override in map(_override, overrides):
+        over = _merged(over, override)
+    whole = _merged(files, over)
     return validate_options(RunConfig, whole.data, whole.places)
 
 
@@ -116,7 +121,11 @@ def _merged(under: Document, over: Document) -> Document:
 
 def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath) -> tuple[dict[str, Any], list[KeyPath]]:
     """The merged mapping, and the keys whose old value is gone as a whole."""
-    data, replaced = dict(under), []
+    data = dict(under)
+    replaced: list[KeyPath] = []
+    if len(at) == 2 and at[0] == "data":
+        data = _elsewhere(under, over)
+        replaced = [(*at, key) for key in under if key not in data]
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(data.get(key), Mapping):
             data[key], deeper = _laid_over(data[key], value, (*at, key))
@@ -125,3 +134,16 @@ def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath) -
             data[key] = value
             replaced.append((*at, key))
     return data, replaced
+
+
+def _elsewhere(source: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a dataset's source still holds where `over` names another place: what columns mean, and of a split its name."""
+    said, new = (
+        {key for key in ("name", "path") if key in mapping and mapping[key] is not None} for mapping in (source, over)
+    )
+    if not new or not said or new <= said:
+        return dict(source)
+    kept = {key: value for key, value in source.items() if key not in ("name", "path", "subset")}
+    if "split" in kept and isinstance(kept["split"], str):
+        kept["split"] = kept["split"].partition("[")[0]
+    return kept

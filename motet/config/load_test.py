@@ -113,6 +113,46 @@ def test_a_later_override_wins(small):
     assert load_config(small, ["seed=1", "seed=2"]).seed == 2
 
 
+HUB = "data.eval={name: hub/rows, subset: main, split: 'test[:32]', fields: {prompt: question}}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["data.eval.path=rows.jsonl"], ["data.eval.name=null", "data.eval.path=rows.jsonl", "data.eval.subset=null"]],
+)
+def test_a_path_laid_over_a_hub_name_stands_in_its_place_and_is_not_cut(small, tmp_path, overrides):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    source = load_config(tmp_path / "over.yaml", overrides).data.eval
+    assert (source.path, source.name, source.subset, source.split) == ("rows.jsonl", None, None, "test")
+    assert source.fields == {"prompt": "question"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_split_beside_the_new_path_cuts_it_whatever_the_order(small, tmp_path, order):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    overrides = ["data.eval.path=rows.jsonl", "data.eval.split=test[:5]"][::order]
+    source = load_config(tmp_path / "over.yaml", overrides).data.eval
+    assert (source.path, source.split) == ("rows.jsonl", "test[:5]")
+
+
+def test_a_hub_name_laid_over_a_path_stands_in_its_place_too(small, tmp_path):
+    (tmp_path / "over.yaml").write_text("extends: small.yaml\ndata: {eval: {path: rows.jsonl, split: 'train[:9]'}}\n")
+    (tmp_path / "top.yaml").write_text("extends: over.yaml\ndata: {eval: {name: hub/rows}}\n")
+    source = load_config(tmp_path / "top.yaml").data.eval
+    assert (source.path, source.name, source.split) == (None, "hub/rows", "train")
+
+
+def test_another_hub_name_keeps_the_split(small, tmp_path):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    source = load_config(tmp_path / "over.yaml", ["data.eval.name=hub/mirror"]).data.eval
+    assert (source.name, source.subset, source.split) == ("hub/mirror", "main", "test[:32]")
+
+
+def test_a_name_and_a_path_in_one_place_are_refused(small):
+    with pytest.raises(ConfigError, match=r"got name hub/rows and path rows\.jsonl, expected exactly one"):
+        load_config(small, ["data.eval={name: hub/rows, path: rows.jsonl}"])
+
+
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [

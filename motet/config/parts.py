@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -35,7 +37,11 @@ class Named(Settings):
 
 
 class Source(Settings):
-    """Rows of a dataset: of the hub by `name`, or of a local `path`."""
+    """Rows of a dataset: of the hub by `name`, or of a local `path`.
+
+    A `path` laid over a `name` (an override, or a config that extends another) stands in its place: the subset is gone, and of
+    the split the name stays, not the slice. So data.eval.path=FILE plays the whole file; data.eval.split=test[:32] cuts it.
+    """
 
     name: str | None = None
     """A dataset of the hub, such as openai/openai_humaneval."""
@@ -224,6 +230,56 @@ class Report(Settings):
     """Write every training episode to RUN/episodes, or only those of evaluations."""
 
 
+def _web_address(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query:
+        raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000/v1")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "got an address with a password in it, which would be recorded: name a variable in key_variable"
+        )
+    return url
+
+
+class Expert(Settings):
+    """A model that gives feedback between turns, behind any endpoint of the OpenAI chat protocol."""
+
+    base_url: Annotated[str, AfterValidator(_web_address)]
+    """What comes before /chat/completions, such as https://api.openai.com/v1 or http://localhost:8000/v1."""
+    model: str
+    """What the server calls the model."""
+    key_variable: str | None = None
+    """The environment variable that holds the key, such as OPENAI_API_KEY; none is sent unless set. The key itself is never
+    written anywhere."""
+    timeout_seconds: PositiveFloat = 60.0
+    """Time one try has, from connecting to the end of the answer."""
+    retries: NonNegativeInt = 3
+    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles."""
+    concurrency: PositiveInt = 8
+    """Questions at once."""
+    temperature: NonNegativeFloat | None = None
+    """How freely the expert speaks; as the server does it unless set."""
+    max_tokens: PositiveInt | None = None
+    """Tokens an answer may have; as the server does it unless set."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """More fields of the request, as the server names them, such as {max_completion_tokens: 800}."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is sent beside the model and the messages."""
+        said = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**self.extra, **{name: value for name, value in said.items() if value is not None}}
+
+    @model_validator(mode="after")
+    def _extra_is_more(self) -> Self:
+        taken = {"model", "messages", "stream", "temperature", "max_tokens"} & set(self.extra)
+        if taken:
+            raise ValueError(
+                f"extra sets {', '.join(sorted(taken))}; expected other fields: these are set beside it or fixed"
+            )
+        return self
+
+
 class SandboxSettings(Settings):
     """Where code that models wrote is run, and how much of the machine it gets."""
 
@@ -237,3 +293,5 @@ class SandboxSettings(Settings):
     """Time one program has, of a processor."""
     memory_mb: PositiveInt = 512
     """Address space of one program, MiB."""
+    packages: tuple[str, ...] = ()
+    """Packages that programs may import besides the standard library, such as numpy, and those that these import."""

@@ -28,6 +28,7 @@ from motet.config.parts import (
     Base,
     Data,
     Evaluation,
+    Expert,
     Named,
     Player,
     Policy,
@@ -127,6 +128,8 @@ class RunConfig(Settings):
     """What is recorded."""
     sandbox: SandboxSettings = SandboxSettings()
     """Where code that models wrote is run."""
+    expert: Expert | None = None
+    """A model that gives feedback between turns, where the environment asks for one."""
     _places: Places = PrivateAttr(Places())
 
     def model_post_init(self, context: Any) -> None:

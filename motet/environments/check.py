@@ -44,6 +44,8 @@ class Rule(StrEnum):
     SOLVED = "what solve(state, seed) says, for all who act, earns success 1"
     DEMONSTRATES = "demonstrate(task, seed) gives a known agent a prompt and a text, the same for the same seed"
     CONVENTION = "convention(task, agent, text) is a label for any text"
+    ANSWER = "answer(task, texts) is a string or None for any texts, the same if asked again"
+    ALONE = "alone() is an environment with one agent, and keeps these rules on the same tasks"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ async def conform(
     """`check_environment`, for callers who have an event loop."""
     exam = _Exam(environment, seed, turns)
     exam.agents()
-    for task in exam.tasks() if tasks is None else tasks:
+    chosen = exam.tasks() if tasks is None else tasks
+    for task in chosen:
         for what, text in ODD_REPLIES.items():
             await exam.play(task, _always(text), f"where everyone says {what}")
         if hasattr(environment, "solve"):
@@ -82,6 +85,11 @@ async def conform(
             exam.require(Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}")
         exam.demonstrations(task)
         exam.conventions(task)
+        exam.answers(task)
+    if hasattr(environment, "alone") and len(environment.agents) > 1:
+        alone = exam.ask("alone", environment.alone)
+        await conform(alone, chosen, seed, turns)
+        exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
     return Checked(exam.name, dict(exam.kept))
 
 
@@ -172,6 +180,15 @@ class _Exam:
             for text in ODD_REPLIES.values():
                 label = self.ask("convention", self.environment.convention, task, agent, text)
                 self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
+
+    def answers(self, task: Task) -> None:
+        if not hasattr(self.environment, "answer"):
+            return
+        for text in ODD_REPLIES.values():
+            texts = dict.fromkeys(self.environment.agents, text)
+            given, again = (self.ask("answer", self.environment.answer, task, texts) for _ in range(2))
+            self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
+            self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
 
     # ------------------------------------------------------------------------------------------------ what moves
 

@@ -45,9 +45,28 @@ class NoTasks:
         return text[:3]
 
 
+class Alone(NoTasks):
+    agents = ("a",)
+
+    def observe(self, state):
+        return {"a": f"say {state.word}"}
+
+    async def step(self, state, replies, seed):
+        return replace(await super().step(state, replies, seed), rewards={"a": 0.5})
+
+    def solve(self, state, seed):
+        return {"a": state.word}
+
+
 class Good(NoTasks):
     def tasks(self, split):
         return [Task(f"{split} {word}", {"word": word}) for word in ("yes", "no")]
+
+    def answer(self, task, texts):
+        return texts["b"][:1] or None
+
+    def alone(self):
+        return Alone()
 
 
 class NoAgents(Good):
@@ -168,6 +187,33 @@ class Unlabelled(Good):
         return None
 
 
+class Wavering(Good):
+    count = 0
+
+    def answer(self, task, texts):
+        self.count += 1
+        return str(self.count)
+
+
+class AnswersInNumbers(Good):
+    def answer(self, task, texts):
+        return 7
+
+
+class TwoAlone(Good):
+    def alone(self):
+        return Good()
+
+
+class WrongAlone(Good):
+    class Mute(Alone):
+        def observe(self, state):
+            return {}
+
+    def alone(self):
+        return self.Mute()
+
+
 class Unclosed(Good):
     async def close(self, state):
         raise OSError("busy")
@@ -175,7 +221,7 @@ class Unclosed(Good):
 
 def test_a_sound_environment_gets_a_report_of_every_rule():
     report = check_environment(Good())
-    assert str(report).startswith("Good keeps 13 rules of environments:")
+    assert str(report).startswith("Good keeps 15 rules of environments:")
     assert report.environment == "Good"
     assert min(report.rules.values()) >= 1
 
@@ -209,6 +255,9 @@ def test_callers_with_an_event_loop_await_the_same():
         (NobodysSolution, "for all who act", "nothing for a"),
         (StrangeDemonstration, "gives a known agent", "agent='c'"),
         (Unlabelled, "a label for any text", "None"),
+        (Wavering, "the same if asked again", "'1' and then '2'"),
+        (AnswersInNumbers, "a string or None", "7"),
+        (TwoAlone, "one agent", "agents ['a', 'b']"),
         (Unclosed, "however odd", "close: OSError: busy"),
     ],
 )
@@ -218,6 +267,11 @@ def test_a_broken_rule_is_named_with_what_was_got(kind, rule, got):
     assert str(caught.value).startswith(f"{kind.__name__} breaks a rule. Rule: ")
     assert rule in str(caught.value)
     assert got in str(caught.value)
+
+
+def test_the_game_of_one_agent_is_put_to_the_same_test():
+    with pytest.raises(EnvironmentFault, match=r"^Mute breaks a rule. Rule: observe\(state\) .* Got: no prompts"):
+        check_environment(WrongAlone())
 
 
 def test_what_does_not_branch_need_not_be_a_value():

@@ -13,6 +13,9 @@ from motet.settings import Settings
 ENVIRONMENTS: dict[str, str] = {
     "quickstart": "motet.environments.quickstart:Quickstart",
     "relay": "motet.environments.relay:Relay",
+    "code_completion": "motet.environments.code_completion:CodeCompletion",
+    "code_generation": "motet.environments.code_generation:CodeGeneration",
+    "writing": "motet.environments.writing:Writing",
 }
 """Registered names, as references so that only the one in use is imported."""
 _METHODS = ("start", "observe", "step", "close")

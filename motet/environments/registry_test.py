@@ -34,7 +34,7 @@ def test_a_name_is_registered_or_points_to_a_class(folder):
 
 
 def test_every_registered_name_is_an_environment():
-    assert {name: resolve(name).__name__ for name in ENVIRONMENTS} == {"quickstart": "Quickstart", "relay": "Relay"}
+    assert len({resolve(name) for name in ENVIRONMENTS}) == len(ENVIRONMENTS)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,10 @@ class Rewarded:
         self.branches = environment.branches
 
     def __getattr__(self, name: str) -> Any:
-        return forward(self.environment, name)
+        found = forward(self.environment, name)
+        if name == "alone":
+            return lambda: Rewarded(found(), self.reward)  # judged as the team is, or the two could not be compared
+        return found
 
     async def start(self, task: Task, seed: int) -> Judged:
         return Judged(task, await self.environment.start(task, seed))

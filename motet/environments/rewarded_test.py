@@ -52,6 +52,18 @@ def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
         step(Rewarded(relay(), lambda task, texts: 1 / 0), ("x", "y"))
 
 
+def test_one_agent_alone_is_judged_by_the_same_reward():
+    class Shared(Relay):
+        def alone(self):
+            return Relay(self.options)
+
+    def length(task, texts):
+        return float(sum(map(len, texts.values())))
+
+    assert step(Rewarded(Shared(Relay.Options()), length).alone(), ("x", "yz")).rewards == {"a": 3.0, "b": 3.0}
+    assert not hasattr(Rewarded(relay(), length), "alone")
+
+
 def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     environment = Rewarded(relay(), lambda task, texts: 0.0)
     assert environment.tasks("eval") == relay().tasks("eval")

@@ -6,7 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from motet.core import Completion, Fault, Message, Prompt, Reply, Sampled, SampleRequest, Task, Team, Transition
+from motet.core import (
+    Completion,
+    Episode,
+    Fault,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+    Round,
+    Sampled,
+    SampleRequest,
+    Task,
+    Team,
+    Transition,
+)
+from motet.rollout.playthrough import Playthrough, playthroughs
 from motet.settings import Decode
 
 
@@ -81,3 +96,43 @@ def team_of(agents: Sequence[str], system: Mapping[str, str] | None = None) -> T
 
 
 PAIR = team_of(("ann", "bob"))
+
+
+# ---------------------------------------------------------------------------------------------------- finished games
+
+TASK = Task("t", {})
+BROKEN = Fault("sandbox", "TimeoutError", "slow")
+
+
+def said(text: str) -> Completion:
+    """One token per letter."""
+    return Completion("p", text, "stop", tokens=tuple(range(len(text))), logprobs=(0.0,) * len(text))
+
+
+def outcome(pick: int, reward: float, next: Round | None = None, **terms: float) -> Outcome:
+    """Agents earn reward ± 1, so that `reward` is their mean."""
+    rewards = {"a": reward - 1.0, "b": reward + 1.0}
+    return Outcome({"a": pick, "b": pick}, rewards, terms, next, None if next else "done")
+
+
+def broken(pick: int) -> Outcome:
+    return Outcome({"a": pick, "b": pick}, {}, fault=BROKEN)
+
+
+def round_(turn: int, texts: Sequence[str], *outcomes: Outcome) -> Round:
+    """`texts` are what a says in each sample; b says the same twice over."""
+    samples = {"a": tuple(said(text) for text in texts), "b": tuple(said(text * 2) for text in texts)}
+    return Round(turn, {"a": "?", "b": "?"}, {"a": (1,), "b": (1,)}, samples, outcomes)
+
+
+def game(*turns: tuple[float, Mapping[str, float]]) -> Playthrough:
+    """One game of which every turn earned (reward, terms)."""
+    below = None
+    for turn in reversed(range(len(turns))):
+        reward, terms = turns[turn]
+        below = round_(turn, ["x"], outcome(0, reward, below, **terms))
+    return playthroughs(Episode("e", TASK, below))[0]
+
+
+WON, LOST = game((1.0, {"success": 1.0})), game((0.0, {"success": 0.0}))
+BROKE = Playthrough(TASK, ((round_(0, ["x"], broken(0)), broken(0)),))

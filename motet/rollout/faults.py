@@ -34,8 +34,10 @@ async def attempt(action: Awaitable[T]) -> T | Fault:
 
 
 def _recorded(error: Exception) -> Fault:
-    """`cause` is the class of what was raised first: of a `raise RewardFault(...) from TimeoutError()`, TimeoutError."""
+    """`cause` is the error's own word, else the class of what was raised first: of `raise RewardFault(...) from TimeoutError()`,
+    TimeoutError."""
+    named = error.cause if isinstance(error, MotetError) else None
     where: Boundary = next(
         (boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)), "environment"
     )
-    return Fault(where, type(error.__cause__ or error).__name__, str(error) or repr(error))
+    return Fault(where, named or type(error.__cause__ or error).__name__, str(error) or repr(error))

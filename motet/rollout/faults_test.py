@@ -45,6 +45,19 @@ def test_the_cause_is_what_was_raised_first() -> None:
     assert asyncio.run(attempt(score())) == Fault("reward", "TimeoutError", "judge silent")
 
 
+def test_an_error_may_bring_the_word_it_is_counted_by() -> None:
+    class Silent(EnvironmentFault):
+        cause = "expert_timeout"
+
+    async def ask() -> None:
+        try:
+            raise TimeoutError
+        except TimeoutError as error:
+            raise Silent("nobody answered") from error
+
+    assert asyncio.run(attempt(ask())) == Fault("environment", "expert_timeout", "nobody answered")
+
+
 @pytest.mark.parametrize("error", [ConfigError, TrainingDiverged, asyncio.CancelledError, KeyboardInterrupt])
 def test_what_concerns_the_run_passes_through(error: type[BaseException]) -> None:
     with pytest.raises(error):

@@ -11,5 +11,9 @@ namespaces.py; protocol.py is what crosses, report.py what it means.
 
 from motet.sandbox.pool import Sandbox
 from motet.sandbox.report import Answer, Call, Failure, Level, Limits, NotRun, Raised, Report, Returned, same
+from motet.sandbox.suite import Case, CaseResult, Suite, Verdict
 
-__all__ = ["Answer", "Call", "Failure", "Level", "Limits", "NotRun", "Raised", "Report", "Returned", "Sandbox", "same"]
+__all__ = [
+    "Answer", "Call", "Case", "CaseResult", "Failure", "Level", "Limits", "NotRun", "Raised", "Report", "Returned", "Sandbox",
+    "Suite", "Verdict", "same",
+]  # fmt: skip

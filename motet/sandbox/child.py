@@ -8,58 +8,53 @@ the host reads the answers as an attacker's.
 import contextlib
 import ctypes
 import importlib
-import itertools
 import os
-import random
-import re
 import resource
 import signal
+import socket
 import struct
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from motet.sandbox import landlock, namespaces, protocol, seccomp
+from motet.sandbox import candidate, landlock, namespaces, packages, protocol, scratch, seccomp
+from motet.sandbox.libc import LIBC
 
 NOBODY = 65534
 RESULTS = 3
 """The descriptor on which the child answers."""
-_MESSAGE_CHARACTERS = 300
 _STACK_BYTES = 64 << 20
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
-_IMPORT = re.compile(r"\bimport[ \t]+([\w., \t]+)")
-_FROM_IMPORT = re.compile(r"\bfrom[ \t]+([\w.]+)[ \t]+import[ \t]*\(?([\w,\s]+)")
-_MOST_IMPORTS = 200
-"""A program must not be able to use up its time before it begins: that would look like a fault of ours."""
-_NEVER = frozenset({"__main__", "antigravity", "ensurepip", "idlelib", "lib2to3", "test", "this", "turtledemo", "venv"})
+_NEVER = frozenset(
+    {"__main__", "antigravity", "ensurepip", "idlelib", "lib2to3", "motet", "test", "this", "turtledemo", "venv"}
+)
 """Modules that do something when imported, or are no library."""
 
 
-def run(request: bytes, layers: Collection[str], results: int) -> None:
+def run(head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int) -> None:
     """Answers one request on `results`, in a process made for it. The caller ends the process, whatever happens here."""
-    cpu_seconds, memory_mb, output_bytes = protocol.REQUEST.unpack_from(request)[1:]
     os.dup2(results, RESULTS)
     try:
-        body = protocol.loads(request[protocol.REQUEST.size :])
-        import_named(body["sources"])
-        close_doors(layers, cpu_seconds, memory_mb)
+        body = protocol.loads(protocol.receive(channel))
+        import_modules(body["modules"])
+        close_doors(layers, head.cpu_seconds, head.memory_mb)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it: no line of the program has run
         return _say([protocol.END, "setup", repr(error)])
-    answer(body["sources"], body["calls"], output_bytes)
+    answer(body["sources"], body["calls"], head.output_bytes)
 
 
 # ---------------------------------------------------------------------------------------------------- before the doors close
 
 
-def import_named(sources: Sequence[str]) -> None:
-    """Imports the standard-library modules that the texts name in import statements: later no file can be opened."""
-    names = dict.fromkeys(name for source in sources for name in named_modules(source))
-    for name in itertools.islice(names, _MOST_IMPORTS):
+def import_modules(names: Iterable[str]) -> None:
+    """Imports those of the names that are modules of the standard library, or of packages that are allowed. Later none can be."""
+    for name in names:
         parts = name.split(".")
-        if name in sys.modules or parts[0] not in sys.stdlib_module_names or _NEVER.intersection(parts):
+        known = parts[0] in sys.stdlib_module_names or parts[0] in sys.modules  # the latter are packages.py's
+        if name in sys.modules or not known or _NEVER.intersection(parts):
             continue
         # What cannot be imported here is the program's to find out, with the error it would get anywhere.
         with contextlib.suppress(Exception, SystemExit):
@@ -67,41 +62,36 @@ def import_named(sources: Sequence[str]) -> None:
                 importlib.import_module(name)
 
 
-def named_modules(source: str) -> Iterator[str]:
-    """Every name after `import` or `from`, and what a `from` may mean by a name: a module inside a package.
-
-    A generous reading of text, not a parse: a word too many costs a needless import, and the parser is not run unlocked.
-    """
-    for match in _IMPORT.finditer(source):
-        yield from _first_words(match[1])
-    for match in _FROM_IMPORT.finditer(source):
-        yield match[1]
-        for member in _first_words(match[2]):
-            yield f"{match[1]}.{member}"
-
-
-def _first_words(listing: str) -> Iterator[str]:
-    for entry in listing.split(","):
-        yield from entry.split()[:1]
-
-
 # ---------------------------------------------------------------------------------------------------- the doors
 
 
-def close_doors(layers: Collection[str], cpu_seconds: int, memory_mb: int) -> None:
-    """Gives up everything but computing and `RESULTS`. The order matters: each lock takes what the ones before it needed."""
+def close_doors(
+    layers: Collection[str],
+    cpu_seconds: int,
+    memory_mb: int,
+    folder: scratch.Place | None = None,
+    last: int = RESULTS,
+) -> None:
+    """Gives up everything but computing, the descriptors from `RESULTS` to `last`, and `folder`.
+
+    The order matters: each lock takes what the ones before it needed.
+    """
     for descriptor in (0, 2):
         os.dup2(1, descriptor)  # the server's standard output is /dev/null
-    os.closerange(RESULTS + 1, 1 << 16)
-    if "namespaces" in layers:
-        os.chroot(namespaces.EMPTY_ROOT)
-    os.chdir("/")
+    os.closerange(last + 1, 1 << 16)
+    inside = None
+    if folder is not None:
+        inside = folder.enter(layers)
+    else:
+        if "namespaces" in layers:
+            os.chroot(namespaces.EMPTY_ROOT)
+        os.chdir("/")
     give_up_privileges()
     if "landlock" in layers:
-        landlock.lock()
-    set_limits(cpu_seconds, memory_mb)
+        landlock.lock(inside)
+    set_limits(cpu_seconds, memory_mb + packages.loaded_mb, files=folder is not None)
     if "seccomp" in layers:
-        seccomp.lock()
+        seccomp.lock(files=folder is not None)
 
 
 def give_up_privileges() -> None:
@@ -111,10 +101,9 @@ def give_up_privileges() -> None:
         with contextlib.suppress(OSError):
             become(NOBODY)
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.capset(struct.pack("II", _CAPABILITY_VERSION_3, 0), bytes(24)):
+        if LIBC.capset(struct.pack("II", _CAPABILITY_VERSION_3, 0), bytes(24)):
             raise OSError(ctypes.get_errno(), "capset refused")
-        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     die_with_parent()
 
 
@@ -128,17 +117,17 @@ def become(user: int) -> None:
 def die_with_parent() -> None:
     """Asks for a kill when the parent ends. Linux forgets the wish where a process changes its user or gains capabilities."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def set_limits(cpu_seconds: int, memory_mb: int) -> None:
+def set_limits(cpu_seconds: int, memory_mb: int, files: bool) -> None:
     """Zero descriptors means that no new one can be made: no file, no socket. Zero processes likewise."""
     limits = {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_FSIZE: scratch.MOST_FILE_BYTES if files else 0,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: 0,
-        resource.RLIMIT_NOFILE: 0,
+        resource.RLIMIT_NOFILE: scratch.MOST_OPEN_FILES if files else 0,
     }
     if sys.platform == "linux":  # elsewhere the limit of address space is refused, or counts nothing
         limits |= {resource.RLIMIT_AS: memory_mb << 20, resource.RLIMIT_STACK: _STACK_BYTES}
@@ -160,19 +149,10 @@ def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> N
     """
     left = output_bytes
     _say([protocol.READY])
-    module = ModuleType("candidate")
-    sys.modules["candidate"] = module  # dataclasses look their module up
-    random.seed(0)
-    try:
-        codes = [compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)]
-    except BaseException as error:  # noqa: BLE001
-        return _say([protocol.END, "syntax", _line(error)])
-    try:
-        for code in codes:
-            exec(code, module.__dict__)  # noqa: S102
-    except BaseException as error:  # noqa: BLE001
-        kind = "exited" if isinstance(error, SystemExit) else "memory" if isinstance(error, MemoryError) else "raised"
-        return _say([protocol.END, kind, _line(error)])
+    module = fresh_module()
+    failure, message = candidate.run(sources, module.__dict__)
+    if failure is not None:
+        return _say([protocol.END, failure, message])
     for name, arguments in calls:
         try:
             function = vars(module).get(name, _absent(name))
@@ -183,9 +163,17 @@ def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> N
             if left < 0:
                 raise protocol.Oversize(f"all values together have over {output_bytes} bytes")
         except BaseException as error:  # noqa: BLE001
-            line = [protocol.RAISED, *_described(error)]
+            line = [protocol.RAISED, *candidate.described(error)]
         _say(line)
     return _say([protocol.END, None, ""])
+
+
+def fresh_module() -> ModuleType:
+    """Where a program runs. Its name is registered, because dataclasses look their module up."""
+    module = ModuleType("candidate")
+    module.__file__ = "candidate.py"  # no such file is there, but its folder is the working folder
+    sys.modules["candidate"] = module
+    return module
 
 
 def _absent(name: str) -> Any:
@@ -193,18 +181,6 @@ def _absent(name: str) -> Any:
         raise NameError(f"name {name!r} is not defined")
 
     return raise_name_error
-
-
-def _described(error: BaseException) -> tuple[str, str]:
-    """Class and message, bounded; the program may have made printing itself fail."""
-    try:
-        return str(type(error).__name__)[:_MESSAGE_CHARACTERS], str(error)[:_MESSAGE_CHARACTERS]
-    except BaseException:  # noqa: BLE001
-        return "Exception", "the error cannot be printed"
-
-
-def _line(error: BaseException) -> str:
-    return ": ".join(filter(None, _described(error)))
 
 
 def _say(line: list[Any]) -> None:

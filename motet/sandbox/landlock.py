@@ -1,14 +1,27 @@
 """A Landlock domain without a single rule: no file, no TCP port, and from ABI 6 on no signal or abstract socket beyond it.
 
-It says again, by other code of the kernel, what the system call filter says. Source: landlock(7).
+It says again, by other code of the kernel, what the system call filter says. With a scratch folder it has one rule: plain files
+and folders beneath it may be made, read, written, renamed and removed. Source: landlock(7).
 """
 
 import ctypes
 import os
 import struct
 
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+from motet.sandbox.libc import LIBC
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
+_PATH_BENEATH = 1
+_IN_A_FOLDER = sum(
+    1 << right
+    for right in (
+        1, 2, 3,  # write and read files, list folders
+        4, 5, 7, 8,  # remove folders and files, make them
+        13, 14,  # rename from one folder to another, truncate
+    )
+)  # fmt: skip
+"""All but executing, and making devices, sockets, pipes and symbolic links."""
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -21,17 +34,23 @@ def attributes(abi: int) -> bytes:
     return struct.pack(f"{len(words)}Q", *words)
 
 
-def lock() -> None:
-    """Puts this process into the empty domain, for good. OSError where the kernel has no Landlock."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    abi = libc.syscall(_CREATE_RULESET, None, 0, _VERSION)
+def lock(folder: str | None = None) -> None:
+    """Puts this process into the empty domain, for good, `folder` left open. OSError where the kernel has no Landlock."""
+    abi = LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION)
     if abi < 1:
         raise OSError(ctypes.get_errno(), "the kernel has no Landlock")
     rules = attributes(abi)
-    ruleset = libc.syscall(_CREATE_RULESET, rules, len(rules), 0)
+    ruleset = LIBC.syscall(_CREATE_RULESET, rules, len(rules), 0)
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "Landlock refused the rule set")
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.syscall(_RESTRICT_SELF, ruleset, 0):
+    if folder is not None:
+        handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        (handled,) = struct.unpack_from("Q", rules)
+        rule = struct.pack("=Qi", handled & _IN_A_FOLDER, handle)
+        if LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0):
+            raise OSError(ctypes.get_errno(), "Landlock refused the rule about the scratch folder")
+        os.close(handle)
+    LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
         raise OSError(ctypes.get_errno(), "Landlock refused the domain")
     os.close(ruleset)

@@ -7,6 +7,8 @@ Source: unshare(2), user_namespaces(7).
 import ctypes
 import os
 
+from motet.sandbox.libc import LIBC
+
 EMPTY_ROOT = "/proc"
 """Where the empty file system lies: every Linux has the folder, and what it showed is covered."""
 
@@ -24,11 +26,10 @@ def enter() -> None:
 
     Real root needs no user namespace and is better without: its children can then become a user who owns nothing.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
-    if user != 0 or libc.unshare(_WORLD):
-        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # a process that once was root may not write its own maps otherwise
-        if libc.unshare(_WORLD | _NEWUSER):
+    if user != 0 or LIBC.unshare(_WORLD):
+        LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # a process that once was root may not write its own maps otherwise
+        if LIBC.unshare(_WORLD | _NEWUSER):
             raise OSError(ctypes.get_errno(), "the kernel refuses user namespaces")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
@@ -38,7 +39,7 @@ def enter() -> None:
         (None, b"/", None, _PRIVATE),
         (b"none", EMPTY_ROOT.encode(), b"tmpfs", _BARREN),
     ):
-        if libc.mount(source, target, kind, flags, None):
+        if LIBC.mount(source, target, kind, flags, None):
             raise OSError(ctypes.get_errno(), f"the kernel refuses to mount {target.decode()}")
 
 

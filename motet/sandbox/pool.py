@@ -6,21 +6,25 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import blake2b
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from motet.errors import ConfigError, SandboxFault
-from motet.sandbox import report
+from motet.sandbox import report, verdict
 from motet.sandbox.report import Call, Level, Limits, Report
+from motet.sandbox.suite import Suite, Verdict
 from motet.sandbox.worker import Worker
 
 _GRACE_SECONDS = 30.0
 """How much longer than the wall limit a server may be silent before it counts as dead; a child's setup has 15 of them."""
 _CACHE_BYTES = 64 << 20
+_ENTRY_BYTES = 200
+_Result = TypeVar("_Result")
+_Known = TypeVar("_Known")
 
 
 class Sandbox:
@@ -28,7 +32,8 @@ class Sandbox:
 
     `minimum` is the protection to insist on: ConfigError where this machine reaches less. So making a Sandbox starts one server
     (about 0.1 s); the others start when they are needed. `maximum` leaves layers away, to test the ones below. `user` is a number
-    that the servers become where the host is root; programs of a root host run as nobody in any case.
+    that the servers become where the host is root; programs of a root host run as nobody in any case. `packages` are what
+    programs may import besides the standard library; ConfigError where one of them cannot be.
 
     What a program did is a Report. SandboxFault means that the sandbox itself failed twice, and says nothing about the program.
     """
@@ -41,14 +46,16 @@ class Sandbox:
         *,
         maximum: Level = Level.NAMESPACES,
         user: int | None = None,
+        packages: Sequence[str] = (),
     ) -> None:
         count = _cores() if workers is None else workers
         if count < 1:
             raise ConfigError(f"sandbox workers: got {count}, expected at least 1")
         self._limits = Limits() if limits is None else limits
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="sandbox")
-        self._servers = _Servers(maximum, user)
-        self._cache = _Cache(_CACHE_BYTES)
+        self._servers = _Servers(maximum, user, tuple(packages))
+        self._reports: _Cache[bytes] = _Cache(_CACHE_BYTES)
+        self._verdicts: _Cache[Verdict] = _Cache(_CACHE_BYTES)
         self._end = weakref.finalize(self, _end, self._threads, self._servers)  # also when the host ends
         self.level = self._threads.submit(self._servers.probe).result()
         """The protection in force."""
@@ -72,6 +79,25 @@ class Sandbox:
         """`run`, for callers without an event loop."""
         return self._submit(sources, calls, limits).result()
 
+    async def judge(self, sources: Sequence[str], suite: Suite, limits: Limits | None = None) -> Verdict:
+        """Runs a suite's chosen tests on the program that `sources` are, one after the other in one module.
+
+        ValueError for a suite without such tests, ConfigError for one with `files` where `check_folders` refuses them.
+        """
+        return await asyncio.wrap_future(self._submit_suite(sources, suite, limits))
+
+    def judge_sync(self, sources: Sequence[str], suite: Suite, limits: Limits | None = None) -> Verdict:
+        """`judge`, for callers without an event loop."""
+        return self._submit_suite(sources, suite, limits).result()
+
+    def check_folders(self) -> None:
+        """ConfigError where no suite with `files` can be judged: below LANDLOCK nothing would keep a program in its folder."""
+        if self.level < Level.LANDLOCK:
+            raise ConfigError(
+                f"sandbox level: got {self.level.name}, expected at least {Level.LANDLOCK.name} for tests that work with files. "
+                f"Run on Linux 5.13 or newer where the container allows Landlock, or leave those tests out"
+            )
+
     def close(self) -> None:
         """Ends the servers. Programs that still run end as SandboxFaults."""
         self._end()
@@ -90,22 +116,43 @@ class Sandbox:
 
     def _run(self, request: bytes, calls: int, limits: Limits) -> Report:
         key = blake2b(request, digest_size=32).digest()
-        known = self._cache.get(key)
+        known = self._reports.get(key)
         if known is not None:
             return replace(report.read(known, calls, limits), seconds=0.0)
-        reply, result = self._run_anew(request, calls, limits)
+        reply, result = self._ask(request, limits, lambda reply: (reply, report.read(reply, calls, limits)))
         if result.deterministic:
-            self._cache.put(key, reply)
+            self._reports.put(key, reply, len(reply))
         return result
 
-    def _run_anew(self, request: bytes, calls: int, limits: Limits) -> tuple[bytes, Report]:
+    def _submit_suite(self, sources: Sequence[str], suite: Suite, limits: Limits | None) -> Future[Verdict]:
+        if suite.files:
+            self.check_folders()
+        limits = limits or self._limits
+        request = verdict.write(sources, suite, limits)
+        return self._threads.submit(self._judge, tuple(sources), suite, limits, request)
+
+    def _judge(self, sources: Sequence[str], suite: Suite, limits: Limits, request: bytes) -> Verdict:
+        key = blake2b(request, digest_size=32).digest()
+        known = self._verdicts.get(key)
+        if known is not None:
+            return replace(known, seconds=0.0)
+
+        def attempt(part: Suite, names: Sequence[str]) -> verdict.Attempt:
+            asked = request if part is suite else verdict.write(sources, part, limits)
+            return self._ask(asked, limits, lambda reply: verdict.read(reply, names, limits, suite.together))
+
+        result = verdict.judge(suite, attempt)
+        if result.deterministic:
+            self._verdicts.put(key, result, sum(len(case.message) + 300 for case in result.cases))
+        return result
+
+    def _ask(self, request: bytes, limits: Limits, read: Callable[[bytes], _Result]) -> _Result:
+        """What a server's reply means to `read`. SandboxFault where a fresh server fails too."""
         seconds = limits.wall_seconds + _GRACE_SECONDS
         try:
-            reply = self._servers.ask(request, seconds)
-            return reply, report.read(reply, calls, limits)
+            return read(self._servers.ask(request, seconds))
         except SandboxFault:  # once more on a fresh server: the cause may have been the machine's moment
-            reply = self._servers.ask(request, seconds, fresh=True)
-            return reply, report.read(reply, calls, limits)
+            return read(self._servers.ask(request, seconds, fresh=True))
 
 
 def _cores() -> int:
@@ -120,8 +167,8 @@ def _end(threads: ThreadPoolExecutor, servers: "_Servers") -> None:
 class _Servers:
     """Idle and busy servers. There are never more than threads that ask, because each asks one."""
 
-    def __init__(self, maximum: Level, user: int | None) -> None:
-        self._maximum, self._user = maximum, user
+    def __init__(self, maximum: Level, user: int | None, packages: tuple[str, ...]) -> None:
+        self._maximum, self._user, self._packages = maximum, user, packages
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
@@ -164,7 +211,7 @@ class _Servers:
                 return server
         if server is not None:
             server.kill()
-        server = Worker(self._maximum, self._user)
+        server = Worker(self._maximum, self._user, self._packages)
         with self._lock:
             if not self._closed and server.level >= self._level:
                 self._busy.add(server)
@@ -183,30 +230,27 @@ class _Servers:
                 self._idle.append(server)
 
 
-class _Cache:
-    """Replies by request; beyond `capacity` bytes the least recently used go. Raw, so that no two Reports share a value."""
+class _Cache(Generic[_Known]):
+    """What is known by request; beyond `capacity` bytes the least recently used go. Reports are kept raw: no two share a value."""
 
     def __init__(self, capacity: int) -> None:
         self._left = capacity
         self._lock = threading.Lock()
-        self._replies: OrderedDict[bytes, bytes] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[_Known, int]] = OrderedDict()
 
-    def get(self, key: bytes) -> bytes | None:
+    def get(self, key: bytes) -> _Known | None:
         with self._lock:
-            if key not in self._replies:
+            if key not in self._known:
                 return None
-            self._replies.move_to_end(key)
-            return self._replies[key]
+            self._known.move_to_end(key)
+            return self._known[key][0]
 
-    def put(self, key: bytes, reply: bytes) -> None:
+    def put(self, key: bytes, value: _Known, size: int) -> None:
         with self._lock:
-            if key in self._replies:
+            if key in self._known:
                 return
-            self._replies[key] = reply
-            self._left -= _weight(reply)
+            weight = size + _ENTRY_BYTES
+            self._known[key] = value, weight
+            self._left -= weight
             while self._left < 0:
-                self._left += _weight(self._replies.popitem(last=False)[1])
-
-
-def _weight(reply: bytes) -> int:
-    return len(reply) + 200
+                self._left += self._known.popitem(last=False)[1][1]

@@ -166,10 +166,10 @@ def test_a_report_is_remembered_unless_time_decided_it(sandbox: Sandbox, monkeyp
 
 def test_the_cache_drops_the_least_recently_used() -> None:
     cache = _Cache(1000)  # a reply of 200 bytes weighs 400
-    cache.put(b"a", bytes(200))
-    cache.put(b"b", bytes(200))
+    cache.put(b"a", bytes(200), 200)
+    cache.put(b"b", bytes(200), 200)
     assert cache.get(b"a") == bytes(200)
-    cache.put(b"c", bytes(200))
+    cache.put(b"c", bytes(200), 200)
     assert [cache.get(key) is not None for key in (b"a", b"b", b"c")] == [True, False, True]
 
 
@@ -289,5 +289,6 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_servers(sandbox: Sandbox) -> 
 
 def test_the_server_imports_nothing_of_motet_but_its_folder(sandbox: Sandbox) -> None:
     names = value(sandbox, "import sys\ndef main(): return sorted(n for n in sys.modules if n.startswith('motet'))")
-    parts = ["child", "landlock", "namespaces", "protocol", "seccomp", "server"]
+    parts = ["arrays", "candidate", "child", "containers", "heap", "judge", "landlock", "libc", "namespaces", "packages",
+             "protocol", "scratch", "seccomp", "server", "standins", "trial", "values"]  # fmt: skip
     assert names == ["motet", "motet.sandbox", *(f"motet.sandbox.{part}" for part in parts)]

@@ -2,25 +2,48 @@
 
 Both sides of the wall import this file, so it knows the standard library only.
 
-    host   -> server   Limits as a struct, then a body {"sources": [...], "calls": [[function, [argument, ...]], ...]}
-    server -> host     how the child ended as a struct, then whatever bytes the child wrote, unread
-    child  -> server   lines of JSON: [READY], per call [VALUE, value] or [RAISED, kind, message], then [END, failure, message]
+    host   -> server   a Request as a struct: what to run, and what it may use
+    host   -> child    what the server leaves in the channel, as a frame: {"sources": [...], "modules": [...], "calls": [...]};
+                       in test mode two frames: the program, and the compiled suite
+    server -> host     how the children ended as a struct, then whatever bytes one of them wrote, unread
+    child  -> server   lines of JSON: [READY], per call [VALUE, value] or [RAISED, kind, message], then [END, failure, message];
+                       judge.py has those of test mode
 
 A child's bytes are untrusted. They are read by the host alone, with `decode`, which builds nothing but plain values.
 """
 
 import json
+import os
+import re
 import socket
 import struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-REQUEST: Final = struct.Struct("!dIIQ")
-"""Wall seconds, CPU seconds, memory in MB, output in bytes."""
-REPLY: Final = struct.Struct("!??idd")
-"""Timed out, wrote too much, wait status, CPU seconds, wall seconds."""
+
+class Request(NamedTuple):
+    """The head of a request. `mode`: the program's functions are called, tested from another process, or tested in their own."""
+
+    wall_seconds: float
+    cpu_seconds: int
+    memory_mb: int
+    output_bytes: int
+    mode: int
+    files: bool
+
+
+CALLS, APART, TOGETHER = range(3)
+REQUEST: Final = struct.Struct("!dIIQB?")
+"""A Request."""
+REPLY: Final = struct.Struct("!??ididd")
+"""Timed out, wrote too much; wait status and CPU seconds of the child that wrote, then of the other one, if any; wall seconds."""
 LENGTH: Final = struct.Struct("!Q")
 
-READY, VALUE, RAISED, END = range(4)
+READY, VALUE, RAISED, END, BEGIN, DONE = range(6)
+READY_LINE: Final = re.compile(rb'\[(?:"[0-9a-f]*",)?0\]\n')
+"""What a child says first, once no door is open and no line of the program has run; in test mode behind a secret."""
+
+CASE: Final = "__case__"
+"""What a compiled `check` calls its judge: `with __case__(index):` around every test."""
 
 MAX_DEPTH: Final = 64
 """Containers within containers."""
@@ -118,16 +141,60 @@ def loads(line: bytes) -> Any:
 
 
 def send(channel: socket.socket, payload: bytes) -> None:
-    channel.sendall(LENGTH.pack(len(payload)) + payload)
+    channel.sendall(framed(payload))
+
+
+def framed(payload: bytes) -> bytes:
+    return LENGTH.pack(len(payload)) + payload
 
 
 def receive(channel: socket.socket) -> bytes:
     """One frame; EOFError where the other side is gone."""
-    (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size))
-    return _exactly(channel, length)
+    (length,) = LENGTH.unpack(exactly(channel, LENGTH.size))
+    return exactly(channel, length)
 
 
-def _exactly(channel: socket.socket, length: int) -> bytes:
+class Pipe:
+    """Frames over a bare descriptor, where socket calls are not permitted. EOFError where the other side is gone."""
+
+    def __init__(self, descriptor: int, limit: int = 1 << 32) -> None:
+        self._descriptor, self._limit = descriptor, limit
+        self._rest = b""
+
+    def read(self) -> bytes:
+        """One frame; ValueError for one of more than `limit` bytes."""
+        (length,) = LENGTH.unpack(self._take(LENGTH.size))
+        if length > self._limit:
+            raise ValueError(f"a message of {length} bytes, expected at most {self._limit}")
+        return self._take(length)
+
+    def write(self, payload: bytes) -> None:
+        data = LENGTH.pack(len(payload)) + payload
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except BrokenPipeError as error:
+            raise EOFError("the other side is gone") from error
+
+    def _take(self, length: int) -> bytes:
+        parts = [self._rest]
+        missing = length - len(self._rest)
+        while missing > 0:
+            try:
+                part = os.read(self._descriptor, max(missing, 1 << 16))
+            except ConnectionResetError:
+                part = b""
+            if not part:
+                raise EOFError("the other side is gone")
+            parts.append(part)
+            missing -= len(part)
+        data = b"".join(parts)
+        self._rest = data[length:]
+        return data[:length]
+
+
+def exactly(channel: socket.socket, length: int) -> bytes:
+    """So many bytes; EOFError where the other side is gone."""
     parts = bytearray()
     while len(parts) < length:
         part = channel.recv(min(length - len(parts), 1 << 20))

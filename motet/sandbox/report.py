@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Literal, TypeAlias
 
 from motet.errors import ConfigError, SandboxFault
-from motet.sandbox import protocol
+from motet.sandbox import imports, protocol
 
 
 class Level(IntEnum):
@@ -121,10 +121,13 @@ def write(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> byte
     """The request. NotPlain or Oversize (ValueErrors) for arguments that cannot be sent."""
     body = {
         "sources": list(sources),
+        "modules": imports.named(sources),
         "calls": [[call.function, protocol.encode(list(call.args), _ARGUMENT_BYTES)] for call in calls],
     }
-    head = protocol.REQUEST.pack(limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, limits.output_bytes)
-    return head + protocol.dumps(body)
+    head = protocol.REQUEST.pack(
+        limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, limits.output_bytes, protocol.CALLS, False
+    )
+    return head + protocol.framed(protocol.dumps(body))
 
 
 _ARGUMENT_BYTES = 64 << 20
@@ -132,7 +135,7 @@ _ARGUMENT_BYTES = 64 << 20
 
 def read(reply: bytes, calls: int, limits: Limits) -> Report:
     """The server's reply as a Report of `calls` answers. SandboxFault where the child never got to run the program."""
-    late, much, status, cpu_seconds, seconds = protocol.REPLY.unpack_from(reply)
+    late, much, status, cpu_seconds, _, _, seconds = protocol.REPLY.unpack_from(reply)
     lines = reply[protocol.REPLY.size :].split(b"\n")[:-1]
     if lines[:1] != [protocol.dumps([protocol.READY])]:
         said = reply[protocol.REPLY.size :][:300]

@@ -43,7 +43,7 @@ def test_same_refuses_what_is_not_plain() -> None:
 
 
 def reply(lines: bytes, late: bool = False, much: bool = False, status: int = 0, cpu: float = 0.0) -> bytes:
-    return REPLY.pack(late, much, status, cpu, 0.5) + lines
+    return REPLY.pack(late, much, status, cpu, 0, 0.0, 0.5) + lines
 
 
 READY = b"[0]\n"

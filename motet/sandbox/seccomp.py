@@ -1,13 +1,18 @@
 """A system call filter: a program may compute, allocate, sleep, and write to what is already open. All else is "not permitted".
 
 There is no call left that opens, links, deletes or looks at a file, makes a socket, a process or a thread, or signals anybody.
-fcntl is absent on purpose: F_SETOWN with F_SETSIG makes a pipe send signals. Written as raw BPF, so nothing need be installed.
-Source: seccomp(2), and the kernel's syscall tables.
+A second, longer table is for programs with a scratch folder: its calls go by path, and *where* they may go is for Landlock or an
+empty root to say. So it has no call that Landlock does not judge and that could change something: links, devices and truncate by
+name are absent, and chmod and utime only say that they worked. Of fcntl it has copies and locks; F_SETOWN with F_SETSIG makes a
+pipe send signals. Written as raw BPF, so nothing need be installed. Source: seccomp(2), landlock(7), the kernel's syscall tables.
 """
 
 import ctypes
 import platform
 import struct
+from collections.abc import Iterable
+
+from motet.sandbox.libc import LIBC
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _ALLOWED = {
@@ -26,43 +31,104 @@ _ALLOWED = {
         "getrandom": 278,
     },
 }  # fmt: skip
+_FILES = {
+    "x86_64": {
+        "openat": 257, "stat": 4, "fstat": 5, "lstat": 6, "newfstatat": 262, "statx": 332, "access": 21, "faccessat": 269,
+        "faccessat2": 439, "lseek": 8, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "flock": 73, "fsync": 74,
+        "fdatasync": 75, "ftruncate": 77, "getdents64": 217, "getcwd": 79, "chdir": 80, "rename": 82, "renameat": 264,
+        "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263, "umask": 95, "getuid": 102, "getgid": 104,
+        "geteuid": 107, "getegid": 108,
+    },
+    "aarch64": {
+        "openat": 56, "fstat": 80, "newfstatat": 79, "statx": 291, "faccessat": 48, "faccessat2": 439, "lseek": 62,
+        "pread64": 67, "pwrite64": 68, "readv": 65, "writev": 66, "flock": 32, "fsync": 82, "fdatasync": 83, "ftruncate": 46,
+        "getdents64": 61, "getcwd": 17, "chdir": 49, "renameat": 38, "mkdirat": 34, "unlinkat": 35, "umask": 166,
+        "getuid": 174, "getgid": 176, "geteuid": 175, "getegid": 177,
+    },
+}  # fmt: skip
+"""For programs with a scratch folder, besides. stat, access and chdir are not judged by Landlock: they only look."""
+_PRETENDED = {
+    "x86_64": {
+        "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "utime": 132, "utimes": 235, "futimesat": 261,
+        "utimensat": 280,
+    },
+    "aarch64": {"fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "utimensat": 88},
+}  # fmt: skip
+"""Answered with success and not done: what copies files calls them, and Landlock would let them reach any file of the user."""
+_UNSUPPORTED = {
+    "x86_64": {"listxattr": 194, "llistxattr": 195, "flistxattr": 196},
+    "aarch64": {"listxattr": 11, "llistxattr": 12, "flistxattr": 13},
+}
+"""Answered as by a file system without extended attributes, which is what copies files can live with."""
+_COMMANDS = {
+    "fcntl": {
+        "F_DUPFD": 0, "F_GETFD": 1, "F_SETFD": 2, "F_GETFL": 3, "F_GETLK": 5, "F_SETLK": 6, "F_SETLKW": 7,
+        "F_OFD_GETLK": 36, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38, "F_DUPFD_CLOEXEC": 1030,
+    },
+    "ioctl": {"FIONCLEX": 0x5450, "FIOCLEX": 0x5451},
+}  # fmt: skip
+"""What these calls may be asked: it is their second argument."""
+_BY_COMMAND = {"x86_64": {"fcntl": 72, "ioctl": 16}, "aarch64": {"fcntl": 25, "ioctl": 29}}
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _NOT_PERMITTED, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
-_NUMBER, _ARCH = 0, 4
-"""Offsets in struct seccomp_data."""
+_ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NOT_PERMITTED, _NOT_SUPPORTED = _ERROR | 1, _ERROR | 95
+_NUMBER, _ARCH, _SECOND_ARGUMENT = 0, 4, 24
+"""Offsets in struct seccomp_data; of an argument, its low half."""
 _X32 = 0x40000000
 """x86_64 has a second table of calls from this number on."""
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
-
-
-def instructions(machine: str) -> bytes:
+def instructions(machine: str, files: bool = False) -> bytes:
     """The BPF program for `platform.machine()`; KeyError on a machine without a table here."""
 
     def op(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack("HBBI", code, if_true, if_false, operand)
 
+    def answers(numbers: Iterable[int], verdict: int) -> list[bytes]:
+        return [part for number in numbers for part in (op(_JUMP_EQUAL, number, 0, 1), op(_RETURN, verdict))]
+
     program = [op(_LOAD, _ARCH), op(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0), op(_RETURN, _KILL), op(_LOAD, _NUMBER)]
     program += [op(_JUMP_AT_LEAST, _X32, 0, 1), op(_RETURN, _KILL)]
-    for number in _ALLOWED[machine].values():
-        program += [op(_JUMP_EQUAL, number, 0, 1), op(_RETURN, _ALLOW)]
+    program += answers(_ALLOWED[machine].values(), _ALLOW)
+    if files:
+        program += answers(_FILES[machine].values(), _ALLOW)
+        program += answers(_PRETENDED[machine].values(), _ERROR)
+        program += answers(_UNSUPPORTED[machine].values(), _NOT_SUPPORTED)
+        for name, number in _BY_COMMAND[machine].items():
+            commands = [*answers(_COMMANDS[name].values(), _ALLOW), op(_RETURN, _NOT_PERMITTED)]
+            program += [op(_JUMP_EQUAL, number, 0, 1 + len(commands)), op(_LOAD, _SECOND_ARGUMENT), *commands]
     program += [op(_RETURN, _NOT_PERMITTED)]
     return b"".join(program)
 
 
-def lock() -> None:
-    """Puts the filter on this process, for good. OSError where the kernel or the machine has none."""
-    try:
-        code = instructions(platform.machine())
-    except KeyError as error:
-        raise OSError(f"no system call table for machine {error}") from error
-    libc = ctypes.CDLL(None, use_errno=True)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0):
+class _Program(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _program(files: bool) -> _Program | None:
+    machine = platform.machine()
+    if machine not in _ALLOWED:
+        return None
+    code = instructions(machine, files)
+    return _Program(len(code) // 8, code)
+
+
+_PROGRAMS = {files: _program(files) for files in (False, True)}
+"""Made before the server forks, for all its children; None where this machine has no table."""
+
+
+def lock(files: bool = False) -> None:
+    """Puts the filter on this process, for good; `files` also allows those calls that a scratch folder needs.
+
+    OSError where the kernel or the machine has none.
+    """
+    program = _PROGRAMS[files]
+    if program is None:
+        raise OSError(f"no system call table for machine {platform.machine()}")
+    LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if LIBC.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0):
         raise OSError(ctypes.get_errno(), "seccomp refused")

@@ -1,12 +1,15 @@
 """The warm fork server: a small Python that has the usual modules loaded, and forks one locked child per program.
 
-It is started without site packages and with an empty environment, and knows nothing of Motet but this folder. It relays what
-children write without reading it. Descriptor 0 is its socket to the host; where that closes, the child and the server end.
+It is started without site packages and with an empty environment, and knows nothing of Motet but this folder. Texts of programs
+and of tests are never in its memory, where later children would inherit them: a child takes them off the channel itself, and what
+children write is relayed through a page that is gone before the next fork. Descriptor 0 is its socket to the host; where that
+closes, the children and the server end.
 """
 
 import contextlib
 import gc
 import importlib
+import mmap
 import os
 import select
 import signal
@@ -15,14 +18,15 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
-from motet.sandbox import child, landlock, namespaces, protocol, seccomp
+from motet.sandbox import arrays, child, landlock, namespaces, packages, protocol, scratch, seccomp, trial
 
 _WARM = (
     "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "dataclasses",
     "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "linecache", "math",
     "numbers", "operator", "random", "re", "statistics", "string", "struct", "textwrap", "time", "types", "typing",
-    "unicodedata", "encodings.ascii", "encodings.base64_codec", "encodings.cp1252", "encodings.hex_codec", "encodings.idna",
-    "encodings.latin_1", "encodings.punycode", "encodings.raw_unicode_escape", "encodings.rot_13",
+    "unittest._log",
+    "unicodedata", "encodings.ascii", "encodings.base64_codec", "encodings.cp1252", "encodings.cp437", "encodings.hex_codec",
+    "encodings.idna", "encodings.latin_1", "encodings.punycode", "encodings.raw_unicode_escape", "encodings.rot_13",
     "encodings.unicode_escape", "encodings.utf_16", "encodings.utf_32", "encodings.utf_8_sig",
 )  # fmt: skip
 """What most programs import, and what the library would import too late. The rest is loaded per program, if its text names it."""
@@ -32,13 +36,23 @@ _SLACK = 1 << 16
 """Bytes a child may write beyond its limit: the errors it reports in place of values."""
 
 
-def main(wanted: str, user: str) -> None:
-    """Serves until the host hangs up. `wanted`: layers to put on, with commas; `user`: a number to give root up for, or ""."""
+def main(wanted: str, user: str, allowed: str) -> None:
+    """Serves until the host hangs up. `wanted`: layers to put on, with commas; `user`: a number to give root up for, or "".
+
+    `allowed`: packages to load and the folders to find them in, as JSON. Greets with the layers, and a line why it cannot serve.
+    """
     channel = socket.socket(fileno=0)
     sys.argv = [""]
     os.environ.clear()
     for name in _WARM:
         importlib.import_module(name)
+    try:
+        packages.load(*protocol.loads(allowed.encode()))
+        if "numpy" in sys.modules:
+            arrays.learn(sys.modules["numpy"])
+    except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported, the host has to hear
+        cause = error.__cause__ or error
+        return protocol.send(channel, f"\n{type(cause).__name__}: {cause}".encode(errors="replace"))
     if user:
         child.become(int(user))
     layers = [layer for layer in wanted.split(",") if layer and works(_LOCKS[layer])]
@@ -52,7 +66,11 @@ def main(wanted: str, user: str) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         protocol.send(channel, ",".join(layers).encode())
         while True:
-            protocol.send(channel, outcome(channel, protocol.receive(channel), layers))
+            head = protocol.Request(*protocol.REQUEST.unpack(protocol.exactly(channel, protocol.REQUEST.size)))
+            with scratch.folder(layers) if head.files else contextlib.nullcontext() as place:
+                healthy = outcome(channel, head, layers, place)
+            if not healthy:
+                return None  # a child may have left part of its frames in the channel: the host takes a fresh server
 
 
 _LOCKS: dict[str, Callable[[], None]] = {
@@ -76,51 +94,83 @@ def works(lock: Callable[[], None]) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def outcome(channel: socket.socket, request: bytes, layers: Collection[str]) -> bytes:
-    """Runs one program in a child and returns the reply: how the child ended, and what it wrote."""
-    wall_seconds, _, _, output_bytes = protocol.REQUEST.unpack_from(request)
+def outcome(
+    channel: socket.socket, head: protocol.Request, layers: Collection[str], place: scratch.Place | None
+) -> bool:
+    """Runs one program and replies: how its processes ended, and what was written. False where they did not begin."""
     started = time.monotonic()
+    theirs: list[int] = []
+    """The candidate's process, where another one than that which writes."""
     reader, writer = os.pipe()
+    if head.mode == protocol.APART:
+        near, far = socket.socketpair()
+        theirs = [_forked(lambda: trial.run_candidate(head, channel, layers, far.fileno(), place))]
+        far.close()
+        pid = _forked(lambda: trial.run_judge(head, channel, layers, writer, near.fileno(), place))
+        near.close()
+    elif head.mode == protocol.TOGETHER:
+        pid = _forked(lambda: trial.run_together(head, channel, layers, writer, place))
+    else:
+        pid = _forked(lambda: child.run(head, channel, layers, writer))
+    os.close(writer)
+    # Not memory of Python: it is given back before the next fork, so that no program finds what another one's tests said.
+    with mmap.mmap(-1, head.output_bytes + _SLACK) as written:
+        try:
+            size, late = _read(reader, channel, head.wall_seconds, written)
+        finally:
+            os.close(reader)
+            statuses = [_ended(process) for process in (pid, *theirs)]
+        much = size == len(written)
+        (status, cpu_seconds), (their_status, their_cpu_seconds) = (*statuses, (0, 0.0))[:2]
+        seconds = time.monotonic() - started
+        reply = protocol.REPLY.pack(late, much, status, cpu_seconds, their_status, their_cpu_seconds, seconds)
+        channel.sendall(protocol.LENGTH.pack(len(reply) + size) + reply)
+        with memoryview(written)[:size] as content:
+            channel.sendall(content)
+        return protocol.READY_LINE.match(written) is not None
+
+
+def _forked(run: Callable[[], None]) -> int:
+    """A child that runs something and ends."""
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(reader)
-            child.run(request, layers, writer)
+            run()
         finally:
             os._exit(0)  # nothing of the program may come back into the server's loop
-    os.close(writer)
-    try:
-        written, late = _read(reader, channel, wall_seconds, output_bytes + _SLACK)
-    finally:
-        os.close(reader)
-        os.kill(pid, signal.SIGKILL)  # it may have closed its pipe and gone on
-        _, status, usage = os.wait4(pid, 0)
-    much = len(written) > output_bytes + _SLACK
-    cpu_seconds = usage.ru_utime + usage.ru_stime
-    return protocol.REPLY.pack(late, much, status, cpu_seconds, time.monotonic() - started) + written
+    return pid
 
 
-def _read(reader: int, channel: socket.socket, wall_seconds: float, limit: int) -> tuple[bytes, bool]:
-    """All that the child writes, and whether time was up first. A little more than `limit` is enough to know.
+def _ended(pid: int) -> tuple[int, float]:
+    """Makes sure that a child has ended; its wait status and CPU seconds."""
+    os.kill(pid, signal.SIGKILL)  # it may have closed its pipe and gone on
+    _, status, usage = os.wait4(pid, 0)
+    return status, usage.ru_utime + usage.ru_stime
+
+
+def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mmap.mmap) -> tuple[int, bool]:
+    """Reads all that the child writes, as far as there is room: how much, and whether time was up first.
 
     The program's time begins with the child's first line, so a busy machine takes nothing of it for our own doings.
     """
-    written = bytearray()
+    size = 0
     deadline = time.monotonic() + _SETUP_SECONDS
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    poll.register(channel, select.POLLIN)
-    while len(written) <= limit:
-        left = deadline - time.monotonic()
-        ready = dict(poll.poll(left * 1000)) if left > 0 else {}
-        if channel.fileno() in ready:
-            raise EOFError("the host hung up")  # it never speaks before it was answered
-        if not ready:
-            return bytes(written), True
-        part = os.read(reader, 1 << 16)
-        if not part:
-            break
-        if not written:
-            deadline = time.monotonic() + wall_seconds
-        written += part
-    return bytes(written), False
+    poll.register(channel, 0)  # hang-ups only: what the host has said is the child's to read
+    with memoryview(written) as room:
+        while size < len(room):
+            left = deadline - time.monotonic()
+            ready = dict(poll.poll(left * 1000)) if left > 0 else {}
+            if channel.fileno() in ready:
+                raise EOFError("the host hung up")
+            if not ready:
+                return size, True
+            with room[size:] as rest:
+                count = os.readv(reader, [rest])
+            if not count:
+                break
+            if not size:
+                deadline = time.monotonic() + wall_seconds
+            size += count
+    return size, False

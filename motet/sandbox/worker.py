@@ -1,25 +1,29 @@
 """The host's end of one fork server."""
 
 import contextlib
+import json
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from motet.errors import SandboxFault
+from motet.errors import ConfigError, SandboxFault
 from motet.sandbox import protocol
 from motet.sandbox.report import Level
 
 _BOOT = """
-import sys, types
+import os, sys, types
+os.register_at_fork = lambda **hooks: None
 for name, path in (("motet", []), ("motet.sandbox", [sys.argv[1]])):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
 from motet.sandbox import server
 server.main(*sys.argv[2:])
 """
-"""Stands empty packages where ours are, so that the server loads this folder's files and nothing else of Motet."""
+"""Stands empty packages where ours are, so that the server loads this folder's files and nothing else of Motet. What the library
+would do after every fork (seed generators, look after threads) costs a child a third of its time, and is done where it matters."""
 _FLAGS = ("-P", "-s", "-S", "-W", "ignore", "-X", "utf8")
 """Together with the environment below this is -I -S, but for the one variable that makes the order of sets repeatable."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
@@ -27,11 +31,15 @@ _START_SECONDS = 60.0
 
 
 class Worker:
-    """One server process, started when made. It belongs to the thread that made it: Linux ends it with that thread."""
+    """One server process, started when made. It belongs to the thread that made it: Linux ends it with that thread.
 
-    def __init__(self, maximum: Level, user: int | None) -> None:
+    ConfigError where one of `packages` cannot be imported.
+    """
+
+    def __init__(self, maximum: Level, user: int | None, packages: Sequence[str]) -> None:
         wanted = ",".join(level.name.lower() for level in Level if Level.LIMITS < level <= maximum)
-        arguments = [_BOOT, str(Path(__file__).parent), wanted, "" if user is None else str(user)]
+        allowed = json.dumps([packages, [str(Path(folder).absolute()) for folder in sys.path] if packages else []])
+        arguments = [_BOOT, str(Path(__file__).parent), wanted, "" if user is None else str(user), allowed]
         self._channel, theirs = socket.socketpair()
         with theirs:
             # A session of its own: Ctrl-C in the host's terminal is the host's to handle.
@@ -44,8 +52,11 @@ class Worker:
                 start_new_session=True,
             )
         try:
-            self.level = _highest(self._receive(_START_SECONDS).decode().split(","))
-        except SandboxFault:
+            layers, _, problem = self._receive(_START_SECONDS).decode().partition("\n")
+            if problem:
+                raise ConfigError(_why_not(packages, problem))
+            self.level = _highest(layers.split(","))
+        except (ConfigError, SandboxFault):
             self.kill()
             raise
 
@@ -57,7 +68,7 @@ class Worker:
         """The server's reply. SandboxFault where it is gone or needs over `seconds`."""
         try:
             self._channel.settimeout(seconds)
-            protocol.send(self._channel, request)
+            self._channel.sendall(request)
         except OSError as error:
             raise SandboxFault(f"a sandbox server could not be asked: {error}") from error
         return self._receive(seconds)
@@ -76,6 +87,29 @@ class Worker:
             return protocol.receive(self._channel)
         except (EOFError, OSError) as error:
             raise SandboxFault(f"a sandbox server did not answer: {type(error).__name__}: {error}") from error
+
+
+def _why_not(packages: Sequence[str], problem: str) -> str:
+    absent = re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", problem)
+    if absent is None:
+        return (
+            f"sandbox packages: got {', '.join(packages)}; importing them fails: {problem}. Mend that, or leave it out"
+        )
+    missing = absent[1]
+    if missing.partition(".")[0] not in {name.partition(".")[0] for name in packages}:
+        return f"sandbox packages: got {', '.join(packages)}, expected {missing} too, because one of them imports it: add it"
+    install = _INSTALLED_AS.get(missing, missing.partition(".")[0])
+    return (
+        f"sandbox packages: got {missing}, which this Python does not have; expected an installed package. "
+        f"Run pip install {install}, or leave it out"
+    )
+
+
+_INSTALLED_AS = {
+    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "docx": "python-docx", "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}  # fmt: skip
+"""Packages whose distributions have another name."""
 
 
 def _highest(layers: Iterable[str]) -> Level:

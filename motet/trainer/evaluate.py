@@ -1,11 +1,16 @@
 """evaluate: play tasks without learning, and say how it went."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from time import monotonic
 from typing import Any
 
-from motet.core import Environment, Episode, Sampler, Task, Team
+from motet.core import Environment, Episode, Reply, Sampler, Task, Team
+from motet.errors import ConfigError
 from motet.rollout.collect import collect
+from motet.rollout.passing import passing, powers_of_two
+from motet.rollout.playthrough import Playthrough, by_turn, playthroughs
 from motet.rollout.summary import Summary, summarise
 from motet.settings import Plan
 
@@ -19,6 +24,13 @@ class Evaluation:
 
     episodes: list[Episode]
     summary: Summary
+    seconds: float | None = None
+    """By the clock, from the first task to the last; None where nobody looked."""
+
+    @property
+    def games(self) -> list[list[Playthrough]]:
+        """The single games of every task."""
+        return [playthroughs(episode) for episode in self.episodes]
 
 
 async def evaluate(
@@ -33,11 +45,22 @@ async def evaluate(
     samples: int = 1,
     greedy: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
+    clock: Callable[[], float] = monotonic,
 ) -> Evaluation:
-    """Plays `samples` straight paths of every task, with the turn limit and the stop rule of `plan`."""
+    """Plays `samples` straight paths of every task, with the turn limit and the stop rule of `plan`.
+
+    The plan's `max_nodes` is a guard against trees, and paths are as many as were asked for.
+    """
+    turns = len(plan.samples)
     paths = plan.model_copy(
-        update={"samples": (samples, *[1] * (len(plan.samples) - 1)), "expand": "all", "pairing": "aligned"}
+        update={
+            "samples": (samples, *[1] * (turns - 1)),
+            "expand": "all",
+            "pairing": "aligned",
+            "max_nodes": 1 + samples * (turns - 1),
+        }
     )
+    begun = clock()
     episodes: list[Episode] = []
     for start in range(0, len(tasks), TASKS_AT_ONCE):
         episodes += await collect(
@@ -51,4 +74,54 @@ async def evaluate(
             greedy=greedy,
             on_episode=on_episode,
         )
-    return Evaluation(episodes, summarise(episodes))
+    return Evaluation(episodes, summarise(episodes), clock() - begun)
+
+
+# ---------------------------------------------------------------------------------------------------- in figures
+
+
+def described(evaluation: Evaluation, environment: Any, pass_at: Sequence[int] | None = None) -> dict[str, Any]:
+    """An evaluation as plain JSON, the clock aside: the summary, games per task, tokens per episode, pass@k, the figures of every
+    turn, and the convention each agent held to where the environment can name it.
+
+    Args:
+        pass_at: the k of pass@k; 1 and the powers of two up to the number of games per task unless given.
+    """
+    games = evaluation.games
+    samples = max(map(len, games), default=0)
+    ks = powers_of_two(samples) if pass_at is None else pass_at
+    figures = {
+        **asdict(evaluation.summary),
+        "samples": samples,
+        "tokens_per_episode": evaluation.summary.tokens / max(evaluation.summary.episodes, 1),
+        "pass_at": passing(games, ks),
+        "by_turn": [asdict(turn) for turn in by_turn(games)],
+    }
+    if hasattr(environment, "convention"):
+        figures["conventions"] = conventions(evaluation.episodes, environment.convention)
+    return figures
+
+
+def conventions(episodes: Sequence[Episode], name: Callable[[Task, str, str], str]) -> dict[str, dict[str, float]]:
+    """Agent -> label -> share of its answers at turn one, the commonest first."""
+    seen: dict[str, Counter[str]] = {}
+    for episode in episodes:
+        if episode.root is None:
+            continue
+        for agent, completions in episode.root.samples.items():
+            labels = seen.setdefault(agent, Counter())
+            labels.update(name(episode.task, agent, completion.text) for completion in completions)
+    return {
+        agent: {label: count / labels.total() for label, count in labels.most_common()}
+        for agent, labels in seen.items()
+    }
+
+
+def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
+    """What each agent said at `turn` on an episode's first path."""
+    round_ = episode.root
+    for _ in range(turn):
+        round_ = round_.outcomes[0].next if round_ is not None else None
+    if round_ is None:
+        raise ConfigError(f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it")
+    return {agent: Reply(completions[0].text, completions[0].stop) for agent, completions in round_.samples.items()}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from math import isfinite
 from pathlib import Path
 from time import monotonic
@@ -294,6 +295,12 @@ class Progress:
         self._name, self._total, self._first = name, total, first
         self._tokens, self._since = 0, self._clock()
         self._task = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
+
+    def counter(self, name: str, total: int) -> Callable[[object], None]:
+        """Begins a stage; every call of what it returns is one more done."""
+        self.stage(name, total)
+        done = count(1)
+        return lambda _: self.show(next(done), {})
 
     def show(self, done: int, figures: Mapping[str, float], tokens: int = 0) -> None:
         """`done` steps of the stage are done; `tokens` were sampled or trained since the last call."""

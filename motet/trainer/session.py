@@ -5,23 +5,22 @@ import resource
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from motet.core import CreditState, Episode, Reply, Task
-from motet.errors import ConfigError, Interrupted
+from motet.core import CreditState, Episode, Task
+from motet.errors import Interrupted
 from motet.rollout.record import write_episode
 from motet.rollout.summary import Summary
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.evaluate import Evaluation, evaluate
+from motet.trainer.evaluate import described, evaluate
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
 from motet.trainer.notable import Notable
 from motet.trainer.report import Metrics, Progress, RunFolder
@@ -175,14 +174,6 @@ class Session:
     async def _evaluate(self, number: int, last: bool = False) -> dict[str, Any]:
         ensemble = self._ensemble
         name = "after" if last else f"step {number}" if number else "before"
-        self._progress.stage(name, len(self._eval_tasks))
-        ended = 0
-
-        def count(episode: Episode) -> None:
-            nonlocal ended
-            ended += 1
-            self._progress.show(ended, {})
-
         evaluation = await evaluate(
             ensemble.environment,
             self._eval_tasks,
@@ -192,7 +183,7 @@ class Session:
             seed=ensemble.seed,
             tag=f"evaluate-{number:06d}",
             samples=self._cadence.samples,
-            on_episode=count,
+            on_episode=self._progress.counter(name, len(self._eval_tasks)),
         )
         self._metrics.write(
             number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()}
@@ -266,36 +257,3 @@ def _shown(summary: Summary) -> dict[str, float]:
 def _timed(step: Step) -> dict[str, float]:
     seconds = {f"time/{stage}": value for stage, value in step.seconds.items()}
     return {**seconds, "time/tokens_per_second": step.summary.tokens / max(sum(step.seconds.values()), 1e-9)}
-
-
-def described(evaluation: Evaluation, environment: Any) -> dict[str, Any]:
-    """An evaluation as plain JSON, with the convention each agent held to where the environment can name it."""
-    figures = asdict(evaluation.summary)
-    if hasattr(environment, "convention"):
-        figures["conventions"] = conventions(evaluation.episodes, environment.convention)
-    return figures
-
-
-def conventions(episodes: Sequence[Episode], name: Callable[[Task, str, str], str]) -> dict[str, dict[str, float]]:
-    """Agent -> label -> share of its answers at turn one, the commonest first."""
-    seen: dict[str, Counter[str]] = {}
-    for episode in episodes:
-        if episode.root is None:
-            continue
-        for agent, completions in episode.root.samples.items():
-            labels = seen.setdefault(agent, Counter())
-            labels.update(name(episode.task, agent, completion.text) for completion in completions)
-    return {
-        agent: {label: count / labels.total() for label, count in labels.most_common()}
-        for agent, labels in seen.items()
-    }
-
-
-def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
-    """What each agent said at `turn` on an episode's first path."""
-    round_ = episode.root
-    for _ in range(turn):
-        round_ = round_.outcomes[0].next if round_ is not None else None
-    if round_ is None:
-        raise ConfigError(f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it")
-    return {agent: Reply(completions[0].text, completions[0].stop) for agent, completions in round_.samples.items()}

@@ -1,0 +1,106 @@
+"""Where tasks come from: the environment itself, or the rows of a dataset."""
+
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from motet.config.parts import Source
+from motet.config.schema import RunConfig
+from motet.core import Task
+from motet.data.load import check_fields, load_rows
+from motet.errors import ConfigError, MotetError
+
+
+class Tasks(Mapping[str, list[Task]]):
+    """Split -> its tasks, read when they are first asked for: an evaluation may never need what there is to train on."""
+
+    def __init__(self, config: RunConfig, environment: Any) -> None:
+        self._config, self._environment = config, environment
+        self._sources = {"train": config.data.train, "eval": config.data.eval}
+        own = hasattr(environment, "tasks")
+        self._splits = [split for split, source in self._sources.items() if own or source is not None]
+        self._read: dict[str, list[Task]] = {}
+
+    def __getitem__(self, split: str) -> list[Task]:
+        if split not in self._splits:
+            raise KeyError(split)
+        if split not in self._read:
+            self._read[split] = self._tasks_of(split)
+        return self._read[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._splits)
+
+    def __len__(self) -> int:
+        return len(self._splits)
+
+    @property
+    def first(self) -> Task:
+        """The first of those that have been read."""
+        return next(iter(self._read.values()))[0]
+
+    @property
+    def shared(self) -> int:
+        """How many tasks of `eval` are tasks of `train` too."""
+        if len(self) < 2:
+            return 0
+        trained = {task.id: task for task in self["train"]}
+        return sum(task.id in trained and trained[task.id] == task for task in self["eval"])
+
+    def _tasks_of(self, split: str) -> list[Task]:
+        config, environment, source = self._config, self._environment, self._sources[split]
+        if source is not None:
+            found = _from_rows(source, split, environment)
+        else:
+            with asking(f"{config.environment.name}, tasks({split!r})"):
+                found = list(environment.tasks(split))
+        if not found:
+            raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one")
+        return found[: config.evaluation.tasks] if split == "eval" else found
+
+
+def tasks_of(config: RunConfig, environment: Any, *, train: bool) -> Tasks:
+    """What the command is sure to need has been read."""
+    found = Tasks(config, environment)
+    wanted = "train" if train else "eval"
+    if wanted not in found:
+        name = config.environment.name
+        raise ConfigError(
+            f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, with a split"
+        )
+    for split in found if train else ("eval",):
+        found[split]
+    return found
+
+
+def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
+    if not hasattr(environment, "task"):
+        raise ConfigError(
+            f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data"
+        )
+    rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
+    check_fields(rows, source.fields.values(), f"data.{split}.fields")
+    renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows]
+    return [_from_row(row, f"data.{split}, row {number}", environment) for number, row in enumerate(renamed, start=1)]
+
+
+def _from_row(row: Mapping[str, Any], where: str, environment: Any) -> Task:
+    with asking(f"{where} with {', '.join(row)}"):
+        try:
+            task: Task = environment.task(row)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from error
+    return task
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """What somebody's environment raises before the run starts, as one line that names its place."""
+    try:
+        yield
+    except MotetError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})") from error

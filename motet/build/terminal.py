@@ -1,0 +1,61 @@
+"""A person at the terminal who gives feedback, as environments know one."""
+
+import asyncio
+import select
+import sys
+import threading
+from collections.abc import Callable
+
+from motet.errors import EnvironmentFault
+
+
+class PersonLeft(EnvironmentFault):
+    """Nobody is at the terminal any more."""
+
+    cause = "person_left"
+
+
+class Terminal:
+    """Asks for lines, by `read(text)` where that is given. Questions that come at the same time wait for each other."""
+
+    def __init__(self, read: Callable[[str], str] | None = None) -> None:
+        self._read = read or self._typed
+        self._turn = threading.Lock()
+        self._given_up = threading.Event()
+
+    async def ask(self, question: str) -> str:
+        """All lines up to an empty one, or to the end of the input. Raises: PersonLeft where there is not even one."""
+        try:
+            return await asyncio.to_thread(self._lines, question)
+        except asyncio.CancelledError:
+            self._given_up.set()
+            raise
+
+    def _lines(self, question: str) -> str:
+        lines: list[str] = []
+        with self._turn:
+            try:
+                while line := self._read(f"\n{question}\n> " if not lines else "> ").strip():
+                    lines.append(line)
+            except EOFError as error:
+                if not lines:
+                    raise PersonLeft(
+                        "the input ended where feedback was to be typed; expected a line, or an empty one: stay at the "
+                        "terminal, or choose another feedback.mode"
+                    ) from error
+        return "\n".join(lines)
+
+    def _typed(self, prompt: str) -> str:
+        """As `input`, but without its wait at a terminal, which nothing ends but the Enter key: control-C would seem to hang."""
+        if not someone_is_there():
+            return input(prompt)
+        print(prompt, end="", flush=True)
+        while not select.select([sys.stdin], [], [], 0.1)[0]:
+            if self._given_up.is_set():
+                raise EOFError
+        return input()
+
+
+def someone_is_there() -> bool:
+    """Whether what is typed comes from a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()

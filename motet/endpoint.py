@@ -1,0 +1,206 @@
+"""A chat endpoint that speaks the OpenAI protocol: a hosted model, or vLLM, llama.cpp, Ollama and the like on one's own machine.
+
+    endpoint = Endpoint("http://localhost:8000/v1", "qwen3-coder", timeout_seconds=60, retries=3, concurrency=8, jitter=draw)
+    text = await endpoint.ask((Message("user", "..."),))
+
+One question is one `POST BASE_URL/chat/completions`, asked again where that can help. Whatever goes wrong is an EndpointFault
+with one of four causes; what that means is up to who asked.
+"""
+
+import asyncio
+import ipaddress
+import json
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from motet.core import Chat
+from motet.errors import MotetError
+
+Cause = Literal["timeout", "unreachable", "refused", "garbled"]
+"""No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
+ASK_AGAIN = frozenset({408, 409, 429})
+"""With all from 500 on, the statuses that may be another next time."""
+
+
+class EndpointFault(MotetError):
+    """No answer came; `cause` says in one word why."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause: Cause = cause
+
+
+class _Passing(EndpointFault):
+    """What may be gone at another try, `wait` seconds later if the server says when."""
+
+    wait: float | None = None
+
+
+class Endpoint:
+    """A chat model behind an address. One object serves any number of tasks and event loops; it holds nothing that needs closing.
+
+    A key is sent to the server and stands in no message of a fault. Addresses of this machine are reached directly, whatever
+    proxy the environment names.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        timeout_seconds: float,
+        retries: int,
+        concurrency: int,
+        jitter: Callable[[], float],
+        key: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        connect_seconds: float = 10.0,
+        first_wait_seconds: float = 1.0,
+        max_bytes: int = 1 << 20,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`timeout_seconds` bounds one try, from connecting to the last byte. Between tries is `first_wait_seconds`, twice that,
+        and so on, each times 0.5 to 1 by `jitter` (a draw from [0, 1)); or what the server asks for, if that is at most
+        `timeout_seconds`.
+
+        `parameters` are more fields of the request, such as temperature. At most `concurrency` questions are open at a time.
+        """
+        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.timeout_seconds, self.retries, self._concurrency = timeout_seconds, retries, concurrency
+        self._parameters = {**(parameters or {}), "model": model}
+        self._key, self._max_bytes = key, max_bytes
+        self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
+        self._jitter, self._sleep, self._clock = jitter, sleep, clock
+        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    async def ask(self, messages: Chat) -> str:
+        """The model's answer, never empty. Raises: EndpointFault."""
+        turnstile = self._turnstiles.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
+        async with turnstile:
+            for tried in range(self.retries):
+                try:
+                    return await self._ask_once(messages)
+                except _Passing as passing:
+                    await self._sleep(self._wait(passing, tried))
+            try:
+                return await self._ask_once(messages)
+            except _Passing as last:
+                tries = f" ({self.retries + 1} tries)" if self.retries else ""
+                raise EndpointFault(last.cause, f"{last}{tries}") from last.__cause__
+
+    def _wait(self, passing: _Passing, tried: int) -> float:
+        if passing.wait is None:
+            return float(self._first_wait_seconds * 2**tried * (0.5 + 0.5 * self._jitter()))
+        if passing.wait > self.timeout_seconds:
+            raise EndpointFault(
+                passing.cause,
+                f"{passing}, and asks to wait {passing.wait:.0f} s; expected at most the time limit of "
+                f"{self.timeout_seconds:g} s: raise the limit, or ask less often",
+            )
+        return passing.wait
+
+    # ------------------------------------------------------------------------------------------------ one try
+
+    async def _ask_once(self, messages: Chat) -> str:
+        import httpx2 as httpx
+
+        sent = [
+            {"role": message.role, "content": message.content} | ({"name": message.name} if message.name else {})
+            for message in messages
+        ]
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                status, headers, body = await self._post({**self._parameters, "messages": sent})
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
+            raise EndpointFault("timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s") from error
+        except httpx.TransportError as error:
+            what = str(error) or type(error).__name__
+            raise _Passing("unreachable", f"{self.url}: the connection failed: {self._public(what)}") from error
+        except httpx.HTTPError as error:
+            raise self._garbled(f"what cannot be decoded ({type(error).__name__})") from error
+        if status != 200:
+            raise self._refused(status, headers, body)
+        return self._read(body)
+
+    async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        import httpx2 as httpx
+
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        limits = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
+        client = httpx.AsyncClient(timeout=limits, trust_env=not is_loopback(self.url), verify=_certificates())
+        async with client, client.stream("POST", self.url, json=request, headers=headers) as response:
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > self._max_bytes:
+                    raise self._garbled(f"more than {self._max_bytes:,} bytes")
+            return response.status_code, response.headers, bytes(body)
+
+    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> EndpointFault:
+        said = self._public(body.decode("utf-8", "replace").strip())
+        message = f"{self.url} answered with status {status}{f': {said}' if said else ''}"
+        if status not in ASK_AGAIN and status < 500:
+            return EndpointFault("refused", message)
+        passing = _Passing("refused", message)
+        passing.wait = _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
+        return passing
+
+    def _read(self, body: bytes) -> str:
+        try:
+            content = json.loads(body)["choices"][0]["message"]["content"]
+        except (ValueError, RecursionError) as error:
+            raise self._garbled(f"what is no JSON: {self._shown(body)}") from error
+        except (KeyError, IndexError, TypeError) as error:
+            raise self._garbled(f"JSON without choices[0].message.content: {self._shown(body)}") from error
+        if not isinstance(content, str) or not content.strip():
+            raise self._garbled(f"no text: {self._shown(body)}")
+        return content.encode(
+            "utf-8", "replace"
+        ).decode()  # JSON can write half a character, and no tokenizer reads one
+
+    def _garbled(self, what: str) -> EndpointFault:
+        return EndpointFault(
+            "garbled", f"{self.url} answered with {what}; expected a chat completion: check the address and the model"
+        )
+
+    def _shown(self, body: bytes) -> str:
+        return repr(self._public(body.decode("utf-8", "replace")))
+
+    def _public(self, text: str) -> str:
+        """300 characters of what a server said, the key blacked out should it repeat it."""
+        safe = text.replace(self._key, "[key]") if self._key else text
+        return safe if len(safe) <= 300 else f"{safe[:300]} ..."
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust; read once, because reading takes longer than a question to a local model."""
+    import httpx2 as httpx
+
+    return httpx.create_ssl_context()
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine, as far as its name tells."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _seconds(retry_after: str, now: float) -> float | None:
+    """Retry-After as seconds from `now`: it is a number of seconds or a date. None for anything else."""
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - now)
+    except ValueError:
+        return None

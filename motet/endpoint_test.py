@@ -1,0 +1,324 @@
+"""A client, against servers of every kind that the world has. They are real sockets on this machine."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from motet.core import Message
+from motet.endpoint import Endpoint, EndpointFault, is_loopback
+
+ASKED = (Message("system", "Be brief."), Message("user", "Why?", name="ann"))
+KEY = "sk-secret-0123456789"
+
+
+def completion(text):
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+
+
+def says(status, body=b"", **headers):
+    """A behaviour: one whole answer."""
+
+    def behave(handler):
+        handler.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return behave
+
+
+OK = says(200, completion("Because."))
+
+
+def hangs(handler):
+    handler.server.released.wait(10)
+
+
+def dribbles(handler):
+    """Always something, never an end: no pause is long, so only the whole can be too long."""
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.server.released.wait(0.02):
+        handler.wfile.write(b" ")
+
+
+def drops(handler):
+    """Half an answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(completion("Because.")[:20])
+
+
+def floods(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.server.released.is_set():
+        handler.wfile.write(b"x" * 65_536)
+
+
+class Server(ThreadingHTTPServer):
+    """Behaves as it is told, request by request; the last behaviour repeats."""
+
+    daemon_threads = True
+
+    def __init__(self, *behaviours):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.behaviours, self.requests, self.released = list(behaviours), [], threading.Event()
+
+    def handle_error(self, request, client_address):
+        """A client that left is no news."""
+
+    @property
+    def base_url(self):
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    close_connection = True
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, dict(self.headers.items()), body))
+        turn = min(len(self.server.requests), len(self.server.behaviours)) - 1
+        self.server.behaviours[turn](self)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@contextmanager
+def serving(*behaviours):
+    server = Server(*behaviours)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def endpoint(base_url, waits=None, **settings):
+    """One that notes how long it waits, and does not."""
+
+    async def sleep(seconds):
+        (waits if waits is not None else []).append(seconds)
+
+    chosen = {"timeout_seconds": 5.0, "retries": 2, "concurrency": 4, "jitter": lambda: 0.0, "sleep": sleep, **settings}
+    return Endpoint(base_url, "tiny", **chosen)
+
+
+def ask(*behaviours, waits=None, **settings):
+    """(answer or fault, requests) of one question to a server that behaves so."""
+    with serving(*behaviours) as server:
+        try:
+            answer = asyncio.run(endpoint(server.base_url, waits, **settings).ask(ASKED))
+        except EndpointFault as fault:
+            answer = fault
+        return answer, server.requests
+
+
+# ---------------------------------------------------------------------------------------------------- what is asked
+
+
+def test_a_question_is_one_chat_completion():
+    answer, requests = ask(OK, key=KEY, parameters={"temperature": 0.2, "max_completion_tokens": 9})
+    assert answer == "Because."
+    ((path, headers, body),) = requests
+    assert path == "/v1/chat/completions"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body == {
+        "model": "tiny",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?", "name": "ann"}],
+        "temperature": 0.2,
+        "max_completion_tokens": 9,
+    }
+
+
+def test_without_a_key_none_is_sent():
+    _, ((_, headers, _),) = ask(OK)
+    assert "Authorization" not in headers
+
+
+# ---------------------------------------------------------------------------------------------------- another try
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+def test_what_may_pass_is_asked_again(status):
+    answer, requests = ask(says(status, b"busy"), OK)
+    assert (answer, len(requests)) == ("Because.", 2)
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
+def test_what_will_not_pass_is_not_asked_again(status):
+    fault, requests = ask(says(status, b"no such model", Location="http://127.0.0.1:9/"), OK)
+    assert (fault.cause, len(requests)) == ("refused", 1)
+    assert str(fault).endswith(f"answered with status {status}: no such model")
+
+
+def test_tries_are_bounded_and_counted():
+    fault, requests = ask(says(503, b"busy"))
+    assert (fault.cause, len(requests)) == ("refused", 3)
+    assert str(fault).endswith("answered with status 503: busy (3 tries)")
+    fault, requests = ask(says(503, b"busy"), retries=0)
+    assert (fault.cause, len(requests)) == ("refused", 1)
+    assert str(fault).endswith("status 503: busy")
+
+
+@pytest.mark.parametrize(("drawn", "expected"), [(0.0, [0.5, 1.0, 2.0]), (0.5, [0.75, 1.5, 3.0])])
+def test_the_time_between_tries_doubles_and_is_drawn(drawn, expected):
+    waits = []
+    ask(says(500), says(500), says(500), OK, waits=waits, retries=3, jitter=lambda: drawn)
+    assert waits == expected
+
+
+def test_a_server_says_how_long_to_wait():
+    waits = []
+    date = "Sun, 06 Nov 1994 08:49:37 GMT"  # 784111777 seconds after 1970
+    behaviours = [says(429, Retry_After="4"), says(503, Retry_After=date), says(503, Retry_After="soon"), OK]
+    answer, _ = ask(*behaviours, waits=waits, retries=3, clock=lambda: 784111777 - 3.0)
+    assert (answer, waits) == ("Because.", [4.0, 3.0, 2.0])
+
+
+def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
+    waits = []
+    fault, requests = ask(says(429, b"quota", Retry_After="3600"), OK, waits=waits)
+    assert (fault.cause, len(requests), waits) == ("refused", 1, [])
+    assert "status 429: quota, and asks to wait 3600 s; expected at most the time limit of 5 s" in str(fault)
+
+
+def test_a_connection_that_breaks_in_the_middle_of_an_answer_is_asked_again():
+    answer, requests = ask(drops, OK)
+    assert (answer, len(requests)) == ("Because.", 2)
+    fault, requests = ask(drops)
+    assert (fault.cause, len(requests)) == ("unreachable", 3)
+    assert "the connection failed" in str(fault)
+
+
+def test_nobody_at_the_address_is_unreachable():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        waits = []
+        with pytest.raises(EndpointFault, match=r"chat/completions: the connection failed: .*\(3 tries\)") as caught:
+            asyncio.run(endpoint(address, waits).ask(ASKED))
+    assert (caught.value.cause, waits) == ("unreachable", [0.5, 1.0])
+
+
+# ------------------------------------------------------------------------------------------------ too late, or no answer
+
+
+@pytest.mark.parametrize("behaviour", [hangs, dribbles])
+def test_a_server_that_does_not_come_to_an_end_is_a_timeout(behaviour):
+    begun = time.monotonic()
+    fault, requests = ask(behaviour, timeout_seconds=0.4)
+    assert (fault.cause, len(requests)) == ("timeout", 1)
+    assert "did not answer within 0.4 s" in str(fault)
+    assert 0.3 < time.monotonic() - begun < 5.0
+
+
+def test_an_endless_answer_is_cut_off():
+    fault, requests = ask(floods)
+    assert (fault.cause, len(requests)) == ("garbled", 1)
+    assert "answered with more than 1,048,576 bytes" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"<html><body>Sign in</body></html>", "what is no JSON: '<html><body>Sign in</body></html>'"),
+        (b"", "what is no JSON: ''"),
+        (b"\xff\xfe\x00", "what is no JSON"),
+        (b"[" * 100_000, "what is no JSON"),
+        (b"[]", "JSON without choices[0].message.content: '[]'"),
+        (b"null", "JSON without choices"),
+        (b"7", "JSON without choices"),
+        (b'{"error": "overloaded"}', 'JSON without choices[0].message.content: \'{"error": "overloaded"}\''),
+        (b'{"choices": []}', "JSON without choices"),
+        (b'{"choices": [{"text": "old protocol"}]}', "JSON without choices"),
+        (b'{"choices": [{"message": {"content": null}}]}', "no text"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "no text"),
+        (b'{"choices": [{"message": {"content": " "}}]}', "no text"),
+    ],
+)
+def test_what_is_no_chat_completion_is_garbled(body, what):
+    fault, requests = ask(says(200, body))
+    assert (fault.cause, len(requests)) == ("garbled", 1)
+    assert f"chat/completions answered with {what}" in str(fault)
+    assert len(str(fault)) < 600
+
+
+def test_half_a_character_does_not_reach_a_tokenizer():
+    answer, _ = ask(says(200, b'{"choices": [{"message": {"content": "a\\ud83cb"}}]}'))
+    assert answer == "a?b"
+
+
+def test_a_key_stands_in_no_fault_even_if_the_server_repeats_it():
+    said = f"Incorrect key: {KEY}.".encode()
+    for behaviour in (says(401, said), says(500, said), says(200, said), says(200, b'{"key": "%s"}' % KEY.encode())):
+        fault, _ = ask(behaviour, key=KEY)
+        assert KEY not in str(fault)
+        assert "[key]" in str(fault)
+        assert KEY not in repr(fault)
+
+
+# ---------------------------------------------------------------------------------------------------- many at once, and where to
+
+
+def test_only_so_many_questions_are_open_at_a_time_in_every_loop():
+    open_now, most, lock = 0, 0, threading.Lock()
+
+    def counts(handler):
+        nonlocal open_now, most
+        with lock:
+            open_now += 1
+            most = max(most, open_now)
+        time.sleep(0.05)
+        with lock:
+            open_now -= 1
+        OK(handler)
+
+    async def many(asked):
+        return await asyncio.gather(*(asked.ask(ASKED) for _ in range(6)))
+
+    with serving(counts) as server:
+        asked = endpoint(server.base_url, concurrency=2)
+        for _ in range(2):
+            assert asyncio.run(many(asked)) == ["Because."] * 6
+    assert most == 2
+
+
+def test_this_machine_is_reached_directly_and_everything_else_through_the_proxy_of_the_environment(monkeypatch):
+    with serving(says(200, completion("from the proxy"))) as proxy, serving(OK) as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert asyncio.run(endpoint(server.base_url).ask(ASKED)) == "Because."
+        assert proxy.requests == []
+        assert asyncio.run(endpoint("http://model.invalid/v1/").ask(ASKED)) == "from the proxy"
+        assert [path for path, _, _ in proxy.requests] == ["http://model.invalid/v1/chat/completions"]
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.9.10:1", "[::1]:8000", "a.localhost"]
+)
+def test_addresses_of_this_machine(host):
+    assert is_loopback(f"http://{host}/v1")
+
+
+@pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "10.0.0.1", "128.0.0.1", "[2001:db8::1]"])
+def test_addresses_elsewhere(host):
+    assert not is_loopback(f"http://{host}/v1")

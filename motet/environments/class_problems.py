@@ -1,0 +1,176 @@
+"""Classes to be completed, from the rows of ClassEval and whatever has their fields.
+
+    task_id, class_name, skeleton, test, methods_info, solution_code
+
+All but the first and the last two are needed; `solution_code` is for the reference team and for checking examples.
+"""
+
+import ast
+import doctest
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from motet.errors import ConfigError
+from motet.plugins import nearest
+from motet.rewards.python import parse_bounded
+from motet.rewards.skeleton import Function, Skeleton, keys_of
+from motet.sandbox.needs import needs_files, needs_object
+from motet.sandbox.suite import Suite
+
+
+@dataclass(frozen=True)
+class ClassProblem:
+    """One class to be completed."""
+
+    id: str
+    skeleton: Skeleton
+    test: str
+    """The unittest classes that grade."""
+    calls: Mapping[str, tuple[str, ...]]
+    """Method -> the methods of the class that it is known to call."""
+    solution: str | None
+    """The class as somebody wrote it; None where the data has none."""
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """The problem of a task, as `read_class` gave its fields."""
+        return cls(
+            id=fields["id"],
+            skeleton=Skeleton.read(fields["skeleton"], fields["class_name"], fields["methods"]),
+            test=fields["test"],
+            calls={name: tuple(called) for name, called in fields["calls"].items()},
+            solution=fields["solution"],
+        )
+
+    @property
+    def suite(self) -> Suite:
+        """The tests that grade."""
+        return self._suite(self.test)
+
+    @property
+    def examples(self) -> Suite | None:
+        """The examples in the docstrings of the methods to be written, one test per method; None where there are none.
+
+        Whether they are right is another question: many were never run.
+        """
+        found = [test for stub in self.skeleton.stubs for test in _example(stub.key, stub.text)]
+        return (
+            self._suite("\n".join(["import unittest", "class Examples(unittest.TestCase):", *found])) if found else None
+        )
+
+    def _suite(self, source: str) -> Suite:
+        program = self.skeleton.text if self.solution is None else self.solution
+        return Suite.unittest(source, together=needs_object(source), files=needs_files(source, program))
+
+    def solution_of(self, keys: Sequence[str]) -> str:
+        """The known solution of the methods `keys`, with whatever it has that the skeleton has not.
+
+        Raises: ConfigError where the data has no solution.
+        """
+        if self.solution is None:
+            raise ConfigError(f"class {self.id} has no solution_code in its data, so there is nothing to play")
+        tree = parse_bounded(self.solution)
+        if tree is None:
+            return self.solution
+        others = {*self.skeleton.keys, *self.skeleton.given} - set(keys)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == self.skeleton.class_name:
+                node.body = [member for member in node.body if others.isdisjoint(keys_of(member))] or [ast.Pass()]
+        return ast.unparse(tree)
+
+
+def read_class(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a task, plain JSON, from a dataset row. Raises: ConfigError naming the field that is missing or wrong."""
+    class_name = _text(row, "class_name")
+    name = str(row["task_id"]) if "task_id" in row and row["task_id"] is not None else class_name
+    fields = {
+        "id": name,
+        "class_name": class_name,
+        "skeleton": _text(row, "skeleton"),
+        "test": _text(row, "test"),
+        "solution": _text(row, "solution_code") if "solution_code" in row else None,
+        **_methods(name, row["methods_info"] if "methods_info" in row else []),
+    }
+    try:
+        problem = ClassProblem.load(fields)
+    except ValueError as error:
+        raise ConfigError(f"class {name}, field 'skeleton': {error}") from error
+    try:
+        problem.suite.cases  # noqa: B018 - a suite that cannot be read says so here
+    except ValueError as error:
+        raise ConfigError(f"class {name}, field 'test': {error}") from error
+    return fields
+
+
+def _text(row: Mapping[str, Any], field: str) -> str:
+    if field not in row:
+        raise ConfigError(
+            f"a row with the fields {', '.join(row) or 'none'} is no class to complete: it has no {field!r}"
+            f"{nearest(field, row)}. Where columns have other names, say so in data.SPLIT.fields"
+        )
+    text = row[field]
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"a row for code_completion has {text!r} as its {field!r}; expected a text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _methods(name: str, infos: Any) -> dict[str, Any]:
+    """The methods to be written with what is said of each, and which of them each is known to call."""
+    calls: dict[str, list[str]] = {}
+    said: dict[str, str] = {}
+    for info in infos if isinstance(infos, Sequence) and not isinstance(infos, str) else [infos]:
+        match info:
+            case {"method_name": str(method), "dependencies": {"method_dependencies": [*called]}}:
+                calls[method] = [str(one) for one in called]
+            case {"method_name": str(method)}:
+                calls[method] = []
+            case _:
+                got = repr(info)[:100]
+                raise ConfigError(f"class {name}, field 'methods_info': got {got}; expected objects with a method_name")
+        said[method] = info["method_description"] if "method_description" in info else ""
+    return {"methods": said, "calls": calls}
+
+
+# ---------------------------------------------------------------------------------------------------- examples
+
+
+def _example(key: str, stub: str) -> Iterator[str]:
+    """The examples of one method as a test method; none where nothing in them can be compared."""
+    (function,) = ast.parse("class _:\n" + stub).body[0].body  # type: ignore[attr-defined]
+    assert isinstance(function, Function)
+    lines = list(_compared(ast.get_docstring(function) or ""))
+    if any(line.startswith("self.assertEqual(") for line in lines):
+        yield "\n".join([f"    def test_{key.replace('.', '_')}(self):", *(f"        {line}" for line in lines)])
+
+
+def _compared(docstring: str) -> Iterator[str]:
+    """What is typed, line by line; where a plain value is shown, that it comes out."""
+    try:
+        examples = doctest.DocTestParser().get_examples(docstring)
+    except ValueError:
+        return
+    for example in examples:
+        tree = parse_bounded(example.source)
+        if tree is None:
+            return
+        for statement in tree.body:
+            shown = example.want if statement is tree.body[-1] else ""
+            told = _literal(shown)
+            if isinstance(statement, ast.Expr) and told is not None:
+                yield f"self.assertEqual({ast.unparse(statement.value)}, {told})"
+            else:
+                yield from ast.unparse(statement).splitlines()
+
+
+def _literal(shown: str) -> str | None:
+    """A plain value as Python writes it; None for what is none."""
+    tree = parse_bounded(shown.strip())
+    match tree:
+        case ast.Module(body=[ast.Expr(value=value)]):
+            try:
+                ast.literal_eval(value)
+            except (ValueError, TypeError, RecursionError, MemoryError):
+                return None
+            return ast.unparse(value)
+    return None

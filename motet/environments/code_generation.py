@@ -1,0 +1,211 @@
+"""Agents write one program together: a helper writes `aux`, main writes the function that a problem asks for and may call it.
+
+Nobody sees what the others write. rewards/code.py says what a program is worth, programs.py which data sets are problems, and
+feedback.py what agents are told between turns. With several helpers there are `aux1`, `aux2`, ...; with none, main works alone.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import Field
+
+from motet.core import Prompt, Reply, Task, Transition
+from motet.environments.code_prompts import Style, Wording, first_prompt, head_of, next_prompt
+from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
+from motet.environments.history import Exchange, History, compose, flatten
+from motet.environments.programs import Problem, read_problem
+from motet.environments.scaling import Scaling
+from motet.environments.sharing import share_out
+from motet.errors import ConfigError
+from motet.rewards.code import CodeScore, Program, score_program
+from motet.rewards.extract import extract
+from motet.rewards.python import parse_bounded
+from motet.sandbox import Sandbox
+from motet.sandbox.suite import Suite
+from motet.settings import Settings
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The state: the problem, the turns so far, and what is new to every agent now."""
+
+    problem: Problem
+    asked: Mapping[str, str]
+    turns: tuple[Exchange, ...] = ()
+
+
+class CodeGeneration:
+    """Every turn is a whole program, rewarded alike for all. It ends when all tests pass, or with the last of `turns`."""
+
+    branches = True
+
+    class Options(Settings):
+        """Options of the code generation environment."""
+
+        helpers: int = Field(1, ge=0, le=8)
+        """Agents that write helper functions: `helper`, or `helper1`, `helper2`, ...; with 0 there is `main` alone."""
+        prompts: Style = "chat"
+        """chat: instructions, for models that follow them. raw: the beginning of a program, which a base model goes on from."""
+        wording: Wording = Wording()
+        """First prompts in words of one's own."""
+        history: History = "own"
+        """What an agent hears of the turns before: its own, everyone's (joint), or its last answer and what is new (none)."""
+        feedback: FeedbackOptions = FeedbackOptions()
+        """What agents are told between turns, and which tests they may see."""
+        reward: Scaling = Scaling()
+        """How levels, 0 to 4 for a team and 0 to 2.1 for an agent alone, become rewards."""
+        stop_when_solved: bool = True
+        """Whether a program that passes all tests ends the episode."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        sandbox: Sandbox,
+        turns: int = 1,
+        expert: Expert | None = None,
+        person: Person | None = None,
+    ) -> None:
+        """`turns` is how many a problem has: after the last of them nobody is told anything."""
+        self.options = options
+        self.sandbox = sandbox
+        self.turns = turns
+        self._asked = expert, person
+        self._feedback = Feedback(options.feedback, expert=expert, person=person)
+        count = options.helpers
+        self.helpers: Mapping[str, str] = (
+            {"helper": "aux"} if count == 1 else {f"helper{n}": f"aux{n}" for n in range(1, count + 1)}
+        )
+        """Agent -> the function it writes; main's is the problem's own."""
+        self.agents: Sequence[str] = (*self.helpers, MAIN)
+
+    def alone(self) -> "CodeGeneration":
+        """The same problems for one agent."""
+        options = self.options.model_copy(update={"helpers": 0})
+        expert, person = self._asked
+        return CodeGeneration(options, sandbox=self.sandbox, turns=self.turns, expert=expert, person=person)
+
+    def task(self, row: Mapping[str, Any]) -> Task:
+        """Raises: ConfigError for a row that is no programming problem, or one whose function has a helper's name."""
+        problem = read_problem(row)
+        if problem.entry_point in self.helpers.values():
+            raise ConfigError(
+                f"problem {problem.id} asks for a function {problem.entry_point!r}, which is what a helper writes: "
+                f"leave it out, or set another number of helpers"
+            )
+        return Task(problem.id, problem.fields)
+
+    async def start(self, task: Task, seed: int) -> Writing:
+        problem, chosen = Problem.load(task.fields), self.options
+        asked = {
+            agent: first_prompt(problem, function, [*self.helpers.values()], chosen.wording, chosen.prompts)
+            for agent, function in self._functions(problem).items()
+        }
+        return Writing(problem, asked)
+
+    def observe(self, state: Writing) -> Mapping[str, Prompt]:
+        return {agent: self._prompt(state, agent) for agent in self.agents}
+
+    async def step(self, state: Writing, replies: Mapping[str, Reply], seed: int) -> Transition:
+        """Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had."""
+        problem, suite = state.problem, state.problem.suite
+        shown, grading = self.options.feedback.divide(len(suite.cases))
+        program = self._program(problem, {agent: reply.text for agent, reply in replies.items()})
+        score = await score_program(program, suite.choose(grading), self.sandbox)
+        rewards = dict.fromkeys(self.agents, self.options.reward.reward(score.levels))
+        terms = {**score.terms, "levels": score.levels}
+        solved = score.terms["success"] == 1.0 and self.options.stop_when_solved
+        exchange = Exchange(state.asked, {agent: replies[agent].text for agent in self.agents})
+        following = replace(state, turns=(*state.turns, exchange))
+        if solved or len(following.turns) >= self.turns:
+            return Transition(following, rewards, done=True, terms=terms)
+        tests = suite.choose(shown) if shown else _examples(problem)
+        told = await self._feedback.give(await self._attempt(problem, exchange, program, score, tests))
+        functions = self._functions(problem)
+        asked = {
+            agent: next_prompt(told[agent], head_of(problem, functions[agent]), self.options.prompts)
+            for agent in self.agents
+        }
+        return Transition(replace(following, asked=asked), rewards, done=False, terms=terms)
+
+    async def close(self, state: Writing) -> None:
+        """Nothing is held."""
+
+    def solve(self, state: Writing, seed: int) -> dict[str, str]:
+        """The known solution, shared out. Raises: NoSolution, a fault of this one problem."""
+        parts = share_out(state.problem, [*self.helpers.values()])
+        return {agent: parts[function] for agent, function in self._functions(state.problem).items()}
+
+    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
+        """What a vote counts: the whole program, however it is laid out and commented; None where there is none."""
+        program = self._program(Problem.load(task.fields), texts)
+        return normalised(program.text) if program.main_function is not None else None
+
+    # ------------------------------------------------------------------------------------------------ parts of a turn
+
+    def _functions(self, problem: Problem) -> dict[str, str]:
+        return {**self.helpers, MAIN: problem.entry_point}
+
+    def _prompt(self, state: Writing, agent: str) -> Prompt:
+        chosen = self.options
+        chat = compose(
+            chosen.history,
+            agent,
+            state.turns,
+            state.asked[agent],
+            restate_problem=chosen.feedback.restate_problem,
+            restate_answer=chosen.feedback.restate_answer,
+        )
+        return chat if chosen.prompts == "chat" else flatten(chat)
+
+    def _program(self, problem: Problem, texts: Mapping[str, str]) -> Program:
+        codes = {
+            function: extract(texts[agent], function, head_of(problem, function))
+            for agent, function in self._functions(problem).items()
+        }
+        helpers = {function: codes[function] for function in self.helpers.values()}
+        return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.prelude)
+
+    async def _attempt(
+        self, problem: Problem, exchange: Exchange, program: Program, score: CodeScore, shown: Suite | None
+    ) -> Attempt:
+        """What feedback may be made of; the tests that may be shown are run here."""
+        functions, runs = self._functions(problem), score.terms["parses"] == 1.0
+        codes = {**program.helpers, problem.entry_point: program.main}
+        return Attempt(
+            problem=problem.text,
+            writes={agent: f"the function `{function}`" for agent, function in functions.items()},
+            replies=exchange.replies,
+            codes={agent: codes[function] for agent, function in functions.items()},
+            notes={agent: score.notes[function] for agent, function in functions.items()},
+            share=score.share,
+            shown=shown,
+            verdict=await self.sandbox.judge(program.sources, shown) if shown and runs else None,
+            terms=score.terms,
+        )
+
+
+def _examples(problem: Problem) -> Suite | None:
+    """The examples in the problem's own text, which agents have seen anyway."""
+    return Suite.asserts(problem.examples) if problem.examples else None
+
+
+def normalised(program: str) -> str | None:
+    """A program without layout, comments and docstrings; None for what cannot be parsed."""
+    tree = parse_bounded(program)
+    if tree is None:
+        return None
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    try:
+        return ast.dump(tree)
+    except RecursionError:  # a tree that the parser could make and Python cannot walk
+        return program

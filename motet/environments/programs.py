@@ -1,0 +1,247 @@
+"""Programming problems, from the rows of HumanEval, CoopHumanEval, MBPP and whatever has their fields.
+
+    HumanEval       task_id, prompt, entry_point, test, canonical_solution     (CoopHumanEval and OpenMLRL/MBPP: without the last)
+    MBPP            task_id, text, code, test_list, test_setup_code
+    MBPP sanitized  task_id, prompt, code, test_list, test_imports
+
+Whatever it came from, a problem's text is the head of a Python file that ends in a function with a docstring and no body.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from motet.environments.examples import find_examples
+from motet.errors import ConfigError
+from motet.rewards.extract import without
+from motet.rewards.python import bound_outside, definition, parse_bounded
+from motet.sandbox.suite import Suite
+
+_BUILTINS = frozenset(dir(builtins))
+_SHAPES = (("prompt", "entry_point", "test"), ("text", "test_list", "code"), ("prompt", "test_list", "code"))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One function to be written."""
+
+    id: str
+    text: str
+    """What agents are told."""
+    entry_point: str
+    """The function's name."""
+    signature: str
+    """Its first line, to the colon."""
+    prelude: str
+    """What a program has besides: the imports, functions and classes that the text gives before the function."""
+    kind: Literal["check", "asserts"]
+    """Which suite grades."""
+    test: str
+    """check: the text that defines `check(candidate)`. asserts: what runs before the statements."""
+    statements: tuple[str, ...]
+    """asserts: one test each."""
+    examples: tuple[str, ...]
+    """The examples in the text, as assert statements."""
+    solution: str | None
+    """The function as somebody wrote it, with what it needs besides the prelude; None where the data has none."""
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """The problem of a task, as `fields` gave it."""
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
+        }
+        return cls(**values)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @property
+    def suite(self) -> Suite:
+        """The tests that grade."""
+        return (
+            Suite.check(self.test, self.entry_point)
+            if self.kind == "check"
+            else Suite.asserts(self.statements, self.test)
+        )
+
+    @property
+    def parameters(self) -> str:
+        """What stands between the brackets of the signature."""
+        return ast.unparse(self._arguments)
+
+    @property
+    def arguments(self) -> str:
+        """The parameters as a call passes them on: `xs, *rest, key=key`."""
+        given = self._arguments
+        positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+        rest = [f"*{given.vararg.arg}"] if given.vararg else []
+        named = [f"{one.arg}={one.arg}" for one in given.kwonlyargs]
+        return ", ".join([*positional, *rest, *named, *([f"**{given.kwarg.arg}"] if given.kwarg else [])])
+
+    @property
+    def _arguments(self) -> ast.arguments:
+        found = ast.parse(f"{self.signature} ...").body[0]
+        assert isinstance(found, ast.FunctionDef)
+        return found.args
+
+
+def read_problem(row: Mapping[str, Any]) -> Problem:
+    """The problem of a dataset row.
+
+    Raises: ConfigError for a row that has none of the known shapes, and for one whose parts do not fit together.
+    """
+    shape = next((shape for shape in _SHAPES if all(_is_given(row, field) for field in shape)), None)
+    if shape is None:
+        known = "; ".join(", ".join(shape) for shape in _SHAPES)
+        raise ConfigError(
+            f"a row with the fields {', '.join(row) or 'none'} is no programming problem; expected one of: {known}. "
+            f"Where columns have other names, say so in data.SPLIT.fields"
+        )
+    try:
+        problem = _from_prompt(row) if "entry_point" in shape else _from_tests(row, str(row[shape[0]]))
+        problem.suite.cases  # noqa: B018 - a suite that cannot be read says so here
+    except ValueError as error:
+        raise ConfigError(f"programming problem {_id_of(row)}: {error}") from error
+    return problem
+
+
+def _is_given(row: Mapping[str, Any], field: str) -> bool:
+    return field in row and row[field] is not None
+
+
+def _id_of(row: Mapping[str, Any]) -> str:
+    if not _is_given(row, "task_id"):
+        return str(row["entry_point"]) if _is_given(row, "entry_point") else str(row["test_list"][:1])
+    return f"MBPP/{row['task_id']}" if isinstance(row["task_id"], int) else str(row["task_id"])
+
+
+def _lines(text: Any) -> str:
+    return str(text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+# ---------------------------------------------------------------------------------------------------- HumanEval
+
+
+def _from_prompt(row: Mapping[str, Any]) -> Problem:
+    prompt, name = _lines(row["prompt"]), str(row["entry_point"])
+    tree = parse_bounded(prompt) or parse_bounded(f"{prompt.rstrip()}\n    ...\n")
+    function = definition(tree, name) if tree is not None else None
+    if tree is None or function is None:
+        raise ValueError(f"its prompt defines no function {name!r}, its entry_point")
+    lines = prompt.splitlines()
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
+    prelude = "\n".join([*lines[:first], *lines[function.end_lineno :]]).strip("\n")
+    given = row["canonical_solution"] if _is_given(row, "canonical_solution") else None
+    names = {bound for node in tree.body for bound in bound_outside(node)}
+    return Problem(
+        id=_id_of(row),
+        text=prompt.strip("\n"),
+        entry_point=name,
+        signature=_signature(function),
+        prelude=prelude,
+        kind="check",
+        test=_lines(row["test"]),
+        statements=(),
+        examples=find_examples(prompt, name, names),
+        solution=None if given is None else _completed(prompt, first, _lines(given), name),
+    )
+
+
+def _completed(prompt: str, first: int, solution: str, name: str) -> str:
+    """The prompt's function with its body, where a solution is one; the solution itself where it is all of the function."""
+    for program in (solution, "\n".join((prompt + solution).splitlines()[first:])):
+        tree = parse_bounded(program)
+        if tree is not None and definition(tree, name) is not None:
+            return program.strip("\n")
+    raise ValueError(f"its canonical_solution goes on from the prompt to no function {name!r} that can be parsed")
+
+
+def _signature(function: ast.FunctionDef) -> str:
+    returned = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"def {function.name}({ast.unparse(function.args)}){returned}:"
+
+
+# ---------------------------------------------------------------------------------------------------- MBPP
+
+
+def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
+    """The text says no name: it is that of the solution's function which all tests call. Other things of the solution that the
+    tests need, such as a class, are given."""
+    code = _lines(row["code"])
+    statements = tuple(_lines(test).strip() for test in row["test_list"])
+    before = [_lines(row[field]) for field in ("test_setup_code",) if _is_given(row, field)]
+    imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []
+    setup = "\n".join([*imports, *before]).strip()
+    tree = parse_bounded(code)
+    if tree is None:
+        raise ValueError("its code is no Python")
+    function = _tested(tree, statements)
+    wanted = _free([setup, *statements]) - {function.name}
+    needed = needed_for(tree, wanted, function)
+    imported = [
+        node for node in needed if isinstance(node, ast.Import | ast.ImportFrom) and bound_outside(node) & wanted
+    ]
+    prelude = "\n\n\n".join(ast.unparse(node) for node in needed if node not in imported)
+    signature = _signature(function)
+    stub = f'{signature}\n    """{_quotable(asked)}"""'
+    return Problem(
+        id=_id_of(row),
+        text=f"{prelude}\n\n\n{stub}" if prelude else stub,
+        entry_point=function.name,
+        signature=signature,
+        prelude=prelude,
+        kind="asserts",
+        test="\n".join([*map(ast.unparse, imported), setup]).strip(),
+        statements=statements,
+        examples=find_examples(asked, function.name),
+        solution=without(code, {name for node in needed if node not in imported for name in bound_outside(node)}),
+    )
+
+
+def _tested(tree: ast.Module, statements: Sequence[str]) -> ast.FunctionDef:
+    """The function that all statements name; of several the last."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    named = [set(_names(statement)) for statement in statements]
+    common = [name for name in functions if named and all(name in names for names in named)]
+    if not common:
+        raise ValueError(
+            f"its tests have no function in common that its code defines; it defines {', '.join(functions)}"
+        )
+    return functions[common[-1]]
+
+
+def _names(source: str) -> set[str]:
+    tree = parse_bounded(source)
+    if tree is None:
+        raise ValueError(f"a test is no Python: {source[:100]!r}")
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _free(sources: Iterable[str]) -> set[str]:
+    """Names that are read and that neither Python nor the sources themselves define."""
+    trees = [tree for source in sources if (tree := parse_bounded(source)) is not None]
+    bound = {name for tree in trees for node in tree.body for name in bound_outside(node)}
+    read = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return read - bound - _BUILTINS
+
+
+def needed_for(tree: ast.Module, names: Iterable[str], besides: ast.FunctionDef) -> list[ast.stmt]:
+    """The top-level statements that give `names` a meaning, and those that these need, in order; not the function `besides`."""
+    found: set[int] = set()
+    waiting = set(names)
+    while waiting:
+        name = waiting.pop()
+        for index, node in enumerate(tree.body):
+            if index not in found and node is not besides and name in bound_outside(node):
+                found.add(index)
+                waiting |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    return [tree.body[index] for index in sorted(found)]
+
+
+def _quotable(text: str) -> str:
+    return _lines(text).strip().replace("\\", "\\\\").replace('"""', "'''")

@@ -1,0 +1,130 @@
+import re
+
+import pytest
+
+from motet.config.load import make_config
+from motet.experiments.command import _free, _parser, main, translated_from
+
+CONFIG = """\
+model: {name: some/model}
+dataset: {name: some/humaneval, train_split: "test[4:]", eval_split: "test[:4]"}
+magrpo: {num_turns: 2, num_train_epochs: 3, turn_gradient_weights: [1, 1]}
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "mine_config.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+@pytest.fixture
+def resolved(config):
+    def read(*words):
+        translated = translated_from("magrpo", _parser("magrpo").parse_args(["--config", str(config), *words]))
+        return make_config(translated.config.data, translated.overrides, translated.config.places)
+
+    return read
+
+
+def test_a_run_is_called_like_its_config(resolved):
+    assert resolved().name == "mine"
+
+
+def test_overrides_given_several_times_add_up_and_the_last_word_counts(resolved):
+    found = resolved("--override", "seed=1", "magrpo.discount=0.5", "--override", "seed=2", "model_name=x/y")
+    assert (found.seed, found.algorithm.discount, found.models["base"].path) == (2, 0.5, "x/y")
+
+
+def test_values_are_those_of_yaml_and_what_python_writes(resolved):
+    found = resolved(
+        "--override", "magrpo.learning_rate=5e-6", "dataset.train_split=train[:1000]", "magrpo.turn_gradient_weights=[1.5,0.5]",
+        "magrpo.top_k=None", "magrpo.normalize_advantage=True", "reward_processor={enabled: true, shift: -4}",
+    )  # fmt: skip
+    assert found.optimizer.learning_rate == 5e-6
+    assert found.data.train.split == "train[:1000]"
+    assert found.algorithm.turn_weights == (1.5, 0.5)
+    assert (found.decode.top_k, found.algorithm.scale) == (0, "std")
+    assert found.environment.options["reward"] == {"shift": -4}
+
+
+OLDER = {
+    ("--model_name", "x/y"): ("models.base.path", "x/y"),
+    ("--output_base_dir", "out"): ("runs", "out"),
+    ("--num_epochs", "10"): ("train.epochs", 10),
+    ("--num_turns", "3", "--turn_gradient_weights", "1", "1", "1"): ("rollout.samples", [4, 4, 4]),
+    ("--turn_gradient_weights", "1.2", "0.8"): ("algorithm.turn_weights", [1.2, 0.8]),
+}
+
+
+@pytest.mark.parametrize("words", OLDER, ids=lambda words: words[0])
+def test_an_older_flag_changes_what_it_says_and_lies_over_overrides(config, words):
+    overrides = ["model.name=z/z", "output.base_dir=z", "magrpo.num_train_epochs=1"]
+
+    def read(*more):
+        given = ["--config", str(config), "--override", *overrides, *more]
+        translated = translated_from("magrpo", _parser("magrpo").parse_args(given))
+        found = make_config(translated.config.data, places=translated.config.places)
+        plain = found.model_dump(mode="json") | {"runs": str(translated.runs)}
+        plain["algorithm"] = found.algorithm.model_dump(mode="json")
+        return plain
+
+    def at(plain, path):
+        for key in path.split("."):
+            plain = plain[key]
+        return plain
+
+    path, value = OLDER[words]
+    assert at(read(*words), path) == value
+    assert at(read(), path) != value
+
+
+def test_flags_are_never_guessed_from_a_beginning(config, capsys):
+    with pytest.raises(SystemExit):
+        _parser("magrpo").parse_args(["--config", str(config), "--num_epoch", "1"])
+    assert "unrecognized arguments: --num_epoch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--override", "seed"], "override 'seed': expected KEY=VALUE"),
+        (
+            ["--override", "magrpo.lerning_rate=1"],
+            "override 'magrpo.lerning_rate=1': magrpo.lerning_rate: unknown key (did you",
+        ),
+        (
+            ["--override", "magrpo.learning_rate=fast"],
+            "override 'magrpo.learning_rate=fast': magrpo.learning_rate: optimizer.",
+        ),
+        (["--override", "motet.train.stepz=1"], "train.stepz: unknown key; did you mean steps?"),
+        (["--num_epochs", "0"], "--num_epochs: magrpo.num_train_epochs: train.epochs: got 0"),
+        (["--override", "magrpo.early_termination_weight=2"], "a branch that ends early earns its last reward"),
+    ],
+)
+def test_wrong_words_are_one_clear_line_and_exit_code_2(config, capsys, words, message):
+    with pytest.raises(SystemExit) as ended:
+        main("magrpo", ["--config", str(config), *words])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_mistake_in_the_file_names_its_line(tmp_path, capsys):
+    file = tmp_path / "bad.yaml"
+    file.write_text(CONFIG + "external:\n  sandbox_slice: few\n")
+    with pytest.raises(SystemExit):
+        main("magrpo", ["--config", str(file)])
+    assert re.search(
+        r"bad\.yaml:5: external\.sandbox_slice: got 'few', expected a whole number, or all", capsys.readouterr().err
+    )
+
+
+def test_the_same_command_again_is_another_run(tmp_path):
+    assert _free("run", tmp_path) == "run"
+    (tmp_path / "run").mkdir()
+    assert _free("run", tmp_path) == "run-2"
+    (tmp_path / "run-2").mkdir()
+    assert _free("run", tmp_path) == "run-3"

@@ -1,0 +1,183 @@
+"""A published config -> Motet's own: layers are read into one word per key, later layers over earlier ones, then put in place.
+
+Every value that arrives remembers where it was said and under which spelling, so that Motet's own complaints name both.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from motet.config.yaml import Document, KeyPath, dotted, place_of
+from motet.errors import ConfigError
+from motet.experiments import joins
+from motet.experiments.aliases import KEYS, Goes, Joins, Refused, Told, spellings_of
+from motet.experiments.words import Placed, Said, Words
+from motet.plugins import nearest
+
+OWN = "motet"
+"""Keys below this are Motet's own, and lie over what is translated."""
+RUNS = "runs"
+"""Where run folders are, where output.base_dir does not say."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One of the published trainers: its algorithm, and what its section is called."""
+
+    algorithm: str
+    sections: tuple[str, ...]
+    agents: int
+    """How many there are where no key says so."""
+
+
+TRAINERS: Mapping[str, Trainer] = {
+    "grpo": Trainer("grpo", ("grpo", "mt_grpo"), agents=1),
+    "magrpo": Trainer("magrpo", ("magrpo", "mt_magrpo"), agents=2),
+}
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Motet's config as plain values with the place of each, overrides over it, the folder of run folders, and what to tell."""
+
+    config: Document
+    overrides: tuple[str, ...]
+    runs: Path
+    notes: tuple[str, ...]
+
+
+def translate(layers: Sequence[Document], trainer: Trainer, name: str) -> Translation:
+    """What layers of published keys mean, later ones over earlier ones; `name` is the run's.
+
+    Raises: ConfigError naming the place, the key as it was written, and what to do.
+    """
+    reader = _Reader(trainer)
+    for layer in layers:
+        reader.read(layer)
+    words = Words(reader.said)
+    idle = joins.idle(words)
+    placed = [Placed("name", name), *_placed(words, trainer, idle)]
+    own = tuple(f"{said.key.removeprefix(f'{OWN}.')}={json.dumps(said.value)}" for said in reader.own)
+    notes = dict.fromkeys([*reader.notes, *idle.values()])
+    return Translation(_document(placed), own, Path(words.value("output.base_dir", RUNS)), tuple(notes))
+
+
+def _placed(words: Words, trainer: Trainer, idle: Mapping[str, str]) -> Iterator[Placed]:
+    benchmark = joins.benchmark_of(words)
+    agents = joins.agent_count(words, trainer.agents)
+    samples = joins.samples(words)
+    yield Placed("algorithm.name", trainer.algorithm)
+    yield Placed("environment.name", benchmark.environment)
+    yield from (Placed(f"sandbox.{key}", value) for key, value in benchmark.sandbox.items())
+    yield Placed("rollout.samples", list(samples))
+    yield from joins.data(words)
+    yield from joins.players(words, benchmark, agents)
+    yield from joins.portions(words, agents)
+    yield from joins.turn_weights(words, len(samples))
+    yield from joins.divergence(words)
+    yield from joins.clipping(words)
+    yield from joins.between_turns(words)
+    for row in KEYS:
+        word = row.spellings[0]
+        if isinstance(row, Goes) and words.said(word) and word not in idle:
+            yield Placed(row.to, words[word].value, words[word])
+
+
+def _document(placed: Sequence[Placed]) -> Document:
+    data: dict[str, Any] = {}
+    places: dict[KeyPath, str] = {}
+    for one in placed:
+        *above, last = path = tuple(one.to.split("."))
+        inside = data
+        for key in above:
+            inside = inside.setdefault(key, {})
+        inside[last] = one.value
+        if one.said is not None:
+            places[path] = f"{one.said.place}: {one.said.key}"
+    return Document(data, places)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+class _Reader:
+    """Layers of published keys -> one word per row of the table; what a later layer says lies over what an earlier one said."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.said: dict[str, Said] = {}
+        """The row's first spelling -> what was said last, its value read."""
+        self.own: list[Said] = []
+        """Motet's own keys, in order."""
+        self.notes: list[str] = []
+        self._trainer = trainer
+        self._rows = {
+            spelling: (rank, row) for row in KEYS for rank, spelling in enumerate(spellings_of(row, trainer.sections))
+        }
+        self._sections = {spelling.rpartition(".")[0] for spelling in self._rows}
+
+    def read(self, layer: Document) -> None:
+        found: dict[str, list[tuple[int, Said]]] = {}
+        for said in self._leaves(layer.data, (), layer.places):
+            if said.key.startswith(f"{OWN}."):
+                self.own.append(said)
+                continue
+            rank, row = self._rows[said.key]
+            match row:
+                case Refused() if not _among(said.value, row.unless):
+                    raise said.complaint(row.why)
+                case Told() if not _among(said.value, row.quiet):
+                    self.notes.append(f"{said.key}: {row.why}")
+                case Joins() if said.value is None:
+                    self.said.pop(row.spellings[0], None)
+                case Goes() | Joins():
+                    found.setdefault(row.spellings[0], []).append((rank, _read(said, row)))
+        for word, several in found.items():
+            self.said[word] = self._first([said for _, said in sorted(several, key=lambda pair: pair[0])])
+
+    def _leaves(self, data: Mapping[str, Any], at: KeyPath, places: Mapping[KeyPath, str]) -> Iterator[Said]:
+        for name, value in data.items():
+            path = (*at, name)
+            said = Said(value, dotted(path), place_of(places, path))
+            own = path[0] == OWN
+            if isinstance(value, Mapping) and (said.key in self._sections or own):
+                yield from self._leaves(value, path, places)
+            elif said.key in self._rows or (own and len(path) > 1):
+                yield said
+            elif value is not None or said.key not in self._sections:
+                raise self._unknown(said)
+
+    def _unknown(self, said: Said) -> ConfigError:
+        section = said.key.partition(".")[0]
+        others = [name for name, other in TRAINERS.items() if section in other.sections and other != self._trainer]
+        if others:
+            mine = self._trainer.sections[0]
+            return said.complaint(f"this trainer reads the section {mine}: say it there, or use train_{others[0]}.py")
+        return said.complaint(f"unknown key{nearest(said.key, self._rows)}; Motet's own keys are {OWN}.KEY")
+
+    def _first(self, several: Sequence[Said]) -> Said:
+        """Of several spellings in one layer the first of the table, if one is the trainer's own and one is common to all."""
+        chosen, *others = several
+        for other in others:
+            if other.value == chosen.value:
+                continue
+            if self._is_its_own(other) == self._is_its_own(chosen):
+                raise other.complaint(f"is another spelling of {chosen.key}, and says something else: keep one")
+            self.notes.append(f"{other.key} gives way to {chosen.key}")
+        return chosen
+
+    def _is_its_own(self, said: Said) -> bool:
+        return said.key.partition(".")[0] in self._trainer.sections
+
+
+def _read(said: Said, row: Goes | Joins) -> Said:
+    try:
+        return replace(said, value=row.read(said.value))
+    except ValueError as error:
+        raise said.complaint(f"got {said.value!r}, {error}") from error
+
+
+def _among(value: Any, quiet: tuple[Any, ...]) -> bool:
+    """Whether it is one of them, where True is not 1."""
+    return any(value == one and type(value) is type(one) for one in quiet)

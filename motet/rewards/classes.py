@@ -1,0 +1,179 @@
+"""What a class that several agents completed is worth: the class that they make together, and its levels.
+
+    methods_valid 2.0   tests_passed 4.0   overlap -1.0
+
+Terms are shares from 0 to 1 and the reward is their weighted sum: at most 6.0. A class that cannot be compiled earns nothing.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+from motet.rewards.class_parts import Part, needed, read_part
+from motet.rewards.python import bound_outside
+from motet.rewards.renaming import renamed
+from motet.rewards.skeleton import Function, Skeleton, Stub
+from motet.sandbox.suite import Suite, Verdict
+
+WEIGHTS: Mapping[str, float] = MappingProxyType({"methods_valid": 2.0, "tests_passed": 4.0, "overlap": -1.0})
+Shares: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Agent -> methods."""
+Note: TypeAlias = tuple[bool, str]
+"""Whether it is as it should be, and what was found."""
+
+
+class Judge(Protocol):
+    """Runs tests, such as a Sandbox."""
+
+    async def judge(self, sources: Sequence[str], suite: Suite) -> Verdict: ...
+
+
+# ---------------------------------------------------------------------------------------------------- the class they make
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The class that the agents made together, and who contributed what."""
+
+    text: str
+    """The skeleton with what was written of it. A method that nobody wrote is still its stub, and returns None."""
+    codes: Mapping[str, str]
+    """Agent -> its own methods as they went in."""
+    valid: Shares
+    """Agent -> those of its own methods that it wrote so that they parse."""
+    broken: Shares
+    """Agent -> those that it wrote so that they do not."""
+    strange: Shares
+    """Agent -> methods of the skeleton that it wrote although they were not its own."""
+    overlap: tuple[str, ...]
+    """Methods to be written that more than one agent wrote."""
+    ignored: int
+    """Definitions that were left out: strange ones, and further methods whose name another agent had taken."""
+
+
+def merge(skeleton: Skeleton, shares: Shares, texts: Mapping[str, str]) -> Merged:
+    """The class made of each agent's own methods, as `shares` has them. Deterministic, and there is one whatever the texts are.
+
+    What an agent brings along (imports, helper functions) comes with the methods that need it, and further methods come in any
+    case. Where a name of it means something else to Python, to the skeleton or to an agent before, it is changed in this part.
+    """
+    parts = {agent: read_part(texts[agent], skeleton) for agent in shares}
+    stubs = {stub.key: stub for stub in skeleton.stubs}
+    meanings = dict.fromkeys(dir(builtins), "Python's own") | _meanings(skeleton.tree.body)
+    there = {renamed(statement, {}) for statement in skeleton.tree.body}
+    written: dict[str, dict[str, str]] = {}
+    members: dict[str, str] = {}
+    before: dict[str, None] = {}
+    taken = 0
+    for agent, part in parts.items():
+        own = {key: part.methods[key] for key in shares[agent] if key in part.methods}
+        brought = needed([*own.values(), *part.members.values()], part.around)
+        changed = _clashing(_meanings(brought), meanings, agent)
+        meanings |= _meanings(brought)
+        written[agent] = {key: text for key in own if (text := _method(own[key], stubs[key], changed)) is not None}
+        further = {key: text for key, node in part.members.items() if (text := renamed(node, changed)) is not None}
+        taken += sum(text != members[key] for key, text in further.items() if key in members)
+        members = further | members
+        before |= dict.fromkeys(text for node in brought if (text := renamed(node, changed, outside=True)) is not None)
+    strange = {agent: tuple(key for key in part.methods if key not in shares[agent]) for agent, part in parts.items()}
+    methods = {key: text for texts_of in written.values() for key, text in texts_of.items()}
+    return Merged(
+        text=skeleton.fill(methods, tuple(members.values()), [text for text in before if text not in there]),
+        codes={agent: "\n\n".join(found.values()) for agent, found in written.items()},
+        valid={agent: tuple(found) for agent, found in written.items()},
+        broken={
+            agent: tuple(key for key in shares[agent] if key in parts[agent].named and key not in written[agent])
+            for agent in shares
+        },
+        strange=strange,
+        overlap=_overlap(skeleton, parts.values()),
+        ignored=sum(map(len, strange.values())) + taken,
+    )
+
+
+def _overlap(skeleton: Skeleton, parts: Iterable[Part]) -> tuple[str, ...]:
+    named = [key for part in parts for key in part.named]
+    return tuple(key for key in skeleton.keys if named.count(key) > 1)
+
+
+def _method(method: Function, stub: Stub, changed: Mapping[str, str]) -> str | None:
+    """The method under its own decorators and those of the skeleton that it forgot; None where it nests too deeply."""
+    text = renamed(method, changed)
+    if text is None:
+        return None
+    own = {ast.unparse(decorator) for decorator in method.decorator_list}
+    return "".join(f"@{decorator}\n" for decorator in stub.decorators if decorator not in own) + text
+
+
+def _meanings(statements: Iterable[ast.stmt]) -> dict[str, str]:
+    """Every name that the statements bind outside of functions and classes, and what it then stands for."""
+    found: dict[str, str] = {}
+    for statement in statements:
+        match statement:
+            case ast.Import(names=names):
+                for name in names:
+                    package = name.name.partition(".")[0]
+                    found[name.asname or package] = f"import {name.name if name.asname else package}"
+            case ast.ImportFrom(module="__future__"):
+                continue
+            case ast.ImportFrom(names=names, module=module, level=level):
+                said = f"from {'.' * level}{module} import "
+                found |= {name.asname or name.name: said + name.name for name in names if name.name != "*"}
+            case _:
+                found |= dict.fromkeys(bound_outside(statement), renamed(statement, {}) or "")
+    return found
+
+
+def _clashing(mine: Mapping[str, str], meanings: Mapping[str, str], agent: str) -> dict[str, str]:
+    return {name: f"{name}_{agent}" for name in mine if name in meanings and meanings[name] != mine[name]}
+
+
+# ---------------------------------------------------------------------------------------------------- levels
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """What a class is worth."""
+
+    levels: float
+    """The weighted sum of the terms of `WEIGHTS`."""
+    terms: Mapping[str, float]
+    """Those terms; `success`: 1 where all tests passed; `ignored`: definitions left out; per agent `NAME_valid`: the share of its
+    own methods that parse."""
+    share: float
+    """The share of the tests passed."""
+
+
+async def score_class(merged: Merged, shares: Shares, suite: Suite, sandbox: Judge) -> ClassScore:
+    """Runs the tests on the class. A time-out is a failed test. Raises: SandboxFault."""
+    verdict = await sandbox.judge([merged.text], suite)
+    methods = sum(map(len, shares.values()))
+    reached = {
+        "methods_valid": sum(map(len, merged.valid.values())) / methods,
+        "tests_passed": verdict.share,
+        "overlap": len(merged.overlap) / methods,
+    }
+    if verdict.failure == "syntax":  # every method parses, but for example one has a `break` outside of a loop
+        reached = dict.fromkeys(reached, 0.0)
+    levels = sum(WEIGHTS[name] * value for name, value in reached.items())
+    own = {f"{agent}_valid": len(merged.valid[agent]) / len(keys) for agent, keys in shares.items()}
+    terms = {**reached, "success": float(verdict.passed), "ignored": float(merged.ignored), **own}
+    return ClassScore(levels, terms, verdict.share)
+
+
+def notes_on(merged: Merged, shares: Shares) -> dict[str, tuple[Note, ...]]:
+    """What each agent may be told of its part: which of its methods are there, and which were not its to write."""
+    return {agent: tuple(_notes(merged, agent, keys)) for agent, keys in shares.items()}
+
+
+def _notes(merged: Merged, agent: str, keys: Iterable[str]) -> Iterable[Note]:
+    for key in keys:
+        if key in merged.valid[agent]:
+            yield True, f"`{key}` can be parsed"
+        else:
+            yield False, f"`{key}` cannot be parsed" if key in merged.broken[agent] else f"`{key}` is missing"
+    for key in merged.strange[agent]:
+        yield False, f"`{key}` is not yours to write, and was left out"

@@ -1,0 +1,268 @@
+"""From what a model said to the Python in it: total (whatever the text, a string comes back), and no code is run.
+
+Kept: imports, functions, classes, and assignments. Dropped: prose, fences, chat markers, REPL prompts, and what a program says or
+tries beside its functions (prints, calls, asserts, loops, `if __name__` blocks). A function's own text stays as it was written.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain, islice
+from textwrap import dedent, indent
+
+from motet.rewards.program_text import ProgramText
+from motet.rewards.python import MAX_CHARACTERS, bound_outside, definition, parse_bounded, returns, syntax_error
+
+_MOST_CHARACTERS = 4 * MAX_CHARACTERS
+_READ_AGAIN = 4
+"""How often the characters of a text are parsed, on average and at most ..."""
+_CALL = 100
+"""... where a call of the parser costs as much as so many of them, and every text has a hundred calls to begin with."""
+_MOST_ENDS = 16
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)[ \t]*([\w+-]*)")
+_PYTHON = {"", "python", "python3", "py", "py3"}
+_MARKER = re.compile(r"<\|[\w ]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
+_STARTS = re.compile(
+    r"(?:async\s+)?def\s+\w+|class\s+\w+\s*[:(]|@\w|import\s+\w|from\s+[\w.]+\s+import\b|try\s*:|\w+(?:\s*:[^=]+)?\s*=[^=]"
+)
+_OPENS = re.compile(r"@|try\b")
+_OPEN = re.compile(r"never closed|triple-quoted|unexpected EOF")
+"""What the parser says of a statement that may go on."""
+_PROMPTED = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: (.*)|$)")
+
+
+def extract(text: str, name: str = "", opening: str = "") -> str:
+    """The code in `text`; "" where there is none.
+
+    Args:
+        name: the function that is wanted. A reading of the text that defines it is preferred; where its only definition is
+            broken, that is kept as it stands, so that what is wrong with it can be said.
+        opening: `def name(...):`, for a text that may be only the body that goes on from there.
+    """
+    places = list(readings(text))
+    found = [_statements(place, name) for place in places]
+    whole = [code for code in found if code.defines]
+    if not whole and opening:
+        whole = [code for place in places for code in _continued(opening, place, name)]
+    broken = [code for code in found if code.broken]
+    return next((code.text for code in (*whole, *broken, *found) if code.text), "")
+
+
+def _normal(text: str) -> str:
+    text = text[:_MOST_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
+    return text.rpartition("</think>")[2].removeprefix("\ufeff")
+
+
+def without(code: str, names: Set[str]) -> str:
+    """`code` less the top-level statements that give one of `names` a meaning; as it is where it cannot be parsed."""
+    pieces = _parsed(code)
+    if pieces is None:
+        return code
+    return "\n\n".join(piece.text for piece in pieces if piece.node and not bound_outside(piece.node) & names)
+
+
+# ---------------------------------------------------------------------------------------------------- readings
+
+
+def readings(text: str) -> Iterator[str]:
+    """Where in a text code may be, likeliest first: its Python blocks, all of its lines that are no fences, and so on."""
+    text = _normal(text)
+    blocks, lines = _fenced(text)
+    whole = "\n".join(lines)
+    likely = ["\n\n".join(blocks), whole] if blocks else [whole]
+    yield from likely
+    if _MARKER.search(whole):
+        yield from (_MARKER.sub("\n", reading) for reading in likely)
+    prompted = [match.group(1) or "" for line in lines if (match := _PROMPTED.fullmatch(line))]
+    if prompted:
+        yield "\n".join(prompted)
+
+
+def _fenced(text: str) -> tuple[list[str], list[str]]:
+    """The Python blocks, and all lines that are no fences. A block that nothing closes goes on to the end."""
+    blocks: list[list[str]] = []
+    lines: list[str] = []
+    fence = language = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if match is None:
+            lines.append(line)
+            if fence and language in _PYTHON:
+                blocks[-1].append(line)
+        elif fence and match.group(1).startswith(fence) and not match.group(2):
+            fence = ""
+        elif not fence or match.group(2):  # a second opening without a closing ends the first
+            fence, language = match.group(1), match.group(2).lower()
+            blocks.append([])
+    return [dedent("\n".join(block)) for block in blocks if block], lines
+
+
+# ---------------------------------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True)
+class _Code:
+    text: str
+    defines: bool
+    """Whether it can be parsed and defines the name that is wanted; with no name, whether there is any."""
+    broken: bool = False
+    """Whether the only definition of the name is one that cannot be parsed."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A top-level statement and its text; no node where it cannot be parsed."""
+
+    text: str
+    node: ast.stmt | None
+
+
+def _statements(text: str, name: str) -> _Code:
+    pieces = list(_pieces(text))
+    kept = _kept([piece for piece in pieces if piece.node is not None])
+    # a stub, or a second writing that was cut off, does not undo a function that is there
+    if any(_is_done(piece.node, name) for piece in kept):
+        kept = [piece for piece in kept if not _is_def(piece.node, name) or _is_done(piece.node, name)]
+    defines = any(_is_def(piece.node, name) for piece in kept) if name else bool(kept)
+    header = re.compile(rf"def\s+{re.escape(name)}\b")
+    broken = [piece for piece in pieces if piece.node is None and name and header.match(piece.text)]
+    if not defines:
+        kept += broken
+    return _Code("\n\n".join(piece.text for piece in kept), defines, bool(broken) and not defines)
+
+
+def _continued(opening: str, text: str, name: str) -> Iterator[_Code]:
+    """The text as the body of `opening`: as it is, with the first line's indentation lost, or without any."""
+    opening = opening.rstrip() + "\n"
+    for body in (text.lstrip("\n"), "    " + text.lstrip(), indent(dedent(text), "    ")):
+        code = _statements(opening + body, name)
+        tree = parse_bounded(code.text)
+        function = definition(tree, name) if tree is not None else None
+        if function is not None and returns(function):
+            yield code
+            return
+
+
+def _is_def(node: ast.stmt | None, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
+
+
+def _is_done(node: ast.stmt | None, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name and returns(node)
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """The text's top-level statements. Where it is no program as a whole, those that stand between what is none."""
+    whole = _parsed(dedent(text))
+    if whole is not None:
+        yield from whole
+        return
+    lines = text.split("\n")
+    at, budget = 0, _READ_AGAIN * (len(text) + 100 * _CALL)
+    while at < len(lines) and budget > 0:
+        if _STARTS.match(lines[at].lstrip()):
+            found, at, read = _statement_at(lines, at)
+            budget -= read
+            yield from found
+        else:
+            at += 1
+
+
+def _statement_at(lines: Sequence[str], start: int) -> tuple[list[_Piece], int, int]:
+    """The statement that starts at a line, where the next may start, and how many characters were parsed to find that out.
+
+    It ends before the first line that is indented no deeper; a later one is right where something is still open: a bracket, a
+    text in quotes, a decorator.
+    """
+    column = len(lines[start]) - len(lines[start].lstrip())
+    margins = (at for at in range(start + 1, len(lines)) if _is_at_margin(lines[at], column))
+    first, read = len(lines), 0
+    for end in islice(chain(margins, [len(lines)]), _MOST_ENDS):
+        first = min(first, end)
+        source = dedent("\n".join(lines[start:end]))
+        read += len(source) + _CALL
+        parsed = _parsed(source)
+        if parsed is not None:
+            return parsed, end, read
+        if not _OPENS.match(source) and not _OPEN.search(syntax_error(source)):
+            break
+    return [_Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first, read
+
+
+def _is_at_margin(line: str, column: int) -> bool:
+    stripped = line.lstrip()
+    return bool(stripped) and not stripped.startswith("#") and len(line) - len(stripped) <= column
+
+
+def _parsed(source: str) -> list[_Piece] | None:
+    """The statements of a program, or None. Tabs among spaces count as four."""
+    tree = parse_bounded(source)
+    if tree is None and "\t" in source:
+        source = source.expandtabs(4)
+        tree = parse_bounded(source)
+    if tree is None:
+        return None
+    program = ProgramText(source, tree)
+    return [_Piece(_text_of(node, program), node) for node in tree.body]
+
+
+def _text_of(node: ast.stmt, program: ProgramText) -> str:
+    """A statement's own text, decorators included."""
+    start, end = program.span(node)
+    decorators = node.decorator_list if isinstance(node, _DECORATED) else []
+    return program.source[min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end]
+
+
+# ---------------------------------------------------------------------------------------------------- what is kept
+
+_DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINING = (*_DECORATED, ast.Import, ast.ImportFrom)
+_ASSIGNING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+def _kept(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """What makes a program, without what tries it. An assignment that calls something stays where what is kept reads it."""
+    read: set[str] = set()
+    kept: list[_Piece] = []
+    for piece in pieces:
+        if piece.node is not None and _defining(piece.node):
+            read |= _loaded([piece.node])
+    for piece in reversed(pieces):
+        node = piece.node
+        assert node is not None
+        if isinstance(node, _ASSIGNING) and (_named(node) & read or not _calls(node)):
+            read |= _loaded([node])
+            kept.append(piece)
+        elif _defining(node):
+            kept.append(piece)
+    return kept[::-1]
+
+
+def _defining(node: ast.stmt) -> bool:
+    """A definition or an import, or a choice between them such as `try: import x`."""
+    if isinstance(node, ast.If):
+        tests = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)}
+        return "__name__" not in tests and all(map(_harmless, (*node.body, *node.orelse)))
+    if isinstance(node, ast.Try):
+        handled = [statement for handler in node.handlers for statement in handler.body]
+        return all(map(_harmless, (*node.body, *handled, *node.orelse, *node.finalbody)))
+    return isinstance(node, _DEFINING)
+
+
+def _harmless(node: ast.stmt) -> bool:
+    return _defining(node) or isinstance(node, (*_ASSIGNING, ast.Pass))
+
+
+def _named(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
+    targets: Iterable[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    names = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+
+
+def _calls(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Call) for inner in ast.walk(node))

@@ -1,0 +1,236 @@
+"""The candidate's end: runs the program, then does what its judge asks, in a process of its own behind closed doors.
+
+Nothing here is trusted once the program has begun: it may do to this file's functions whatever it likes, and can only choose its
+answers. Nothing of the tests is here either, but the arguments of the calls made so far.
+"""
+
+import copy
+import random
+import sys
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from motet.sandbox import protocol
+from motet.sandbox.containers import kind_of
+from motet.sandbox.heap import Form, Heap
+from motet.sandbox.values import SPECIAL, TYPES, VALUES
+
+
+def serve(pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:
+    """Answers the judge until it hangs up."""
+    Candidate(pipe, namespace, limit).listen()
+
+
+class Candidate(Heap):
+    """Does what the judge asks. Its own objects stay here under a number."""
+
+    def __init__(self, pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:
+        super().__init__(first=1)
+        self._pipe, self._namespace, self._limit = pipe, namespace, limit
+
+    def listen(self) -> Any:
+        """Answers requests until one is an answer to us: its value, or what it raises."""
+        while True:
+            kind, dropped, *forms = protocol.loads(self._pipe.read())
+            values = self.unpack(forms)
+            self.forget(dropped)
+            if kind == "returned":
+                return values[0]
+            if kind == "raised":
+                raise values[0]
+            self._answer(kind, values)
+
+    def _answer(self, kind: str, values: list[Any]) -> None:
+        try:
+            try:
+                reply = ["returned", *self.pack([getattr(self, "do_" + kind)(*values)], self._limit)]
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the judge shall know
+                error.__traceback__ = None
+                reply = ["raised", *self.pack([error], self._limit)]
+        except BaseException as error:  # noqa: BLE001
+            reply = ["raised", *self.pack([_sendable(error)], self._limit)]
+        self._pipe.write(protocol.dumps(reply))
+
+    def ask(self, *values: Any) -> Any:
+        """Has the judge do something with one of its own objects."""
+        self._pipe.write(protocol.dumps(["asks", *self.pack(list(values), self._limit)]))
+        return self.listen()
+
+    # ------------------------------------------------------------------------------------------------ what a judge may ask
+
+    def do_name(self, name: str) -> Any:
+        """What the program's module means by a name: (True, value), (False, where it can be found), or ()."""
+        if name not in self._namespace:
+            return ()
+        value = self._namespace[name]
+        if type(value) is ModuleType:
+            return False, value.__name__, ""
+        if type(value) in (type, FunctionType, BuiltinFunctionType) and value.__module__ != self._namespace["__name__"]:
+            return False, value.__module__, value.__qualname__, value
+        return True, value
+
+    def do_get(self, value: Any, name: str) -> Any:
+        return getattr(value, name)
+
+    def do_set(self, value: Any, name: str, to: Any) -> None:
+        setattr(value, name, to)
+
+    def do_del(self, value: Any, name: str) -> None:
+        delattr(value, name)
+
+    def do_call(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return function(*args, **named)
+
+    def do_special(self, value: Any, name: str, args: tuple[Any, ...]) -> Any:
+        return getattr(type(value), name)(value, *args)
+
+    def do_item(self, value: Any, item: Any) -> Any:
+        return value[item]
+
+    def do_copy(self, value: Any, deep: bool) -> Any:
+        return copy.deepcopy(value) if deep else copy.copy(value)
+
+    # ------------------------------------------------------------------------------------------------ our objects, as forms
+
+    def export(self, value: Any, depth: int) -> Form:
+        kind = type(value)
+        if isinstance(value, type):
+            return self._class(value, depth)
+        if isinstance(value, BaseException):
+            described = self.encode(kind, depth + 1)
+            return ["error", self.register(value), described, self._arguments(value, depth), _said(value)]
+        container = kind_of(value)
+        if container is not None:
+            return self.container(container, value, self.encode(kind, depth + 1), depth)
+        described = self.encode(kind, depth + 1)
+        for base in VALUES:
+            if base in kind.__mro__:
+                return ["value", self.register(value), described, self.encode(_plain(base, value), depth + 1)]
+        return ["object", self.register(value), described, _hash(value)]
+
+    def _class(self, kind: type, depth: int) -> Form:
+        number = self.register(kind)
+        bases = [self.encode(base, depth + 1) for base in kind.__bases__]
+        inherited = [base for base in kind.__mro__ if base in TYPES.values() and base is not object]
+        names = [
+            name
+            for name, value in vars(kind).items()
+            if name in SPECIAL
+            or (callable(value) and not name.startswith("__") and any(hasattr(b, name) for b in inherited))
+        ]
+        hashable = vars(kind).get("__hash__", kind) is not None
+        return ["class", number, kind.__name__, str(kind.__module__), bases, names, hashable]
+
+    def _arguments(self, error: BaseException, depth: int) -> Form:
+        try:
+            return self.encode(tuple(error.args), depth + 1)
+        except ValueError:
+            return ["tuple"]
+
+    # ------------------------------------------------------------------------------------------------ the judge's objects
+
+    def adopt(self, tag: str, parts: list[Form]) -> Any:
+        if tag == "borrowed":
+            number, function, name, special = parts
+            value: Any = (BorrowedFunction if function else _borrowed_class(name, special))()
+            vars(value)["__of__"] = self
+            if function:
+                value.__name__ = name
+        elif tag == "module":
+            return sys.modules[parts[0]]
+        elif tag == "global":
+            return getattr(sys.modules[parts[0]], parts[1])
+        elif tag == "attribute":
+            return getattr(self.decode(parts[0], 1), parts[1])
+        elif tag == "borrowed error":
+            number, base, name, args = parts
+            kind = self.decode(base, 1)
+            kind = type(name, (kind,), {}) if name != kind.__name__ else kind
+            value = kind.__new__(kind, *self.decode(args, 1))
+        else:
+            raise ValueError(tag)
+        self.accept(number, value)
+        return value
+
+
+class BorrowedFunction:
+    """A function of the tests: a call goes to the judge."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return vars(self)["__of__"].ask(self, "__call__", args, named)
+
+
+def _borrowed_class(name: str, special: Sequence[str]) -> type:
+    """A class for an object of the tests, with the special methods that its own class has."""
+
+    def method(called: str) -> Callable[..., Any]:
+        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(self, called, args, named)
+
+    methods: dict[str, Any] = {called: method(called) for called in special}
+    methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), {})
+    methods["__setattr__"] = lambda self, name, to: object.__getattribute__(self, "__of__").ask(
+        self, "set", (name, to), {}
+    )
+    return type(name, (), methods)
+
+
+def _plain(base: type, value: Any) -> Any:
+    """What an instance of a subclass is as its builtin base."""
+    if base in (tuple, frozenset):
+        return base(base.__iter__(value))  # type: ignore[attr-defined]
+    if base is str:
+        return "".join(str.__iter__(value))
+    if base is bytes:
+        return bytes(bytes.__iter__(value))
+    return {int: int.__int__, float: float.__float__, complex: complex.__pos__}[base](value)
+
+
+def _hash(value: Any) -> int | None:
+    """Its hash where its class has one of its own: what stands for it must not ask for it while it is being unpacked."""
+    if type(value).__hash__ in (object.__hash__, None):
+        return None
+    try:
+        return hash(value)
+    except BaseException:  # noqa: BLE001
+        return None
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)[:10_000]
+    except BaseException:  # noqa: BLE001
+        return "the error cannot be printed"
+
+
+def _sendable(error: BaseException) -> Exception:
+    """In place of what cannot be sent, as what happened on the way says."""
+    return RuntimeError(f"cannot be handed to the tests: {type(error).__name__}: {_said(error)}"[:300])
+
+
+def run(sources: Sequence[str], namespace: dict[str, Any]) -> tuple[str | None, str]:
+    """Runs the texts one after the other: why they did not come to their end, or None."""
+    random.seed(0)
+    try:
+        codes = [compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)]
+    except BaseException as error:  # noqa: BLE001
+        return "syntax", line(error)
+    try:
+        for code in codes:
+            exec(code, namespace)  # noqa: S102
+    except BaseException as error:  # noqa: BLE001
+        kind = "exited" if isinstance(error, SystemExit) else "memory" if isinstance(error, MemoryError) else "raised"
+        return kind, line(error)
+    return None, ""
+
+
+def line(error: BaseException) -> str:
+    return ": ".join(filter(None, described(error)))
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """Class and message, bounded; the program may have made printing itself fail."""
+    try:
+        return str(type(error).__name__)[:300], str(error)[:300]
+    except BaseException:  # noqa: BLE001
+        return "Exception", "the error cannot be printed"

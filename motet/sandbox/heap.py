@@ -1,0 +1,213 @@
+"""What test mode's two processes know of one another: how they hand each other arguments and results.
+
+Immutable values of known types (values.py) travel by value, exactly. A container (containers.py) gets a number when it first
+crosses, and both sides then have one of it: whoever changed his since the last message says so with the next, so a function
+that sorts its argument in place has sorted the caller's. Everything else is one side's object, and the other has something that
+stands for it: `export` and `adopt` say what, and each side says it in its own way (standins.py, candidate.py).
+
+A value's form is JSON: itself for None, bool, float, str and most ints, else a list that begins with a tag. What arrives may be
+an attacker's: `decode` looks up and builds, and runs nothing. Both sides import this file, so it knows the standard library only.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from motet.sandbox import containers, values
+from motet.sandbox.containers import CONTAINERS, Container, Parts
+from motet.sandbox.protocol import MAX_DEPTH, NotPlain, Oversize
+from motet.sandbox.values import KNOWN, TYPE_NAMES, TYPES
+
+Form: TypeAlias = Any
+_WIDE: Final = 1 << 63
+_MOST: Final = 100_000
+"""Numbers that are in use at a time."""
+
+
+class Garbled(ValueError):
+    """What arrived is no form, or speaks of things that do not exist."""
+
+
+class Heap:
+    """One side's memory of what both sides know by number. `export` and `adopt` are for what is no value."""
+
+    def __init__(self, first: int) -> None:
+        """`first` is 0 on one side and 1 on the other, whose numbers are then even and odd."""
+        self._next = first
+        self._theirs = 1 - first
+        self.objects: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
+        """id(object) -> its number, for everything in `objects`."""
+        self._seen: dict[int, tuple[Container, Parts]] = {}
+        """Container's number -> what was in it when the other side last heard of it. Compared by identity."""
+        self._left = 0
+        self._new: list[int] = []
+
+    def export(self, value: Any, depth: int) -> Form:
+        """The form of something that is no value."""
+        raise NotPlain(f"a value of type {type(value).__name__} cannot be sent")
+
+    def adopt(self, tag: str, parts: list[Form]) -> Any:
+        """What stands for something of the other side."""
+        raise Garbled(f"an unknown tag {tag[:20]!r}")
+
+    # ------------------------------------------------------------------------------------------------ out
+
+    def pack(self, values: list[Any], limit: int) -> list[Form]:
+        """The forms of some values, and last what changed since the last message. Oversize beyond about `limit` bytes.
+
+        Where it raises, nothing counts as said.
+        """
+        self._left, self._new, seen = limit, [], dict(self._seen)
+        try:
+            return [*[self.encode(value, 0) for value in values], self._changes()]
+        except BaseException:
+            self.forget(self._new)
+            self._seen = seen
+            raise
+
+    def encode(self, value: Any, depth: int) -> Form:
+        kind = type(value)
+        if kind is str:
+            return self._spend(len(value), value)
+        if kind is int:
+            if -_WIDE < value < _WIDE:
+                return self._spend(8, value)
+            return ["int", self._spend(value.bit_length() // 4, None) or hex(value)]
+        if value is None or kind is bool or kind is float:
+            return self._spend(8, value)
+        self._spend(8, None)
+        if depth > MAX_DEPTH:
+            raise Oversize(f"a value has over {MAX_DEPTH} levels")
+        if isinstance(value, type) and value in TYPE_NAMES:
+            return ["type", TYPE_NAMES[value]]
+        if id(value) in self.numbers:
+            return ["@", self.numbers[id(value)]]
+        if kind is tuple or kind is frozenset:
+            return [kind.__name__, *[self.encode(part, depth + 1) for part in value]]
+        if kind in KNOWN and values.travels(value):
+            known = KNOWN[kind]
+            return [known.tag, *[self.encode(part, depth + 1) for part in known.parts(value)]]
+        if kind in CONTAINERS and CONTAINERS[kind].fits(value):
+            return self.container(CONTAINERS[kind], value, None, depth)
+        return self.export(value, depth)
+
+    def container(self, container: Container, value: Any, kind: Form, depth: int) -> Form:
+        """The form of a container that crosses for the first time; `kind` is its class's, where it is a subclass."""
+        number = self.register(value)
+        parts = tuple(container.parts(value))
+        self._seen[number] = container, parts
+        extra = self.encode(container.extra(value), depth + 1)
+        return [container.base.__name__, number, kind, extra, *[self.encode(part, depth + 1) for part in parts]]
+
+    def register(self, value: Any) -> int:
+        """A number of ours for something."""
+        number, self._next = self._next, self._next + 2
+        self._new.append(number)
+        self._remember(number, value)
+        return number
+
+    def _changes(self) -> Form:
+        changes = []
+        for number, (container, before) in list(self._seen.items()):
+            value = self.objects[number]
+            parts = tuple(container.parts(value))
+            if not container.same(before, parts):
+                self._seen[number] = container, parts
+                changes.append([number, *[self.encode(part, 1) for part in parts]])
+        return changes
+
+    def _spend(self, size: int, form: Form) -> Form:
+        self._left -= size
+        if self._left < 0:
+            raise Oversize("a value has too many bytes")
+        return form
+
+    # ------------------------------------------------------------------------------------------------ in
+
+    def unpack(self, forms: list[Form]) -> list[Any]:
+        """The values whose forms `pack` wrote, with the changes done. Garbled where nothing like it was written."""
+        try:
+            *forms, changes = forms
+            values = [self.decode(form, 0) for form in forms]
+            for number, *parts in changes:
+                container, _ = self._seen[number]
+                self._fill(number, container, self.objects[number], parts, 0)
+            return values
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+            raise Garbled(f"{type(error).__name__}: {error}"[:300]) from error
+
+    def decode(self, form: Form, depth: int) -> Any:
+        if form is None or type(form) in (str, bool, int, float):
+            return form
+        if type(form) is not list or depth > 2 * MAX_DEPTH:
+            raise Garbled("no form of a value")
+        tag, *parts = form
+        if tag == "@":
+            (number,) = parts
+            return self.objects[number]
+        if tag == "tuple" or tag == "frozenset":
+            members = [self.decode(part, depth + 1) for part in parts]
+            return tuple(members) if tag == "tuple" else frozenset(members)
+        if tag == "int":
+            return int(values.text(parts[0]), 16)
+        if tag == "type":
+            return TYPES[parts[0]]
+        if tag in values.BY_TAG:
+            return values.BY_TAG[tag].make(*[self.decode(part, depth + 1) for part in parts])
+        if tag in containers.BY_TAG:
+            return self._made(containers.BY_TAG[tag], parts, depth)
+        return self.adopt(values.text(tag), parts)
+
+    def _made(self, container: Container, form: list[Form], depth: int) -> Any:
+        number, kind, extra, *parts = form
+        base = container.base if kind is None else self.decode(kind, depth + 1)
+        if not (isinstance(base, type) and issubclass(base, container.base)):
+            raise Garbled("a container of another class")
+        value = container.new(base, self.decode(extra, depth + 1))
+        self.accept(number, value)
+        self._fill(number, container, value, parts, depth)
+        return value
+
+    def _fill(self, number: int, container: Container, value: Any, parts: list[Form], depth: int) -> None:
+        self._seen[number] = container, ()
+        container.fill(value, [self.decode(part, depth + 1) for part in parts])
+        self._seen[number] = container, tuple(container.parts(value))
+
+    def accept(self, number: Any, value: Any) -> None:
+        """Takes up something under a number of the other side's."""
+        if type(number) is not int or number in self.objects or number < 0 or number % 2 != self._theirs:
+            raise Garbled("a number that is in use, or not theirs to give")
+        if len(self.objects) >= _MOST:
+            raise Garbled(f"over {_MOST} things at a time")
+        self._remember(number, value)
+
+    def _remember(self, number: int, value: Any) -> None:
+        self.objects[number] = value
+        self.numbers[id(value)] = number
+
+    # ------------------------------------------------------------------------------------------------ forgetting
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if number in self.objects:
+                del self.numbers[id(self.objects[number])]
+                self._seen.pop(number, None)
+                del self.objects[number]
+
+    def unreferenced_containers(self) -> list[int]:
+        """Those that nothing else on this side refers to."""
+        objects = self.objects
+        return [number for number in self._seen if sys.getrefcount(objects[number]) <= _ALONE]
+
+    def unreferenced(self) -> list[int]:
+        objects = self.objects
+        return [number for number in objects if sys.getrefcount(objects[number]) <= _ALONE]
+
+
+def _references_of_one_in_a_dict() -> int:
+    objects = {0: object()}
+    return next(sys.getrefcount(objects[number]) for number in objects)
+
+
+_ALONE: Final = _references_of_one_in_a_dict()

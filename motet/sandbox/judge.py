@@ -1,0 +1,165 @@
+"""Runs a suite's tests and says, one line a time, what came of them. Trusted code that meets untrusted objects.
+
+The lines, behind a secret each: [BEGIN, index], [DONE, index, status, kind, message], and last [END, how, kind, message]. An index
+counts the chosen tests.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any, TypeAlias
+from unittest import TestCase
+
+from motet.sandbox import protocol
+from motet.sandbox.candidate import described
+from motet.sandbox.standins import Gone
+
+Say: TypeAlias = Callable[[list[Any]], None]
+
+
+class _Failed(Exception):
+    """A test failed with an exception of the class and message given."""
+
+
+class Bench:
+    """Where tests are run one after the other."""
+
+    def __init__(self, say: Say, gone: Callable[[], str | None]) -> None:
+        """`gone` says why there is no candidate any more, or None."""
+        self._say, self._gone = say, gone
+        self.done: set[int] = set()
+
+    @contextlib.contextmanager
+    def case(self, index: int) -> Iterator[None]:
+        """One test: whatever the block raises is its failure. Raises: Gone, where the candidate is."""
+        self._say([protocol.BEGIN, index])
+        try:
+            yield
+        except _Failed as error:
+            self.result(index, "failed", *error.args)
+        except BaseException as error:  # noqa: BLE001 - a test of a program that calls sys.exit() has failed
+            self.result(index, "failed", *described(error))
+        else:
+            self.result(index, "passed")
+
+    def result(self, index: int, status: str, kind: str = "", message: str = "") -> None:
+        gone = self._gone()
+        if gone is not None:  # whatever the test made of it
+            raise Gone(gone)
+        self.done.add(index)
+        self._say([protocol.DONE, index, status, kind, message])
+
+
+def examine(
+    kind: str, first: CodeType, entries: Sequence[Any], space: dict[str, Any], bench: Bench, skips: bool
+) -> list[Any]:
+    """Runs a compiled suite in a namespace where the candidate's names can be found; returns how it ended.
+
+    Ends: None, or "suite" with the class and message of what the suite's own set-up raised. Raises: Gone.
+    """
+    run = {"check": _run_check, "asserts": _run_asserts, "unittest": _run_classes}[kind]
+    space[protocol.CASE] = bench.case
+    try:
+        exec(first, space)  # noqa: S102
+        run(entries, space, bench, skips)
+    except Gone:
+        raise
+    except BaseException as error:  # noqa: BLE001
+        return ["suite", *described(error)]
+    return [None, "", ""]
+
+
+def _run_check(entries: Sequence[Any], space: dict[str, Any], bench: Bench, _: bool) -> None:
+    name, count = entries
+    try:
+        candidate = eval(name, space)  # noqa: S307 - the suite's own text
+    except NameError as error:
+        for index in range(count):
+            with bench.case(index):
+                raise error
+        return
+    space["check"](candidate)
+    for index in sorted(set(range(count)) - bench.done):
+        with bench.case(index):
+            pass  # `check` returned before it came here, and is content
+
+
+def _run_asserts(entries: Sequence[CodeType], space: dict[str, Any], bench: Bench, _: bool) -> None:
+    for index, code in enumerate(entries):
+        with bench.case(index):
+            exec(code, space)  # noqa: S102
+
+
+# ---------------------------------------------------------------------------------------------------- unittest
+
+
+class _Outcome:
+    """What unittest tells about one test; the first bad news counts."""
+
+    def __init__(self, skips: bool) -> None:
+        self._skips = skips
+        self.bad: tuple[str, str] | None = None
+
+    def _failed(self, error: tuple[Any, BaseException, Any]) -> None:
+        self.bad = self.bad or described(error[1])
+
+    def addError(self, test: TestCase, error: Any) -> None:
+        self._failed(error)
+
+    def addFailure(self, test: TestCase, error: Any) -> None:
+        self._failed(error)
+
+    def addSubTest(self, test: TestCase, part: TestCase, error: Any) -> None:
+        if error is not None:
+            self._failed(error)
+
+    def addUnexpectedSuccess(self, test: TestCase) -> None:
+        self.bad = self.bad or ("UnexpectedSuccess", "expected to fail")
+
+    def addSkip(self, test: TestCase, reason: str) -> None:
+        if not self._skips:
+            self.bad = self.bad or ("SkipTest", str(reason)[:300])
+
+    def addExpectedFailure(self, test: TestCase, error: Any) -> None:
+        pass
+
+    def addSuccess(self, test: TestCase) -> None:
+        pass
+
+    def startTest(self, test: TestCase) -> None:
+        pass
+
+    def stopTest(self, test: TestCase) -> None:
+        pass
+
+    def addDuration(self, test: TestCase, seconds: float) -> None:
+        pass
+
+
+def _run_classes(entries: Sequence[str], space: dict[str, Any], bench: Bench, skips: bool) -> None:
+    if "setUpModule" in space:
+        space["setUpModule"]()
+    names = [entry.partition(".")[::2] for entry in entries]
+    for owner in dict.fromkeys(owner for owner, _ in names):
+        _run_class(
+            space[owner], [(index, method) for index, (of, method) in enumerate(names) if of == owner], bench, skips
+        )
+
+
+def _run_class(kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skips: bool) -> None:
+    try:
+        kind.setUpClass()
+    except BaseException as error:  # noqa: BLE001
+        for index, _ in methods:
+            bench.result(index, "not_run", *described(error))
+        return
+    last = methods[-1][0]
+    for index, method in methods:
+        with bench.case(index):
+            outcome = _Outcome(skips)
+            kind(method).run(outcome)
+            if index == last:  # so that what goes wrong there is somebody's failure
+                kind.tearDownClass()
+                kind.doClassCleanups()
+            if outcome.bad is not None:
+                raise _Failed(*outcome.bad)

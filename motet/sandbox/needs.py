@@ -1,0 +1,94 @@
+"""What a suite's text says of how it must be run. Host only: the text is trusted.
+
+Tests that live in another process than the program see its objects through stand-ins, and that is nearly everything. What they
+cannot see is what both would share in one interpreter: modules that a test patches, standard output, warnings, the seed of the
+common generator, and the program's classes as bases of the tests' own.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+_SHARED = frozenset(
+    {
+        "patch", "stdout", "stderr", "stdin", "redirect_stdout", "redirect_stderr", "environ", "putenv", "seed", "setstate",
+        "assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "catch_warnings", "simplefilter", "pickle",
+        "inspect", "__doc__", "__subclasses__", "reload", "monkeypatch", "caplog", "capsys",
+    }
+)  # fmt: skip
+"""Names that are only used to reach what both share."""
+_FILE_MODULES = frozenset(
+    {
+        "bz2", "csv", "dbm", "filecmp", "fileinput", "glob", "gzip", "lzma", "mmap", "os", "pathlib", "shelve", "shutil",
+        "sqlite3", "tarfile", "tempfile", "zipfile",
+    }
+)  # fmt: skip
+_FILE_NAMES = frozenset({"open", "FileHandler", "RotatingFileHandler", "ElementTree"})
+_BUILTINS = frozenset(dir(builtins))
+
+
+def needs_object(tests: str) -> bool:
+    """Whether `tests` must run together with the program: they reach for what both share, or derive classes from the program's.
+
+    False for what is no Python: no such suite can be made.
+    """
+    tree = _parsed(tests)
+    return tree is not None and (
+        not _SHARED.isdisjoint(_names(tree)) or _changes_a_module(tree) or _derives_from_a_stranger(tree)
+    )
+
+
+def needs_files(*sources: str) -> bool:
+    """Whether one of `sources`, tests or a program that passes them, reads or writes files and so needs a scratch folder."""
+    trees = [tree for source in sources if (tree := _parsed(source)) is not None]
+    return any(_FILE_MODULES & _imported(tree) or _FILE_NAMES & set(_names(tree)) for tree in trees)
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Every name that is read or written, and every attribute."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.alias(name=name):
+                yield name.rpartition(".")[2]
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The packages that are imported, and the names under which they are known here."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(name for alias in node.names for name in (alias.name.partition(".")[0], alias.asname or ""))
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found - {""}
+
+
+def _changes_a_module(tree: ast.Module) -> bool:
+    """Whether something like `time.sleep = ...` stands in it."""
+    modules = _imported(tree)
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store | ast.Del)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in modules
+        for node in ast.walk(tree)
+    )
+
+
+def _derives_from_a_stranger(tree: ast.Module) -> bool:
+    """Whether a class has a base that the text does not bring itself: then it is the program's."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} | _BUILTINS
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            own.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    bases = (base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases)
+    return any(isinstance(base, ast.Name) and base.id not in own for base in bases)

@@ -1,0 +1,305 @@
+"""From a suite to what its judge runs: which statements are tests, and all of it compiled. Host only: the text is trusted.
+
+A suite is read and compiled once for all programs that it judges; what crosses to the judge is `marshal`, from the host to a
+Python that the host started.
+"""
+
+import ast
+import builtins
+import marshal
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from motet.sandbox.protocol import CASE
+
+Kind: TypeAlias = Literal["check", "asserts", "unittest"]
+_TEST_CASES: Final = frozenset({"TestCase", "IsolatedAsyncioTestCase", "FunctionTestCase"})
+_IMPORTS: Final = (ast.Import, ast.ImportFrom)
+_BUILTINS: Final = frozenset(dir(builtins))
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Text(NamedTuple):
+    """The part of a suite that decides what its tests are."""
+
+    kind: Kind
+    source: str
+    statements: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """One test: its name, its text, and the statements of `check` that it is (first and after last), where there are any."""
+
+    name: str
+    text: str
+    begin: int = 0
+    end: int = 0
+
+
+@lru_cache(maxsize=4096)
+def find(text: Text) -> tuple[Found, ...]:
+    """Every test of a suite, in the order in which they run. ValueError where it is no such suite."""
+    tests = {"check": _in_check, "asserts": _in_statements, "unittest": _in_classes}[text.kind](text)
+    if not tests:
+        raise ValueError(f"a suite of kind {text.kind} has no tests in it")
+    return tests
+
+
+@lru_cache(maxsize=1024)
+def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> bytes:
+    """What the judge loads, as marshal writes it: a Compiled."""
+    tests = find(text)
+    trees = [_tree(text.source)]
+    if text.kind == "check":
+        trees = [_with_cases(text, tests, chosen)]
+        entries: list[Any] = [entry_point or "", len(chosen)]
+    elif text.kind == "asserts":
+        kept = [_tree(statement) for statement in text.statements if _asks_something(statement)]
+        trees += kept
+        entries = [_compile(kept[index], f"<{tests[index].name}>") for index in chosen]
+    else:
+        entries = [tests[index].name for index in chosen]
+    first = _compile(trees[0], "<suite>")
+    shadows = _shadows(trees) if text.kind == "asserts" else []
+    operators = text.kind == "unittest" and _uses_operators(trees[0])
+    modules = list(dict.fromkeys(name for tree in trees for name in _modules(tree)))
+    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, shadows, "skip" in text.source, operators)))
+
+
+class Compiled(NamedTuple):
+    """A suite as its judge has it."""
+
+    kind: Kind
+    first: CodeType
+    """What runs before the tests: definitions and set-up."""
+    entries: list[Any]
+    """check: the entry point's name and the number of tests. asserts: code, one each. unittest: Class.method, one each."""
+    modules: list[str]
+    """What its import statements name."""
+    shadows: list[str]
+    """Builtin names that mean the candidate's, where it has them: a function under test may be called `sum`."""
+    skips: bool
+    """Whether the suite itself may skip a test while it runs."""
+    operators: bool
+    """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
+
+
+@lru_cache(maxsize=1024)
+def imports(source: str) -> str:
+    """The import statements at the top level of a text, one a line."""
+    return "\n".join(ast.unparse(statement) for statement in _tree(source).body if isinstance(statement, _IMPORTS))
+
+
+@lru_cache(maxsize=1024)
+def words(text: Text) -> frozenset[str]:
+    """Every name that the suite writes."""
+    return frozenset(re.findall(r"[^\W\d]\w*", "\n".join((text.source, *text.statements))))
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _uses_operators(tree: ast.Module) -> bool:
+    """Whether an operator, or `in`, is applied to `Name(...)` or to what was assigned from it, where Name is not the suite's own."""
+    nodes = list(ast.walk(tree))
+    own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    made = {
+        ast.unparse(target)
+        for node in nodes
+        if isinstance(node, ast.Assign) and _makes(node.value, own)
+        for target in node.targets
+    }
+    operands: list[ast.expr] = []
+    for node in nodes:
+        if isinstance(node, ast.BinOp):
+            operands += [node.left, node.right]
+        elif isinstance(node, ast.AugAssign):
+            operands += [node.target, node.value]
+        elif isinstance(node, ast.Compare) and any(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
+            operands += node.comparators
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("assertIn", "assertNotIn")
+        ):
+            operands += node.args[1:2]
+    return any(_makes(operand, own) or ast.unparse(operand) in made for operand in operands)
+
+
+def _makes(node: ast.expr, own: set[str]) -> bool:
+    """Whether an expression calls what by its name is a class of the candidate."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id[:1].isupper()
+        and node.func.id not in own
+    )
+
+
+def _shadows(trees: Sequence[ast.Module]) -> list[str]:
+    """The builtins that a suite names, if it names nothing else of a candidate's: then one of them is what it tests."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    own = {node.id for node in names} - read
+    own |= {
+        alias.asname or alias.name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, _IMPORTS)
+        for alias in node.names
+    }
+    own |= {node.name for node in nodes if isinstance(node, _Function | ast.ClassDef)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return sorted(read & _BUILTINS) if read - own <= _BUILTINS else []
+
+
+def _compile(tree: ast.Module, name: str) -> CodeType:
+    return compile(tree, name, "exec", dont_inherit=True)
+
+
+def _tree(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"a suite that is not Python: {error}") from error
+
+
+# ---------------------------------------------------------------------------------------------------- check
+
+
+def _in_check(text: Text) -> tuple[Found, ...]:
+    tree = _tree(text.source)
+    body = _check_of(tree).body
+    asserting = _asserting(tree)
+    begins = [index for index, statement in enumerate(body) if _asserts(statement, asserting)]
+    # What stands behind the last test belongs to it: where that fails, plain `check(candidate)` fails, so a test must.
+    ends = [begin + 1 for begin in begins[:-1]] + [len(body)]
+    if not begins:
+        begins, ends = [0], [len(body)]
+    lines = text.source.splitlines()
+    return tuple(
+        Found(f"test {number}", _lines(lines, body[begin:end]), begin, end)
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1)
+    )
+
+
+def _with_cases(text: Text, tests: Sequence[Found], chosen: Sequence[int]) -> ast.Module:
+    """The suite with every chosen test inside a `with __case__(index)`, and the others left out."""
+    tree = _tree(text.source)
+    check = _check_of(tree)
+    body: list[ast.stmt] = []
+    done = 0
+    for index, test in enumerate(tests):
+        body += check.body[done : test.begin]
+        done = test.end
+        if index in chosen:
+            call = ast.Call(ast.Name(CASE, ast.Load()), [ast.Constant(chosen.index(index))], [])
+            body.append(ast.With([ast.withitem(call)], check.body[test.begin : test.end]))
+    check.body = [*body, *check.body[done:]] or [ast.Pass()]
+    return ast.fix_missing_locations(tree)
+
+
+def _check_of(tree: ast.Module) -> ast.FunctionDef:
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if not found:
+        raise ValueError("a suite of kind check defines no function check(candidate)")
+    return found[-1]
+
+
+def _asserting(tree: ast.Module) -> frozenset[str]:
+    """The functions of a text that assert, themselves or through one another."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name != "check"]
+    found: frozenset[str] = frozenset()
+    while True:
+        more = frozenset(f.name for f in functions if any(_asserts(statement, found) for statement in f.body))
+        if more == found:
+            return found
+        found = more
+
+
+def _asserts(statement: ast.stmt, asserting: frozenset[str]) -> bool:
+    """Whether running the statement may assert something that is not true whatever happens."""
+    for node in _executed(statement):
+        if isinstance(node, ast.Assert) and not (isinstance(node.test, ast.Constant) and node.test.value):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in asserting:
+            return True
+    return False
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement and what lies in it, but not the bodies of functions that it only defines."""
+    yield node
+    if not isinstance(node, _Function | ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            yield from _executed(child)
+
+
+def _lines(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:
+    return textwrap.dedent("\n".join(lines[statements[0].lineno - 1 : statements[-1].end_lineno]))
+
+
+# ---------------------------------------------------------------------------------------------------- asserts
+
+
+def _in_statements(text: Text) -> tuple[Found, ...]:
+    kept = [statement for statement in text.statements if _asks_something(statement)]
+    return tuple(Found(f"test {number}", statement) for number, statement in enumerate(kept, 1))
+
+
+def _asks_something(statement: str) -> bool:
+    body = _tree(statement).body
+    return not all(isinstance(node, ast.Assert) and not _asserts(node, frozenset()) for node in body)
+
+
+# ---------------------------------------------------------------------------------------------------- unittest
+
+
+def _in_classes(text: Text) -> tuple[Found, ...]:
+    """Classes in the order of the text, their tests in the order of unittest: by name."""
+    classes: dict[str, ast.ClassDef] = {}
+    for node in _tree(text.source).body:
+        if isinstance(node, ast.ClassDef):
+            classes[node.name] = node
+    lines = text.source.splitlines()
+    return tuple(
+        Found(f"{name}.{method}", _lines(lines, [methods[method]]))
+        for name, node in classes.items()
+        if _is_test_case(node, classes) and not _skipped(node)
+        for methods in [_methods(node, classes)]
+        for method in sorted(methods)
+        if method.startswith("test") and not _skipped(methods[method])
+    )
+
+
+def _bases(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+
+
+def _is_test_case(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    others = [name for name in _bases(node) if name != node.name]
+    return any(name in _TEST_CASES or (name in classes and _is_test_case(classes[name], classes)) for name in others)
+
+
+def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, _Function]:
+    """Its own methods over those of its bases in the same text."""
+    found: dict[str, _Function] = {}
+    for base in reversed(_bases(node)):
+        if base in classes and base != node.name:
+            found |= _methods(classes[base], classes)
+    return found | {item.name: item for item in node.body if isinstance(item, _Function)}
+
+
+def _skipped(node: _Function | ast.ClassDef) -> bool:
+    """Whether the suite itself leaves the test out, come what may."""
+    return any(ast.unparse(mark).partition("(")[0].rpartition(".")[2] == "skip" for mark in node.decorator_list)

@@ -1,0 +1,166 @@
+"""A private folder for one request: writable, limited in size, and gone afterwards.
+
+In namespaces it is a small file system of its own, which the programs have as their root. Where only Landlock confines them it is
+a fresh folder on the machine's disk. That has no size limit, so a watchman looks at it a hundred times a second and kills the
+programs that overfill it; he also clears up where the server dies. Below that nothing would keep a program in its folder, and it
+gets none.
+"""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from motet.sandbox import namespaces
+from motet.sandbox.libc import LIBC
+
+MOST_BYTES = 16 << 20
+MOST_ENTRIES = 1024
+"""Files and folders together."""
+MOST_FILE_BYTES = 8 << 20
+MOST_OPEN_FILES = 32
+_NOBODY = 65534
+_GLANCE_SECONDS = 0.01
+_SIMPLE = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
+_MNT_DETACH = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a request's scratch folder is, as the server sees it."""
+
+    path: str
+    group: int | None
+    """The process group that its programs join, to be killed together; None where the file system has a limit of its own."""
+
+    def enter(self, layers: Collection[str]) -> str:
+        """Makes the folder this process's working folder, and its root where it is allowed to; returns its path from now on."""
+        if self.group is not None:
+            os.setpgid(0, self.group)
+        try:
+            os.chroot(self.path)
+        except PermissionError:
+            if "namespaces" in layers:
+                raise
+            os.chdir(self.path)  # an ordinary user's server: Landlock confines the program alone
+            return self.path
+        os.chdir("/")
+        return "/"
+
+
+def possible(layers: Collection[str]) -> bool:
+    """Whether a program under these layers can be kept in a folder."""
+    return "seccomp" in layers and ("landlock" in layers or "namespaces" in layers)
+
+
+@contextlib.contextmanager
+def folder(layers: Collection[str]) -> Iterator[Place]:
+    """A fresh folder until the end of the block, by when its programs must have ended. PermissionError where none is possible."""
+    if not possible(layers):
+        raise PermissionError(f"a scratch folder needs seccomp with Landlock or namespaces, got {', '.join(layers)}")
+    with _mounted() if "namespaces" in layers else _watched() as place:
+        yield place
+
+
+# ---------------------------------------------------------------------------------------------------- in namespaces
+
+
+@contextlib.contextmanager
+def _mounted() -> Iterator[Place]:
+    """Lies over the empty root for a while. The world of this server has nobody else in it, so everybody may write."""
+    target, options = namespaces.EMPTY_ROOT.encode(), f"size={MOST_BYTES},nr_inodes={MOST_ENTRIES},mode=0777"
+    if LIBC.mount(b"none", target, b"tmpfs", _SIMPLE, options.encode()):
+        raise OSError(ctypes.get_errno(), "the kernel refuses to mount a scratch folder")
+    try:
+        yield Place(namespaces.EMPTY_ROOT, None)
+    finally:
+        if LIBC.umount2(target, _MNT_DETACH):
+            raise OSError(ctypes.get_errno(), "the kernel refuses to unmount a scratch folder")
+
+
+# ---------------------------------------------------------------------------------------------------- with Landlock alone
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[Place]:
+    """A folder within one that is the server's, so that what a program left can be taken apart beside it."""
+    top = Path(tempfile.mkdtemp(prefix="motet-")).resolve()
+    tempfile.tempdir = None  # a program that asks for the usual place must find its own, not remember ours
+    path = top / "scratch"
+    path.mkdir(0o700)
+    if os.geteuid() == 0:
+        top.chmod(0o711)
+        with contextlib.suppress(OSError):  # where there is nobody to become, the programs are root without its rights
+            os.chown(path, _NOBODY, _NOBODY)
+    server = os.getpid()
+    watchman = os.fork()
+    if watchman == 0:
+        try:
+            os.closerange(0, 1 << 16)  # what the server has open must close where the server ends
+            os.setpgid(0, 0)
+            _watch(path, server)
+            remove(top)
+        finally:
+            os._exit(0)
+    try:
+        os.setpgid(watchman, watchman)  # whoever comes first: programs must not join a group before it exists
+        yield Place(str(path), watchman)
+    finally:
+        remove(top)
+        os.kill(watchman, signal.SIGKILL)
+        os.waitpid(watchman, 0)
+
+
+def _watch(path: Path, server: int) -> None:
+    """Returns once the server is gone. The programs die with it."""
+    while os.getppid() == server:
+        if _full(path):
+            os.killpg(0, signal.SIGKILL)
+        time.sleep(_GLANCE_SECONDS)
+
+
+def _full(path: Path) -> bool:
+    """Whether there is too much below `path`, or something that cannot be looked at: a tree too deep, a locked folder."""
+    size = entries = 0
+    waiting = [str(path)]
+    while waiting:
+        try:
+            for entry in os.scandir(waiting.pop()):
+                with contextlib.suppress(FileNotFoundError):  # removed since
+                    size += entry.stat(follow_symlinks=False).st_size
+                entries += 1
+                if size > MOST_BYTES or entries > MOST_ENTRIES:
+                    return True
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def remove(top: Path) -> None:
+    """Deletes a folder of folders, whatever a program left there: some that it may not enter itself, trees too deep for a path.
+
+    Every folder found is first moved to the top, so no path grows. Nothing may run there any more.
+    """
+    numbers = itertools.count()
+    while folders := list(top.iterdir()):
+        for folder in folders:
+            folder.chmod(0o700)
+            for entry in list(os.scandir(folder)):
+                found = Path(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    found.chmod(0o700)  # a locked folder cannot be moved
+                    found.rename(top / f"{os.getpid()}-{next(numbers)}")
+                else:
+                    found.unlink()
+            folder.rmdir()
+    top.rmdir()

@@ -1,0 +1,396 @@
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motet.errors import ConfigError
+from motet.sandbox import Level, Sandbox, Suite, scratch, worker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can keep a program in a folder")
+
+NAMESPACES, LANDLOCK = ("seccomp", "landlock", "namespaces"), ("seccomp", "landlock")
+PROTECTIONS = {
+    "strongest": (NAMESPACES, None),
+    "no_namespaces": (LANDLOCK, None),
+    "ordinary_user": (NAMESPACES, 54321),
+    "ordinary_user_without_namespaces": (LANDLOCK, 54321),
+}
+BOOTH = (
+    worker._BOOT.partition("from motet.sandbox import server")[0]
+    + """
+import importlib, json, os, signal
+from motet.sandbox import child, namespaces, scratch, server
+wanted, user, requests = json.loads(sys.argv[2])
+for name in (*server._WARM, "csv", "pathlib", "shutil", "sqlite3", "tempfile", "zipfile", "fcntl", "mmap"):
+    importlib.import_module(name)
+if user is not None: child.become(user)
+layers = [layer for layer in wanted if server.works(server._LOCKS[layer])]
+if "namespaces" in layers:
+    namespaces.enter()
+    namespaces.become_first()
+def run(program, place):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(writer, 3)
+            child.close_doors(layers, 3, 512, place)
+            names = {}
+            exec(program, names)
+            os.write(3, json.dumps(names["main"]()).encode())
+        except BaseException as error:
+            os.write(3, json.dumps(f"{type(error).__name__}: {error}").encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as file: said = file.read()
+    _, status, usage = os.wait4(pid, 0)
+    return json.loads(said) if said else status
+answers, places = [], []
+for programs in requests:
+    with scratch.folder(layers) as place:
+        answers.append([run(program, place) for program in programs])
+    places.append(place.path)
+left = [path for path in places if os.path.exists(path) and os.listdir(path)]
+os.write(2, json.dumps([layers, answers, left]).encode())
+"""
+)
+"""A server of the sandbox as far as folders go: each request is a list of programs that run one after the other in one folder."""
+
+
+class Booth:
+    def __init__(self, layers: tuple[str, ...], user: int | None) -> None:
+        self._layers, self._user = layers, user
+
+    def run(self, *requests: list[str]) -> list[list[Any]]:
+        """What `main()` of every program returned, or the status of a program that was killed. Checks that nothing is left."""
+        command = [sys.executable, *worker._FLAGS, "-c", BOOTH, str(Path(worker.__file__).parent)]
+        arguments = json.dumps([self._layers, self._user, requests])
+        done = subprocess.run(
+            [*command, arguments], env=worker._ENVIRONMENT, cwd="/", stderr=subprocess.PIPE, text=True, check=False
+        )
+        assert done.stderr.startswith("["), done.stderr
+        layers, answers, left = json.loads(done.stderr)
+        if layers != list(self._layers):
+            pytest.skip(f"this machine has {', '.join(layers)} only")
+        assert left == []
+        return answers
+
+
+@pytest.fixture(params=PROTECTIONS)
+def booth(request: pytest.FixtureRequest) -> Booth:
+    layers, user = PROTECTIONS[request.param]
+    if user is not None and os.getuid() != 0:
+        pytest.skip("this host is an ordinary user already")
+    return Booth(layers, user)
+
+
+# ---------------------------------------------------------------------------------------------------- what works
+
+LIBRARY = """
+import contextlib, csv, fcntl, json, mmap, os, pathlib, shutil, sqlite3, tempfile, zipfile
+def main():
+    pathlib.Path("x/y").mkdir(parents=True)
+    with open("x/y/table.csv", "w", newline="") as file: csv.writer(file).writerows([["a", "b"], ["1", "2"]])
+    with open("x/y/table.csv", newline="") as file: rows = list(csv.reader(file))
+    shutil.copy2("x/y/table.csv", "copy.csv")
+    shutil.copytree("x", "z")
+    shutil.move("z", "moved")
+    with zipfile.ZipFile("all.zip", "w", zipfile.ZIP_DEFLATED) as archive: archive.write("copy.csv")
+    with zipfile.ZipFile("all.zip") as archive: archive.extractall("out")
+    with tempfile.TemporaryDirectory() as folder, open(folder + "/q", "w+") as file: file.write("q")
+    with tempfile.NamedTemporaryFile("w+") as file, tempfile.TemporaryFile() as other:
+        other.write(b"x" * 100)
+        file.write("named"); file.flush()
+        named = open(file.name).read()
+    for mode in ("delete", "wal"):
+        with contextlib.closing(sqlite3.connect("data.db")) as base:
+            base.execute("pragma journal_mode=" + mode)
+            base.execute("create table if not exists t(a)")
+            base.execute("insert into t values (?)", (mode,))
+            base.commit()
+            stored = [row[0] for row in base.execute("select a from t order by a")]
+    with open("copy.csv", "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with mmap.mmap(file.fileno(), 0) as view: view[:1] = b"A"
+        file.truncate(3)
+    os.replace("copy.csv", "x/copy.csv")
+    with contextlib.chdir("x"): text = pathlib.Path("copy.csv").resolve().read_text()
+    shutil.rmtree("x/y")
+    return rows, text, named, stored, sorted(os.listdir()), [os.access("x/copy.csv", os.R_OK), os.path.exists("x/y")]
+"""
+
+
+def test_what_the_library_does_with_files_works(booth: Booth) -> None:
+    kept = ["all.zip", "data.db", "moved", "out", "x"]
+    wanted = [[["a", "b"], ["1", "2"]], "A,b", "named", ["delete", "wal"], kept, [True, False]]
+    assert booth.run([LIBRARY]) == [[wanted]]
+
+
+def test_a_request_has_one_folder_for_its_programs_and_the_next_has_another(booth: Booth) -> None:
+    write = "def main(): return open('note', 'x').write('hello')"
+    read = "import os\ndef main(): return os.listdir(), [open(name).read() for name in os.listdir()]"
+    assert booth.run([write, read], [read], [write]) == [[5, [["note"], ["hello"]]], [[[], []]], [5]]
+
+
+def test_below_landlock_there_is_no_folder() -> None:
+    for layers in ([], ["seccomp"], ["landlock"], ["namespaces"]):
+        with pytest.raises(PermissionError, match="needs seccomp with Landlock or namespaces"), scratch.folder(layers):
+            pass
+
+
+# ---------------------------------------------------------------------------------------------------- who tries to get out
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Path]:
+    """A folder open to all, on the disk that holds scratch folders too, with a file to steal, to destroy, and to run."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        for file in ("secret", "victim"):
+            (folder / file).write_text("SECRET123")
+            (folder / file).chmod(0o777)
+        yield folder
+
+
+ESCAPES = {
+    "dots": "open('../' * 40 + '@ARENA@'[1:] + '/secret').read()",
+    "absolute_path": "open('@ARENA@/secret').read()",
+    "dots_after_chdir": "(os.chdir('@ARENA@'), open('secret').read())[1]",
+    "list_a_folder": "os.listdir('@ARENA@')",
+    "walk_to_the_root": "[os.listdir('../' * n) for n in range(1, 40)][0] + os.listdir('@ARENA@')",
+    "symbolic_link": "(os.symlink('@ARENA@/secret', 'link'), open('link').read())[1]",
+    "symbolic_link_for_the_server_to_follow": "os.symlink('@ARENA@', 'link')",
+    "hard_link": "(os.link('@ARENA@/secret', 'link'), open('link').read())[1]",
+    "steal_by_rename": "(os.rename('@ARENA@/secret', 'mine'), open('mine').read())[1]",
+    "smuggle_out_by_rename": "(open('mine', 'w').write('x'), os.rename('mine', '@ARENA@/pwned'))",
+    "smuggle_out_by_link": "(open('mine', 'w').write('x'), os.link('mine', '@ARENA@/pwned'))",
+    "write": "open('@ARENA@/victim', 'w').write('x')",
+    "create": "open('@ARENA@/pwned', 'w').write('x')",
+    "remove": "os.remove('@ARENA@/victim')",
+    "make_a_folder": "os.mkdir('@ARENA@/pwned')",
+    "truncate_by_name": "os.truncate('@ARENA@/victim', 0)",
+    "truncate_while_opening": "os.open('@ARENA@/victim', os.O_RDONLY | os.O_TRUNC)",
+    "chmod": "os.chmod('@ARENA@/victim', 0)",
+    "utime": "os.utime('@ARENA@/victim', (0, 0))",
+    "handle_of_a_folder": "os.open('secret', os.O_RDONLY, dir_fd=os.open('@ARENA@', os.O_PATH))",
+    "handle_of_a_file": "os.read(os.open('@ARENA@/secret', os.O_PATH), 10).decode()",
+    "remove_the_folder_itself": "os.rmdir(os.getcwd())",
+    "rename_the_folder_itself": "os.rename(os.getcwd(), '@ARENA@/pwned')",
+    "memory_of_a_process": "open('/proc/@HOST@/mem', 'rb').read(1)",
+    "environment_of_a_process": "open('/proc/@HOST@/environ').read()",
+    "own_environment": "open('/proc/self/environ').read()",
+    "reopen_a_descriptor": "open('/proc/self/fd/0', 'w').write('x')",
+    "folder_of_a_process": "open('/proc/@HOST@/cwd/@ARENA@/secret').read()",
+    "root_of_a_process": "open('/proc/1/root@ARENA@/secret').read()",
+    "device": "open('/dev/zero', 'rb').read(1)",
+    "make_a_device": "(os.mknod('zero', 0o20666, os.makedev(1, 5)), open('zero', 'rb').read(1))",
+    "make_a_pipe": "os.mkfifo('pipe')",
+    "make_a_socket": "__import__('socket').socket(1).bind('here')",
+    "reach_a_socket": "__import__('socket').socket(1).connect('@ARENA@/socket')",
+    "run_a_program": "os.execv('@ARENA@/secret', ['x'])",
+    "leave_a_process": "os.fork()",
+    "leave_a_process_with_its_own_group": "os.setpgid(0, 0)",
+    "send_a_signal": "os.kill(@HOST@, 0)",
+    "send_a_signal_through_a_file": "fcntl.fcntl(open('x', 'w'), fcntl.F_SETOWN, @HOST@)",
+    "raise_a_limit": "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))",
+    "another_root": "os.chroot('.')",
+    "file_of_the_system": "open('/etc/passwd').read()",
+    "module_of_the_machine": "(sys.path.insert(0, '@ARENA@'), __import__('planted'))",
+}  # fmt: skip
+
+
+def test_nobody_gets_out_of_the_folder(booth: Booth, arena: Path) -> None:
+    names = list(ESCAPES)
+    programs = [
+        "import fcntl, os, resource, sys\ndef main(): return repr("
+        + ESCAPES[name].replace("@ARENA@", str(arena)).replace("@HOST@", str(os.getpid()))
+        + ")"
+        for name in names
+    ]
+    (arena / "planted.py").write_text("print('SECRET123')")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(arena / "socket"))
+        listener.listen()
+        before = snapshot(arena)
+        answers = dict(
+            zip(names, [answer for (answer,) in booth.run(*([program] for program in programs))], strict=True)
+        )
+        assert snapshot(arena) == before
+        (arena / "socket").unlink()
+    got_through = {name: answer for name, answer in answers.items() if "Error: " not in str(answer)}
+    assert got_through == {"chmod": "None", "utime": "None"}, "these two say that they worked"
+    assert "SECRET123" not in repr(answers)
+
+
+def snapshot(folder: Path) -> dict[str, Any]:
+    return {
+        path.name: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in folder.iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["absolute_path", "symbolic_link", "hard_link", "write", "chmod", "file_of_the_system"]
+)
+def test_the_same_attempts_work_where_nothing_protects(name: str, arena: Path, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=arena.parent) as folder:
+        victim = Path(folder)
+        for file in ("secret", "victim"):
+            (victim / file).write_text("SECRET123")
+        before = snapshot(victim)
+        program = f"import os\nprint({ESCAPES[name].replace('@ARENA@', folder)})"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder)
+        assert "SECRET123" in done.stdout or "root" in done.stdout or snapshot(victim) != before
+
+
+# ---------------------------------------------------------------------------------------------------- who fills it
+
+GREEDY = {
+    "one_large_file": """
+def main():
+    with open('big', 'wb') as file:
+        for _ in range(200): file.write(b'0' * 10**6)
+""",
+    "several_files": """
+def main():
+    for number in range(100):
+        with open(str(number), 'wb') as file: file.write(b'0' * 4 * 10**6)
+""",
+    "many_empty_files": """
+def main():
+    for number in range(100_000): open(str(number), 'w').close()
+""",
+    "many_folders": """
+import os
+def main():
+    for number in range(100_000): os.mkdir(str(number))
+""",
+    "a_deep_tree": """
+import os
+def main():
+    for _ in range(100_000):
+        os.mkdir('d' * 100)
+        os.chdir('d' * 100)
+""",
+    "in_a_locked_folder": """
+import os
+def main():
+    os.mkdir('locked')
+    handle = os.open('locked', os.O_RDONLY)
+    os.mkdir('more', 0o300, dir_fd=handle)
+    for number in range(100):
+        with open(os.open(f'more/{number}', os.O_CREAT | os.O_WRONLY, dir_fd=handle), 'wb') as file:
+            file.write(b'0' * 4 * 10**6)
+""",
+    "one_sparse_file": """
+import os
+def main(): os.truncate(os.open('big', os.O_CREAT | os.O_RDWR), 1 << 40)
+""",
+    "many_open_files": """
+import os
+def main():
+    kept = []
+    for number in range(1000):
+        kept.append(open(str(number), 'wb'))
+        kept[-1].write(b'0' * 4 * 10**6)
+        os.remove(str(number))
+""",
+    "while_it_hides": """
+import os, time
+def main():
+    for number in range(4000):
+        os.mkdir(f'd{number}')
+        with open(f'd{number}/big', 'wb') as file: file.write(b'0' * 100_000)
+        os.rename(f'd{number}', f'e{number}')
+""",
+}
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_a_folder_has_an_end_and_the_next_one_is_empty(name: str, booth: Booth) -> None:
+    look = "import os\ndef main(): return os.listdir(), open('note', 'w').write('x' * 1000)"
+    (greedy,), (empty, again) = booth.run([GREEDY[name]], [look, look])
+    killed = greedy == 9 and "namespaces" not in booth._layers
+    assert killed or str(greedy).startswith("OSError: "), greedy
+    assert (empty, again) == ([[], 1000], [["note"], 1000])
+
+
+def test_the_folder_goes_even_where_the_server_is_killed() -> None:
+    mark = f"mark{secrets.token_hex(8)}"
+    program = f"""
+import time
+from motet.sandbox import scratch
+with scratch.folder(["seccomp", "landlock"]) as place:
+    open(place.path + "/{mark}", "w").close()
+    print(place.path, flush=True)
+    time.sleep(60)
+"""
+    folder = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stdout is not None
+        place = Path(server.stdout.readline().strip())
+        assert (place / mark).exists()
+        server.kill()
+    deadline = time.monotonic() + 5.0
+    while place.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not place.exists()
+
+
+def test_remove_clears_locked_folders_and_trees_too_deep_for_a_path(tmp_path: Path) -> None:
+    place = tmp_path / "top" / "place"
+    place.mkdir(parents=True)
+    (place / "outside").symlink_to(tmp_path)
+    (place / "locked").mkdir()
+    (place / "locked" / "file").write_text("x")
+    (place / "locked").chmod(0)
+    here = os.open(".", os.O_RDONLY)
+    os.chdir(place)
+    for _ in range(1500):
+        Path("deep").mkdir()
+        os.chdir("deep")
+    os.chdir(here)
+    os.close(here)
+    scratch.remove(tmp_path / "top")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("maximum", [Level.LANDLOCK, Level.NAMESPACES])
+def test_nothing_is_left_where_a_sandbox_is_closed_right_after_its_answer(maximum: Level) -> None:
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    suite = Suite.asserts(("assert save()",))
+    suite = replace(suite, files=True)
+    with Sandbox(workers=1, maximum=maximum) as sandbox:
+        if sandbox.level < maximum:
+            pytest.skip(f"this machine has {sandbox.level.name} only")
+        assert sandbox.judge_sync(
+            ["def save(): return [open(str(n), 'w').write('x') for n in range(500)]"], suite
+        ).passed
+    deadline = time.monotonic() + 5.0
+    while left := {path for path in set(Path(tempfile.gettempdir()).iterdir()) - before if "motet-" in path.name}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+def test_where_no_folder_is_possible_a_suite_with_files_is_a_config_error() -> None:
+    suite = Suite.unittest("import unittest\nclass A(unittest.TestCase):\n    def test_a(self): pass", files=True)
+    with Sandbox(workers=1, maximum=Level.SECCOMP) as sandbox:
+        for ask in (sandbox.check_folders, lambda: sandbox.judge_sync(["x = 1"], suite)):
+            with pytest.raises(
+                ConfigError, match="got SECCOMP, expected at least LANDLOCK for tests that work with files"
+            ):
+                ask()
+        assert sandbox.judge_sync(["x = 1"], replace(suite, files=False)).passed

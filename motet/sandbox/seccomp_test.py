@@ -1,0 +1,94 @@
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from motet.sandbox import seccomp
+
+ALLOWED, NOT_PERMITTED, NOT_SUPPORTED, PRETENDED, KILLED = 0x7FFF0000, 0x00050001, 0x0005005F, 0x00050000, 0x80000000
+MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+HEADERS = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+"""aarch64 has the generic table."""
+
+
+def verdict(program: bytes, arch: int, number: int, second: int = 0) -> int:
+    """What the kernel's little machine would answer to system call `number` with this second argument."""
+    data = struct.pack("IIQQQ", number, arch, 0, 0, second)
+    code = list(struct.iter_unpack("HBBI", program))
+    value = at = 0
+    while True:
+        operation, if_true, if_false, operand = code[at]
+        at += 1
+        if operation == 0x20:
+            (value,) = struct.unpack_from("I", data, operand)
+        elif operation == 0x06:
+            return operand
+        else:
+            assert operation in (0x15, 0x35)
+            holds = value == operand if operation == 0x15 else value >= operand
+            at += if_true if holds else if_false
+
+
+def asked(machine: str, name: str, second: int = 0, files: bool = True) -> int:
+    tables = (seccomp._ALLOWED, seccomp._FILES, seccomp._PRETENDED, seccomp._UNSUPPORTED, seccomp._BY_COMMAND)
+    number = next(table[machine][name] for table in tables if name in table[machine])
+    return verdict(seccomp.instructions(machine, files), MACHINES[machine], number, second)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_numbers_are_those_of_the_kernels_header(machine: str) -> None:
+    header = next((Path(path) for path in HEADERS[machine] if Path(path).is_file()), None)
+    if header is None:
+        pytest.skip("the kernel's headers are not installed")
+    known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
+    ours: dict[str, int] = {}
+    for table in (seccomp._ALLOWED, seccomp._FILES, seccomp._PRETENDED, seccomp._UNSUPPORTED, seccomp._BY_COMMAND):
+        ours |= table[machine]
+    newer = {"fchmodat2", "faccessat2", "statx"} - known.keys()
+    generic = {"fstatat": "newfstatat"}
+    known |= {generic[name]: known[name] for name in generic if name in known}
+    assert {name: str(number) for name, number in ours.items() if name not in newer} == {
+        name: known[name] for name in ours if name not in newer
+    }
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_files_are_allowed_only_where_there_is_a_folder(machine: str) -> None:
+    for name in seccomp._ALLOWED[machine]:
+        assert asked(machine, name, files=False) == asked(machine, name) == ALLOWED
+    for name in (*seccomp._FILES[machine], *seccomp._PRETENDED[machine], *seccomp._UNSUPPORTED[machine], "fcntl"):
+        assert asked(machine, name, files=False) == NOT_PERMITTED
+    assert asked(machine, "openat") == ALLOWED
+    assert asked(machine, "fchmodat") == PRETENDED
+    assert asked(machine, "listxattr") == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_fcntl_locks_and_copies_but_sends_no_signals(machine: str) -> None:
+    for command in (0, 6, 38, 1030):
+        assert asked(machine, "fcntl", command) == ALLOWED
+        assert asked(machine, "fcntl", command | 1 << 32) == ALLOWED, "the kernel reads the low half only, and so do we"
+    for command in (4, 8, 10, 15, 1024, 8 | 1 << 32):  # flags, F_SETOWN, F_SETSIG, F_SETOWN_EX, leases
+        assert asked(machine, "fcntl", command) == NOT_PERMITTED
+    assert asked(machine, "ioctl", 0x5451) == ALLOWED
+    assert asked(machine, "ioctl", 0x5412) == NOT_PERMITTED, "TIOCSTI types into a terminal"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_call_is_left_that_reaches_out(machine: str) -> None:
+    program = seccomp.instructions(machine, files=True)
+    out = {
+        "x86_64": {"socket": 41, "clone": 56, "fork": 57, "execve": 59, "kill": 62, "truncate": 76, "link": 86, "symlink": 88,
+                   "readlink": 89, "ptrace": 101, "setpgid": 109, "mknod": 133, "chroot": 161, "mount": 165, "linkat": 265,
+                   "symlinkat": 266, "unshare": 272, "prlimit64": 302, "io_uring_setup": 425, "clone3": 435, "openat2": 437},
+        "aarch64": {"mknodat": 33, "symlinkat": 36, "linkat": 37, "mount": 40, "truncate": 45, "chroot": 51, "readlinkat": 78,
+                    "unshare": 97, "ptrace": 117, "kill": 129, "setpgid": 154, "socket": 198, "clone": 220, "execve": 221,
+                    "prlimit64": 261, "io_uring_setup": 425, "clone3": 435, "openat2": 437},
+    }[machine]  # fmt: skip
+    assert {verdict(program, MACHINES[machine], number) for number in out.values()} == {NOT_PERMITTED}
+    assert verdict(program, 0x40000003, 0) == KILLED, "a 32-bit program"
+    assert verdict(program, MACHINES[machine], 0x40000001) == KILLED, "the x32 table"

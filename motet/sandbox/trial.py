@@ -1,0 +1,153 @@
+"""Test mode's processes, from fork to end: the candidate and its judge, or one for both.
+
+    server -> candidate    forked first; takes the program's texts off the host's channel
+           -> judge        forked next; takes the suite off the channel when the candidate has its own frame
+    judge <-> candidate    a socket pair: requests and answers
+    judge  -> server       lines that say what came of the tests
+
+The server reads neither frame, so it never holds a suite, and nothing that it forks, now or later, inherits one. Up to `_LOCKED`
+the candidate's bytes are ours: no line of the program has run. All later ones are the program's.
+"""
+
+import builtins
+import marshal
+import os
+import random
+import secrets
+import socket
+from collections.abc import Collection, Iterable
+from types import ModuleType
+from typing import Any, Final
+
+from motet.sandbox import candidate, child, judge, protocol, scratch, standins
+
+LINK: Final = 4
+"""The judge's descriptor to its candidate. A candidate has its own where other programs have their results."""
+_ASIDE: Final = 64
+_TAKEN, _LOCKED = b"T", b"L"
+_ROOM: Final = 1 << 16
+_WIDEST: Final = 8
+"""How many bytes of JSON a counted byte of a value may become."""
+
+
+def run_candidate(
+    head: protocol.Request, channel: socket.socket, layers: Collection[str], link: int, place: scratch.Place | None
+) -> None:
+    """Runs the program and answers its judge, in a process made for it. The caller ends the process, whatever happens here."""
+    os.dup2(link, child.RESULTS)
+    program = protocol.loads(protocol.receive(channel))
+    os.write(child.RESULTS, _TAKEN)
+    child.import_modules(program["modules"])
+    child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
+    os.write(child.RESULTS, _LOCKED)
+    pipe = protocol.Pipe(child.RESULTS)
+    module = child.fresh_module()
+    pipe.write(protocol.dumps(candidate.run(program["sources"], module.__dict__)))
+    candidate.Candidate(pipe, module.__dict__, head.output_bytes).listen()
+
+
+def run_judge(
+    head: protocol.Request,
+    channel: socket.socket,
+    layers: Collection[str],
+    results: int,
+    link: int,
+    place: scratch.Place | None,
+) -> None:
+    """Tests the candidate at the other end of `link`, in a process made for it."""
+    link, results = os.dup2(link, _ASIDE), os.dup2(results, _ASIDE + 1)  # they may stand in each other's place
+    os.dup2(results, child.RESULTS)
+    os.dup2(link, LINK)
+    say = _Lines("")
+    try:
+        _expect(LINK, _TAKEN)
+        suite = _load(protocol.receive(channel))
+        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place, LINK)
+        _expect(LINK, _LOCKED)
+    except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
+        return say.end("setup", type(error).__name__, str(error))
+    say([protocol.READY])
+    world = standins.World(protocol.Pipe(LINK, _WIDEST * head.output_bytes + _ROOM), operators=suite[6])
+    try:
+        failure = world.began()
+        if failure is not None:
+            return say.end("program", *failure)
+        space = Names(world, frozenset(suite[4]))
+        say.end(*_examine(suite, space, judge.Bench(say, lambda: world.end)))
+    except standins.Gone:
+        say.end(world.end, "", "")
+
+
+def run_together(
+    head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int, place: scratch.Place | None
+) -> None:
+    """Runs the program, then the tests in the same module, in one process made for both."""
+    os.dup2(results, child.RESULTS)
+    say = _Lines(secrets.token_hex(16))
+    try:
+        program = protocol.loads(protocol.receive(channel))
+        suite = _load(protocol.receive(channel))
+        child.import_modules(program["modules"])
+        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
+    except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
+        return say.end("setup", type(error).__name__, str(error))
+    say([protocol.READY])
+    module = child.fresh_module()
+    failure, message = candidate.run(program["sources"], module.__dict__)
+    if failure is not None:
+        return say.end("program", failure, message)
+    return say.end(*_examine(suite, module.__dict__, judge.Bench(say, lambda: None)))
+
+
+def _expect(descriptor: int, byte: bytes) -> None:
+    if os.read(descriptor, 1) != byte:
+        raise EOFError("the candidate's process was not ready")
+
+
+def _load(frame: bytes) -> tuple[Any, ...]:
+    """The compiled suite, with the modules loaded that it needs."""
+    named, suite = marshal.loads(frame)
+    loaded: tuple[Any, ...] = marshal.loads(suite)
+    child.import_modules([*loaded[3], *named])
+    return loaded
+
+
+def _examine(suite: tuple[Any, ...], space: dict[str, Any], bench: judge.Bench) -> Iterable[Any]:
+    kind, first, entries, _, _, skips, _ = suite
+    random.seed(0)
+    return judge.examine(kind, first, entries, space, bench, skips)
+
+
+class _Lines:
+    """Says lines to the host, each with a secret that no program was told."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def __call__(self, line: list[Any]) -> None:
+        data = protocol.dumps([self._secret, *line]) + b"\n"
+        while data:
+            data = data[os.write(child.RESULTS, data) :]
+
+    def end(self, *how: Any) -> None:
+        self([protocol.END, *how])
+
+
+class Names(dict[str, Any]):
+    """The tests' global names: their own, and behind them the candidate's; what is plain there may change, so it is asked for anew."""
+
+    def __init__(self, world: standins.World, shadows: Collection[str]) -> None:
+        super().__init__(__name__="tests", __file__="tests.py")
+        self._world = world
+        self._closed = frozenset(dir(builtins)) - frozenset(shadows)
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._closed:
+            raise KeyError(name)
+        try:
+            value = self._world.name(name)
+        except standins.Absent:
+            raise KeyError(name) from None
+        if callable(value) or isinstance(value, ModuleType):
+            self[name] = value
+        return value

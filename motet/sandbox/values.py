@@ -1,0 +1,116 @@
+"""Immutable values of known types, and the types that are the same on both sides of test mode."""
+
+import builtins
+import datetime
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+OPERATORS: Final = frozenset(
+    f"__{prefix}{name}__"
+    for name in (
+        "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor", "or",
+    )
+    for prefix in ("", "r", "i")
+    if (prefix, name) != ("i", "divmod")
+)  # fmt: skip
+NUMBERS: Final = frozenset(
+    f"__{name}__" for name in ("abs", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "bool")
+)
+"""What makes a plain number of an object."""
+COMPARISONS: Final = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+SPECIAL: Final = OPERATORS | NUMBERS | COMPARISONS | frozenset(
+    f"__{name}__"
+    for name in (
+        "len", "iter", "next", "reversed", "getitem", "setitem", "delitem", "missing", "contains", "call", "enter", "exit",
+        "str", "repr", "format", "bytes", "fspath", "neg", "pos", "invert", "length_hint",
+    )
+)  # fmt: skip
+"""The methods that Python looks for in the class, so that what stands for an object must have them there."""
+
+
+class Known(NamedTuple):
+    """How values of one type travel: under a tag, as parts that are values themselves."""
+
+    tag: str
+    parts: Callable[[Any], tuple[Any, ...]]
+    make: Callable[..., Any]
+    """Checks its arguments and raises what it likes: they may be any values, and any number of them."""
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("a part that is no int")
+    return value
+
+
+def text(value: Any) -> str:
+    """The value, if it is a str; else TypeError."""
+    if type(value) is not str:
+        raise TypeError("a part that is no text")
+    return value
+
+
+def _clock(value: datetime.datetime | datetime.time) -> tuple[Any, ...]:
+    return value.hour, value.minute, value.second, value.microsecond, value.tzinfo, value.fold
+
+
+def _datetime(*parts: Any) -> datetime.datetime:
+    *plain, fold = parts
+    return datetime.datetime(*plain, fold=fold)
+
+
+def _time(*parts: Any) -> datetime.time:
+    *plain, fold = parts
+    return datetime.time(*plain, fold=fold)
+
+
+KNOWN: Final[dict[type, Known]] = {
+    bytes: Known("bytes", lambda value: (value.hex(),), lambda of: bytes.fromhex(of)),
+    complex: Known(
+        "complex", lambda value: (value.real, value.imag), lambda real, imag: complex(float(real), float(imag))
+    ),
+    range: Known("range", lambda value: (value.start, value.stop, value.step), range),
+    slice: Known("slice", lambda value: (value.start, value.stop, value.step), slice),
+    Decimal: Known("Decimal", lambda value: (str(value),), lambda of: Decimal(text(of))),
+    Fraction: Known(
+        "Fraction", lambda value: (value.numerator, value.denominator), lambda *of: Fraction(*map(_int, of))
+    ),
+    datetime.date: Known("date", lambda value: (value.year, value.month, value.day), datetime.date),
+    datetime.time: Known("time", _clock, _time),
+    datetime.datetime: Known("datetime", lambda value: (value.year, value.month, value.day, *_clock(value)), _datetime),
+    datetime.timedelta: Known(
+        "timedelta",
+        lambda value: (value.days, value.seconds, value.microseconds),
+        lambda *of: datetime.timedelta(*map(_int, of)),
+    ),
+    datetime.timezone: Known("timezone", lambda value: value.__getinitargs__(), datetime.timezone),
+    type({}.keys()): Known("keys", lambda value: (dict(value.mapping),), lambda of: dict.keys(of)),
+    type({}.values()): Known("values", lambda value: (dict(value.mapping),), lambda of: dict.values(of)),
+    type({}.items()): Known("items", lambda value: (dict(value.mapping),), lambda of: dict.items(of)),
+    type(NotImplemented): Known("NotImplemented", lambda value: (), lambda: NotImplemented),
+    type(...): Known("Ellipsis", lambda value: (), lambda: ...),
+}
+BY_TAG: Final = {known.tag: known for known in KNOWN.values()}
+
+VALUES: Final = (int, float, complex, str, bytes, tuple, frozenset)
+"""Immutable types that programs inherit from."""
+
+_ERRORS: Final = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+TYPES: Final[dict[str, type]] = {
+    kind.__name__: kind
+    for kind in (
+        object, type, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice,
+        type(None), Decimal, Fraction, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone,
+        Counter, OrderedDict, defaultdict, deque, *_ERRORS,
+    )
+}  # fmt: skip
+"""Classes that are the same on both sides. SystemExit and its like are not: no candidate raises those in its judge."""
+TYPE_NAMES: Final = {kind: name for name, kind in TYPES.items()}
+
+
+def travels(value: Any) -> bool:
+    """Whether a value of a type in KNOWN can be taken apart: a moment in a program's own time zone cannot."""
+    return type(getattr(value, "tzinfo", None)) in (type(None), datetime.timezone)

@@ -1,0 +1,162 @@
+"""From what a judge wrote to a Verdict, one attempt at a time: after a test that took too long, the rest are tried again."""
+
+import marshal
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from motet.errors import SandboxFault
+from motet.sandbox import imports, plan, protocol
+from motet.sandbox.report import Failure, Limits
+from motet.sandbox.suite import CaseResult, Status, Suite, Verdict
+
+_LINE_BYTES: Final = 8 << 10
+"""What the lines about one test take at most: class and message as JSON, and what a reader may spare."""
+_MOST_RESTARTS: Final = 3
+_STATUSES: Final = frozenset({"passed", "failed", "not_run"})
+
+
+def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
+    """The request. ValueError for a suite without the tests that it is to run."""
+    if not suite.chosen:
+        raise ValueError("a suite that is to run none of its tests")
+    mode = protocol.TOGETHER if suite.together else protocol.APART
+    if suite.kind == "asserts":
+        sources = [plan.imports(suite.source), *sources]  # what the set-up imports, programs rely on too
+    program = {"sources": list(sources), "modules": imports.named(sources)}
+    words = plan.words(suite.text)
+    modules = [name for name in program["modules"] if name.rpartition(".")[2] in words]
+    room = max(limits.output_bytes, _LINE_BYTES * len(suite.chosen))
+    head = protocol.REQUEST.pack(limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, room, mode, suite.files)
+    compiled = plan.compiled(suite.text, suite.entry_point, suite.chosen)
+    frames = protocol.dumps(program), marshal.dumps((modules, compiled))
+    return head + b"".join(protocol.framed(frame) for frame in frames)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one pair of processes came to. `results` are by position among the chosen tests."""
+
+    results: dict[int, CaseResult]
+    hung: int | None
+    """The test that time ended, if any."""
+    failure: Failure | None
+    message: str
+    seconds: float
+    unrun: tuple[str, str] = ("", "")
+    """Class and message of what kept the rest from running, where that was no failure of the program."""
+
+
+def judge(suite: Suite, attempt: Callable[[Suite, Sequence[str]], Attempt]) -> Verdict:
+    """What comes of a suite: where time ended a test, it costs that test, and those not yet run are tried in fresh processes."""
+    cases = suite.cases
+    chosen = suite.chosen
+    results: dict[int, CaseResult] = {}
+    seconds, failure, message = 0.0, None, ""
+    part = suite
+    for restarts_left in reversed(range(1 + _MOST_RESTARTS)):
+        left = part.chosen
+        done = attempt(part, [cases[index].name for index in left])
+        seconds += done.seconds
+        failure, message = (done.failure, done.message) if done.failure else (failure, message)
+        results |= {left[position]: result for position, result in done.results.items()}
+        missing = tuple(index for index in left if index not in results)
+        if done.hung is None or not missing or not restarts_left:
+            break
+        part = suite.choose(missing)
+    results |= {index: CaseResult(cases[index].name, "not_run", *done.unrun) for index in missing}
+    return Verdict(
+        tuple(results[index] for index in chosen), failure, message, suite.together, seconds
+    )
+
+
+def read(reply: bytes, names: Sequence[str], limits: Limits, together: bool) -> Attempt:
+    """What a reply says about the tests of these names. SandboxFault where the sandbox is to blame."""
+    late, much, status, cpu, their_status, their_cpu, seconds = protocol.REPLY.unpack_from(reply)
+    written = reply[protocol.REPLY.size :]
+    ready = protocol.READY_LINE.match(written)
+    if ready is None:
+        raise SandboxFault(
+            f"a judge of the sandbox did not get as far as its program: wait status {status}, {seconds:.1f} s, said {written[:300]!r}"
+        )
+    try:
+        results, current, end = _lines(written, names)
+    except ValueError as error:
+        if not together:
+            raise SandboxFault(f"a judge of the sandbox wrote what is no line of its: {error}") from error
+        results, current, end = {}, None, ("garbled", "", "the program wrote among the lines of its tests")
+    if end is None:
+        ended = _unfinished(late, much, status, cpu, limits)
+        if ended is None or (not together and ended[0] != "timeout"):
+            raise SandboxFault(f"a judge of the sandbox ended early: wait status {status}, {seconds:.1f} s")
+        return _cut(results, current, names, ended, seconds)
+    kind, first, second = end
+    if kind == "gone":
+        return _cut(results, current, names, _gone(their_status, their_cpu, limits), seconds)
+    if kind == "garbled":
+        return _cut(results, current, names, ("garbled", second or "what the program sent is no answer"), seconds)
+    if kind == "program":
+        return Attempt(results, None, cast(Failure, first), second, seconds)
+    return Attempt(results, None, None, "", seconds, (first, second))
+
+
+def _cut(
+    results: dict[int, CaseResult],
+    current: int | None,
+    names: Sequence[str],
+    ended: tuple[Failure, str],
+    seconds: float,
+) -> Attempt:
+    """The attempt whose test `current` was the last, because the program or its time came to an end."""
+    failure, message = ended
+    if current is None:
+        return Attempt(results, None, failure, message, seconds)
+    status: Status = "timeout" if failure == "timeout" else "failed"
+    results = results | {current: CaseResult(names[current], status, failure, message)}
+    return Attempt(results, current if failure == "timeout" else None, failure, message, seconds)
+
+
+def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult], int | None, tuple[Any, ...] | None]:
+    """Results, the test that had begun and not ended, and what the last line says of the end. ValueError for other lines."""
+    first, *rest = [protocol.loads(line) for line in written.split(b"\n")[:-1]]
+    secret = first[0]
+    results: dict[int, CaseResult] = {}
+    current: int | None = None
+    end: tuple[Any, ...] | None = None
+    for line in rest:
+        match line:
+            case _ if end is not None or line[:1] != [secret]:
+                raise ValueError(str(line)[:200])
+            case [_, protocol.BEGIN, int(index)] if 0 <= index < len(names):
+                current = index
+            case [_, protocol.DONE, int(index), str(status), str(kind), str(message)] if (
+                status in _STATUSES and 0 <= index < len(names) and index not in results
+            ):
+                results[index] = CaseResult(names[index], cast(Status, status), kind[:300], message[:300])
+                current = None
+            case [_, protocol.END, None | "suite" | "program" | "gone" | "garbled" as how, str(kind), str(message)]:
+                end = how, kind, message[:700]
+            case _:
+                raise ValueError(str(line)[:200])
+    return results, current, end
+
+
+def _unfinished(late: bool, much: bool, status: int, cpu: float, limits: Limits) -> tuple[Failure, str] | None:
+    """Why a process stopped without saying so."""
+    if late:
+        return "timeout", f"over {limits.wall_seconds:g} seconds"
+    if much:
+        return "output", "it wrote too much"
+    return _gone(status, cpu, limits)
+
+
+def _gone(status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
+    """Why the program's process is no more. Where it hung up and lived on, it was killed afterwards, by us."""
+    if not os.WIFSIGNALED(status):
+        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the tests were over"
+    killer = os.WTERMSIG(status)
+    if killer == signal.SIGXCPU or cpu > limits.cpu_seconds:
+        return "timeout", f"over {limits.cpu_seconds} seconds of CPU"
+    return "crashed", f"signal {killer}: {signal.strsignal(killer)}"

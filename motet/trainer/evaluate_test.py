@@ -1,0 +1,55 @@
+import asyncio
+from itertools import count
+
+import pytest
+
+from motet.core import Task
+from motet.rollout.fakes import PAIR, KeySampler, Talk
+from motet.settings import Plan
+from motet.trainer.evaluate import described, evaluate
+
+TASKS = [Task(name, {}) for name in "xyz"]
+
+
+def played(game, plan, samples, **named):
+    return asyncio.run(
+        evaluate(game, TASKS, KeySampler(), PAIR, plan, seed=0, tag="evaluate", samples=samples, **named)
+    )
+
+
+def test_paths_are_straight_and_as_many_as_were_asked_for_whatever_a_tree_may_have():
+    evaluation = played(Talk(), Plan(samples=(2, 2), pairing="crossed", expand="best", max_nodes=3), samples=5)
+    assert [[len(game.turns) for game in games] for games in evaluation.games] == [[2] * 5] * 3
+
+
+def test_seconds_are_those_of_the_clock():
+    ticks = count(10.0, 2.5)
+    assert played(Talk(), Plan(samples=(1,)), samples=1, clock=lambda: next(ticks)).seconds == 2.5
+
+
+def test_the_description_counts_what_three_tasks_of_two_games_cost():
+    """Two agents say three tokens each; the first turn of a game earns 1, the second 2."""
+    figures = described(played(Talk(pay=lambda said: float(len(said))), Plan(samples=(1, 1)), samples=2), Talk())
+    assert (figures["episodes"], figures["samples"], figures["reward"], figures["turns"]) == (3, 2, 3.0, 2.0)
+    assert (figures["tokens"], figures["tokens_per_episode"]) == (3 * 2 * 2 * 6, 24.0)
+    assert figures["by_turn"] == [
+        {"played": 1.0, "reward": 1.0, "success": None},
+        {"played": 1.0, "reward": 2.0, "success": None},
+    ]
+    assert figures["pass_at"] == {}
+    assert "seconds" not in figures
+
+
+def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
+    class Half(Talk):
+        async def step(self, state, replies, seed):
+            led_to = await super().step(state, replies, seed)
+            lucky = float(int(replies["ann"].text) % 2)
+            return type(led_to)(led_to.state, led_to.rewards, True, {"success": lucky})
+
+    evaluation = played(Half(), Plan(samples=(1,)), samples=5)
+    assert list(described(evaluation, Half())["pass_at"]) == ["1", "2", "4"]
+    asked = described(evaluation, Half(), pass_at=[1, 5])["pass_at"]
+    assert asked["1"] == pytest.approx(evaluation.summary.success)
+    won = [sum(game.success for game in games) for games in evaluation.games]
+    assert asked["5"] == sum(found > 0 for found in won) / 3

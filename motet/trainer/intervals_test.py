@@ -1,0 +1,42 @@
+import pytest
+
+from motet.trainer.intervals import Estimate, bootstrap, estimate, lead
+
+
+def test_values_that_are_all_alike_leave_no_doubt():
+    assert bootstrap([0.5] * 7, seed=0) == Estimate(0.5, 0.5, 0.5)
+    assert bootstrap([3.0], seed=0) == Estimate(3.0, 3.0, 3.0)
+
+
+def test_two_tasks_could_have_been_either_one_twice():
+    """Both of the first with probability 1/4, both of the second as well: 95 % reach from one to the other."""
+    assert bootstrap([0.0, 1.0], seed=0) == Estimate(0.5, 0.0, 1.0)
+
+
+def test_the_interval_of_a_share_is_the_textbook_one():
+    found = bootstrap([1.0] * 30 + [0.0] * 70, seed=1)
+    half = 1.96 * (0.3 * 0.7 / 100) ** 0.5
+    assert found.mean == pytest.approx(0.3)
+    assert found.low == pytest.approx(0.3 - half, abs=0.015)
+    assert found.high == pytest.approx(0.3 + half, abs=0.015)
+
+
+def test_a_seed_gives_the_same_interval_again():
+    values = [k % 7 / 7 for k in range(40)]
+    assert bootstrap(values, seed=3) == bootstrap(values, seed=3)
+    assert bootstrap(values, seed=3) != bootstrap(values, seed=4)
+
+
+def test_no_values_are_no_mean():
+    with pytest.raises(ValueError, match="no values to resample"):
+        bootstrap([], seed=0)
+    assert estimate([None, None], seed=0) is None
+    assert estimate([None, 2.0], seed=0) == Estimate(2.0, 2.0, 2.0)
+
+
+def test_a_lead_is_counted_task_by_task():
+    """Both are anything from 0 to 1, but the first is always a quarter ahead; a task that one of them lacks does not count."""
+    other = [0.0, 0.25, 0.5, 0.75, None, 1.0]
+    first = [0.25, 0.5, 0.75, 1.0, 5.0, None]
+    assert lead(first, other, seed=0) == Estimate(0.25, 0.25, 0.25)
+    assert lead([None], [1.0], seed=0) is None

@@ -1,0 +1,215 @@
+"""A trained team beside what needs no training, as whole runs."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import motet
+from motet.cli import main
+from tests.small_runs import GAMES, LORA, run_config, summary
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+SHARED = {"name": f"{GAMES}:Shared", "turns": 2}
+ALL = (
+    "trained team", "untrained team", "single agent", "naive concatenation", "sequential pipeline",
+    "one-round discussion", "best of n", "majority of n"
+)  # fmt: skip
+
+
+def shared(**sections: Any) -> dict[str, Any]:
+    """Two turns for two players, one for one player alone: the team pays for about twice as many tokens."""
+    return run_config(**{"environment": SHARED, "rollout": {"samples": [2, 2]}, **sections})
+
+
+def measured(target: Any, *overrides: str, **named: Any) -> dict[str, Any]:
+    return motet.measure_baselines(target, overrides, show="silent", **named)
+
+
+def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["protocol"]: row for row in found["rows"]}
+
+
+def timeless(found: dict[str, Any]) -> dict[str, Any]:
+    """All but the clock's figures."""
+    return {**found, "rows": [{key: value for key, value in row.items() if key != "time"} for row in found["rows"]]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    runs = tmp_path_factory.mktemp("baselines")
+    motet.train(shared(), runs=runs, show="silent")
+    return runs / "run"
+
+
+def test_every_protocol_has_a_row_and_two_tables_are_alike(run):
+    found = measured(run)
+    assert tuple(rows(found)) == ALL
+    assert (found["tasks"], found["samples"], found["left_out"]) == (4, 1, {})
+    assert timeless(measured(run)) == timeless(found)
+    assert all(row["time"]["seconds_per_task"] > 0 for row in found["rows"])
+    assert json.loads(json.dumps(found)) == found
+    for row in found["rows"]:
+        assert (row["tasks"], row["faults"], row["causes"]) == (4, 0, {})
+        for name in ("success", "reward"):
+            assert row[name]["low"] <= row[name]["mean"] <= row[name]["high"]
+
+
+@pytest.mark.parametrize("policies", [None, LORA], ids=["full", "adapters"])
+def test_the_first_rows_are_the_runs_own_evaluations(run, train, policies):
+    played = run if policies is None else train(shared(policies=policies))
+    found, heldout = rows(measured(played)), summary(played)["heldout"]
+    for protocol, when in (("trained team", "after"), ("untrained team", "before")):
+        row = found[protocol]
+        figures = (row["success"]["mean"], row["reward"]["mean"], row["tokens_per_task"])
+        assert figures == pytest.approx(
+            (heldout[when]["success"], heldout[when]["reward"], heldout[when]["tokens"] / 4)
+        )
+
+
+def test_the_first_row_leads_and_the_others_are_behind_it_task_by_task(run):
+    found = rows(measured(run))
+    assert found["trained team"]["lead"] == {}
+    ahead = found["trained team"]["reward"]["mean"] - found["single agent"]["reward"]["mean"]
+    assert found["single agent"]["lead"]["reward"]["mean"] == pytest.approx(ahead)
+
+
+def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(run):
+    found = rows(measured(run))
+    team, single, best, majority = (
+        found[name] for name in ("trained team", "single agent", "best of n", "majority of n")
+    )
+    assert best["n"] == majority["n"] >= 2
+    assert best["tokens_per_task"] == majority["tokens_per_task"] <= team["tokens_per_task"]
+    assert best["reward"]["mean"] >= max(single["reward"]["mean"], majority["reward"]["mean"])
+    assert "single agent's commonest answer" in majority["note"]
+    assert "oracle" in best["note"]
+
+
+def test_talking_costs_what_was_said_on_the_way(run):
+    """Nearly every answer has the three tokens it may have: two agents, two turns, and in a discussion everything twice."""
+    found = rows(measured(run, samples=4))
+    tokens = {name: row["tokens_per_task"] for name, row in found.items()}
+    assert tokens["one-round discussion"] == pytest.approx(2 * tokens["untrained team"], rel=0.15)
+    assert tokens["sequential pipeline"] == pytest.approx(tokens["untrained team"], rel=0.15)
+    assert tokens["naive concatenation"] == pytest.approx(tokens["untrained team"] / 2, rel=0.15)
+
+
+def test_who_plays_alone_can_be_said(run):
+    notes = [rows(measured(run, **named))["single agent"]["note"] for named in ({}, {"single": "a"})]
+    assert notes == ["played by the policy of b", "played by the policy of a"]
+    with pytest.raises(motet.ConfigError, match="there is no agent 'c' to play alone; agents are a, b"):
+        measured(run, single="c")
+
+
+def test_a_config_is_measured_before_any_training():
+    found = measured(shared())
+    assert tuple(rows(found)) == ALL[1:]
+    assert rows(found)["untrained team"]["lead"] == {}
+    assert rows(found)["sequential pipeline"]["lead"].keys() == {"success", "reward"}
+
+
+def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
+    one_turn = rows(measured(run_config()))
+    assert one_turn["naive concatenation"]["success"] == one_turn["untrained team"]["success"]
+    assert "the game has one turn" in one_turn["naive concatenation"]["note"]
+    assert measured(run_config())["left_out"] == {
+        "single agent": "Coded has no alone(), which is the game as one agent plays it"
+    }
+    relay = run_config(
+        environment={"name": "relay"},
+        rollout={"samples": [2, 1]},
+        algorithm={"compare": "task"},
+        evaluation={"tasks": 2},
+    )
+    assert measured(relay)["left_out"]["naive concatenation"] == "after one turn of this game nothing is decided"
+    alone = measured(run_config(game={"players": ["a"]}, team={"a": "p"}, policies={"p": {"model": "tiny"}}))
+    assert alone["left_out"] == dict.fromkeys(ALL[2:6], "the team is one agent")
+    assert [row["protocol"] for row in alone["rows"]] == ["untrained team", "best of n", "majority of n"]
+
+
+def test_a_game_that_breaks_costs_its_task_and_is_counted():
+    found = rows(measured(shared(environment={**SHARED, "lost": [101]})))
+    for row in found.values():
+        assert (row["tasks"], row["causes"]) == (3, {"environment/KeyError": 1})
+
+
+def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
+    solo = run_config(
+        name="solo",
+        environment={**SHARED, "players": ["b"], "turns": 1},
+        policies={"q": {"model": "tiny"}},
+        team={"b": "q"},
+    )
+    other = train(solo)
+    found = measured(run, against=[other])
+    assert tuple(rows(found)) == ("trained team", "trained team of solo", *ALL[1:])
+    row, after = rows(found)["trained team of solo"], summary(other)["heldout"]["after"]
+    assert (row["success"]["mean"], row["reward"]["mean"]) == pytest.approx((after["success"], after["reward"]))
+    assert tuple(rows(measured(shared(), against=[other])))[:2] == ("untrained team", "trained team of solo")
+    strangers = train(run_config(name="strangers", environment={"name": "relay"}, rollout={"samples": [2, 2]}))
+    with pytest.raises(motet.ConfigError, match=r"strangers has other held-out tasks .*'eval 0' is"):
+        measured(run, against=[strangers])
+    with pytest.raises(motet.ConfigError, match="absent is no run folder"):
+        measured(run, against=[tmp_path / "absent"])
+
+
+# ---------------------------------------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return call
+
+
+def test_the_table_says_what_the_json_says(run, command):
+    code, out, _ = command(f"evaluate {run} --baselines")
+    found = json.loads(command(f"evaluate {run} --baselines --json")[1])
+    assert code == 0
+    assert timeless(found) == timeless(measured(run))
+    for row in found["rows"]:
+        figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
+        assert re.search(rf"│ {row['protocol']} +│ +{figures[0]} │ +{figures[1]} │", out)
+    assert "best of n: the single agent's sample with the highest reward: an oracle, so an upper bound" in out
+    assert "2,000 bootstrap resamples" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--baselines --greedy", "got --baselines and --greedy; expected one of them at a time"),
+        ("--baselines --team reference --pass-at 1", "got --baselines and --team, --pass-at"),
+        ("--single a", "--single says what to compare with: add --baselines"),
+        ("--baselines --single c", "there is no agent 'c' to play alone; agents are a, b"),
+        ("--baselines --against absent", "absent is no run folder"),
+        ("--samples 0", "evaluation.samples: got 0, expected greater than 0"),
+        ("--pass-at 1,x", "--pass-at is '1,x'; expected different whole numbers with commas, such as 0,1,2"),
+        ("--pass-at 2", "pass_at names 2; expected 1 to 1, the games per task: raise samples"),
+    ],
+)
+def test_options_that_contradict_each_other_are_one_line(run, command, options, complaint):
+    code, out, err = command(f"evaluate {run} {options}")
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_pass_at_k_and_turns_are_printed(run, command):
+    code, out, _ = command(f"evaluate {run} --samples 4 --pass-at 1,3")
+    found = motet.evaluate(run, samples=4, pass_at=[1, 3], show="silent")
+    assert code == 0
+    for k in ("1", "3"):
+        assert re.search(rf"│ pass@{k} +│ +{found['pass_at'][k]:.3f} │", out)
+    second = found["by_turn"][1]
+    assert re.search(rf"│ 2 +│ +{second['played']:.3f} │ +{second['reward']:.3f} │ +{second['success']:.3f} │", out)

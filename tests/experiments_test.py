@@ -1,0 +1,215 @@
+"""The published experiments' commands, word for word: what each means, and a few steps of each with a tiny model and own rows."""
+
+import json
+import re
+import runpy
+import shlex
+import sys
+
+import pytest
+
+import motet
+from motet.config.load import make_config
+from motet.config.schema import check_trainable
+from motet.environments.registry import options_of, resolve
+from motet.experiments.aliases import KEYS, Goes, Joins
+from motet.experiments.command import _parser, translated_from
+from motet.policies.testing import make_model_folder
+from tests.small_runs import ROOT, episodes, steps, weights
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+HE, CHE = "openai/openai_humaneval", "OpenMLRL/CoopHumanEval"
+COMMANDS = {
+    "python experiments/train_grpo.py --config experiments/configs/grpo_he_config.yaml": {
+        "environment.helpers": 0, "data.train.name": HE, "rollout.samples": [4], "algorithm.name": "grpo"
+    },
+    "python experiments/train_magrpo.py --config experiments/configs/magrpo_che_config.yaml": {
+        "environment.helpers": 1, "data.train.name": CHE, "rollout.samples": [4], "algorithm.name": "magrpo"
+    },
+    "python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml": {
+        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4], "rollout.expand": "random"
+    },
+    """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
+        --override model_name=bigcode/starcoder2-3b""": {"models.base.path": "bigcode/starcoder2-3b"},
+    """python experiments/train_grpo.py --config experiments/configs/grpo_che_config.yaml \\
+        --override grpo.num_train_epochs=20 grpo.learning_rate=5e-6""": {
+        "train.epochs": 20, "optimizer.learning_rate": 5e-6
+    },
+    """python experiments/train_magrpo.py --config experiments/configs/magrpo_che_config.yaml \\
+        --override dataset.train_split="train[:1000]" dataset.eval_split="test[:100]" """: {
+        "data.train.split": "train[:1000]", "data.eval.split": "test[:100]"
+    },
+    """python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_che_config.yaml \\
+        --override magrpo.num_turns=2 magrpo.turn_gradient_weights=[1.5,0.5]""": {
+        "rollout.samples": [4, 4], "algorithm.turn_weights": [1.5, 0.5]
+    },
+    """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
+        --model_name Qwen/Qwen2.5-Coder-7B""": {"models.base.path": "Qwen/Qwen2.5-Coder-7B"},
+    """python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml \\
+        --num_epochs 10 --num_turns 2 --turn_gradient_weights 1.2 0.8""": {
+        "train.epochs": 10, "rollout.samples": [4, 4], "algorithm.turn_weights": [1.2, 0.8]
+    },
+}  # fmt: skip
+"""A published command -> what it means in Motet's words."""
+NAMES = [f"{number}" for number in range(1, len(COMMANDS) + 1)]
+
+
+def words_of(command: str) -> tuple[str, list[str]]:
+    """(trainer, the words behind its script)"""
+    _, script, *words = shlex.split(command.replace("\\\n", ""))
+    return script.removeprefix("experiments/train_").removesuffix(".py"), words
+
+
+def meaning(trainer, words):
+    translated = translated_from(trainer, _parser(trainer).parse_args(words))
+    return make_config(translated.config.data, translated.overrides, translated.config.places)
+
+
+def at(plain, path):
+    for key in path.split("."):
+        plain = plain[key]
+    return plain
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model_folder(tmp_path_factory.mktemp("models") / "tiny", "qwen3", chat_template=True, context=4096)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(json.dumps(problem(number)) for number in range(4)))
+    return file
+
+
+def problem(number):
+    return {
+        "task_id": f"Plus/{number}",
+        "prompt": f'def plus{number}(x):\n    """Returns x plus {number}."""\n',
+        "entry_point": f"plus{number}",
+        "canonical_solution": f"    return x + {number}\n",
+        "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n    assert candidate(-1) == {number - 1}\n",
+    }
+
+
+def run(command, model, rows, runs, monkeypatch, *more):
+    """The command, cut down to a step or two; what is cut away is said as a user would."""
+    trainer, words = words_of(command)
+    small = {
+        f"{trainer}.num_train_epochs": 1, f"{trainer}.num_generations": 2, f"{trainer}.max_new_tokens": 8, "model_name": model,
+        "dataset.name": rows, "dataset.type": "humaneval", "dataset.train_split": "train[:2]", "dataset.eval_split": "test[2:]",
+        "motet.threads": 1, "motet.report.tensorboard": "false", "motet.sandbox.workers": 1,
+    }  # fmt: skip
+    flags = ["--num_epochs", "1"] if "--num_epochs" in words else []
+    flags += ["--model_name", str(model)] if "--model_name" in words else []
+    overrides = ["--override", *(f"{key}={value}" for key, value in small.items())]
+    script = f"experiments/train_{trainer}.py"
+    monkeypatch.setattr(sys, "argv", [script, *words, *overrides, *flags, "--output_base_dir", str(runs), *more])
+    runpy.run_path(script, run_name="__main__")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_published_command_means_what_it_says(command):
+    trainer, words = words_of(command)
+    found = meaning(trainer, words)
+    plain = found.model_dump(mode="json") | {"algorithm": found.algorithm.model_dump(mode="json")}
+    expected = COMMANDS[command]
+    assert {path: at(plain, path) for path in expected} == expected
+    check_trainable(found)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_published_command_trains(command, model, rows, tmp_path, monkeypatch, capsys):
+    run(command, model, rows, tmp_path / "runs", monkeypatch)
+    (folder,) = (tmp_path / "runs").iterdir()
+    turns = len(meaning(*words_of(command)).rollout.samples)
+    played = [episode for number in (1, 2) for episode in episodes(folder, f"train-{number:06d}")]
+    assert [episode.task.id for episode in played] in (["Plus/0", "Plus/1"], ["Plus/1", "Plus/0"])
+    assert {len(completion.tokens or ()) for e in played for s in e.root.samples.values() for completion in s} <= set(
+        range(1, 9)
+    )
+    assert len(steps(folder)) == 2
+    assert len(weights(folder)) == len(played[0].root.prompts)
+    kept = motet.read_config(folder)
+    assert kept.models["base"].path == str(model)
+    assert len(kept.rollout.samples) == turns
+    assert "wandb is off" in capsys.readouterr().out
+
+
+def test_a_second_turn_hears_of_the_first_and_no_test_that_grades(model, rows, tmp_path, monkeypatch):
+    command = next(command for command in COMMANDS if "mt_magrpo_he" in command)
+    run(command, model, rows, tmp_path / "runs", monkeypatch)
+    (folder,) = (tmp_path / "runs").iterdir()
+    root = episodes(folder)[0].root
+    (second,) = [outcome.next for outcome in root.outcomes if outcome.next is not None]
+    said = "".join(message.content for prompt in second.prompts.values() for message in prompt)
+    number = int(episodes(folder)[0].task.id.removeprefix("Plus/"))
+    assert all(
+        [message.role for message in prompt] == ["user", "assistant", "user"] for prompt in second.prompts.values()
+    )
+    assert f"plus{number}(-1)" not in said  # the first test may be shown, the second grades
+
+
+def test_the_same_command_again_is_another_run_beside_the_first(model, rows, tmp_path, monkeypatch):
+    command = next(iter(COMMANDS))
+    for _ in range(2):
+        run(command, model, rows, tmp_path / "runs", monkeypatch)
+    assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"grpo_he", "grpo_he-2"}
+
+
+DATA = {
+    "grpo_he": "humaneval/test.jsonl",
+    "mt_magrpo_che": "coophumaneval/test.jsonl",
+    "magrpo_mbpp": "mbpp/validation.jsonl",
+    "magrpo_classeval": "classeval/test.jsonl",
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_an_experiment_trains_on_rows_of_its_own_data(name, tmp_path, monkeypatch):
+    file = ROOT.parent / "shared" / "data" / DATA[name]
+    if not file.is_file():
+        pytest.skip(f"{file} is not here: it holds a copy of the benchmark")
+    wide = make_model_folder(tmp_path / "wide", "qwen3", chat_template=True, context=20_000)
+    trainer = name.removeprefix("mt_").partition("_")[0]
+    kind = meaning(trainer, ["--config", f"experiments/configs/{name}_config.yaml"]).environment.name
+    command = f"python experiments/train_{trainer}.py --config experiments/configs/{name}_config.yaml"
+    splits = ["--override", "dataset.train_split=test[3:4]", "motet.data.eval=null"]
+    own_type = {"code_generation": "humaneval", "code_completion": "classeval"}[kind]
+    run(command, wide, file, tmp_path / "runs", monkeypatch, *splits, f"dataset.type={own_type}")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert [episode.fault for episode in episodes(folder)] == [None]
+    assert len(steps(folder)) == 1
+
+
+def test_what_would_be_run_can_be_seen_and_nothing_starts(model, rows, tmp_path, monkeypatch, capsys):
+    command = next(command for command in COMMANDS if "mt_magrpo_he" in command)
+    run(command, model, rows, tmp_path / "runs", monkeypatch, "--dry-run")
+    out = capsys.readouterr().out
+    assert "samples: [2, 2]" in out
+    assert "nothing was started" in out
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_published_config_is_a_config_of_motet(path):
+    trainer = path.stem.removeprefix("mt_").split("_")[0]
+    found = meaning(trainer, ["--config", str(path.relative_to(ROOT))])
+    kind = resolve(found.environment.name)
+    options_of(kind).model_validate_json(json.dumps(found.environment.options))
+    check_trainable(found)
+    assert len(path.read_text().splitlines()) <= 40
+
+
+def test_the_readme_names_every_key_that_goes_somewhere():
+    page = (ROOT / "experiments" / "README.md").read_text()
+    named = {row.spellings[0].rpartition(".")[2] for row in KEYS if isinstance(row, Goes | Joins)}
+    unnamed = {name for name in named if not re.search(rf"\b{name}\b", page)}
+    assert unnamed <= {"project", "entity", "name", "tags"}  # of wandb.*

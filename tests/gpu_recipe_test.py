@@ -1,0 +1,49 @@
+"""docs/gpu.md says what `--dry-run` says of the model it is about."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import motet
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "gpu.md").read_text()
+CODER = {
+    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+    "num_key_value_heads": 2, "max_position_embeddings": 32768, "vocab_size": 151936, "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of Qwen2.5-Coder-0.5B-Instruct, as the hub has it."""
+ROW = {
+    "task_id": "one", "prompt": 'def double(x):\n    """Twice x."""\n', "entry_point": "double",
+    "canonical_solution": "    return 2 * x\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 8\n",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> list[str]:
+    (tmp_path / "config.json").write_text(json.dumps(CODER))
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
+    rows = tmp_path / "rows.jsonl"
+    return [f"models.coder.path={tmp_path}", f"data.train.path={rows}", f"data.eval.path={rows}"]
+
+
+def gibibytes(overrides: list[str]) -> list[str]:
+    memory = motet.dry_run(ROOT / "configs" / "humaneval.yaml", overrides).memory
+    return [f"{size / 2**30:.3f}" for part, size in memory.items() if size or part == "total"]
+
+
+def test_the_table_is_what_the_dry_run_estimates(here):
+    table = re.findall(r"^\| (\d+)[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    assert [budget for budget, *_ in table] == ["4096", "8192", "16384"]
+    for budget, *figures in table:
+        assert gibibytes([*here, f"train.token_budget={budget}"]) == figures
+    assert gibibytes(here) == list(table[1][1:])
+
+
+def test_full_models_need_what_the_page_says(here):
+    full = [f"policies.{agent}={{train: full, lora: null}}" for agent in ("helper", "main")]
+    (said,) = re.findall(r"([\d.]+) GiB in all", PAGE)
+    assert f"{float(gibibytes([*here, *full])[-1]):.1f}" == said
