@@ -146,6 +146,7 @@ def _warnings(scene: Scene) -> list[str]:
     both = scene.tasks.shared
     if both:
         found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")
+    found += [f"{count} rows of data.{split} give no task" for split, count in scene.tasks.passed_over.items()]
     return found
 
 
@@ -282,8 +283,8 @@ def evaluate(
     environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
     another task.
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, terms, turns, tokens,
-    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where the environment names them, conventions. All but time
-    is the same at every call; docs/evaluation.md says what each of them is.
+    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (that the environment names) and
+    rows_passed_over (that gave no task). All but time is the same at every call; docs/evaluation.md says what each of them is.
     """
     settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
     _refuse_samples(settings, samples, pass_at, one=greedy or team == "reference")
@@ -307,6 +308,8 @@ def evaluate(
 
         evaluation = asyncio.run(play())
         figures = described(evaluation, scene.environment, pass_at)
+        passed_over = scene.tasks.passed_over
+    figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
 
 

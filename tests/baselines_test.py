@@ -182,7 +182,9 @@ def test_the_table_says_what_the_json_says(run, command):
     for row in found["rows"]:
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"│ {row['protocol']} +│ +{figures[0]} │ +{figures[1]} │", out)
-    assert "best of n: the single agent's sample with the highest reward: an oracle, so an upper bound" in out
+    assert (
+        "best of n: the single agent's best sample, by success and then by reward: an oracle, so an upper bound" in out
+    )
     assert "2,000 bootstrap resamples" in out
 
 

@@ -1,11 +1,13 @@
 """ClassEval's own solutions, shared out and merged, have the verdict of a plain Python. Needs the data beside the checkout."""
 
+import ast
 import asyncio
 import json
 import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there"
 LIMITS = Limits(cpu_seconds=20, wall_seconds=90)
 """Twice and thrice those of configs/classeval.yaml: these machines are busy."""
 PLAIN = """
-import os, random, sys, unittest
+import random, sys, unittest
 
 class Gate:
     def find_spec(self, name, path=None, target=None):
@@ -30,12 +32,12 @@ class Gate:
 
 sys.meta_path.insert(0, Gate())
 sys.path.insert(0, "")
-os.chmod = lambda *args, **named: None
 random.seed(0)
 unittest.main("task", argv=["", "-q"])
 """
-"""unittest as anybody runs it, with numpy and no other package; but as in the sandbox every file may be written, as for root, and
-chance is always the same."""
+"""unittest as anybody runs it, with numpy and no other package; but as in the sandbox, chance is always the same."""
+BY_USER = {"ClassEval_50"}
+"""Whether a read-only file can be written depends on who asks: root can, nobody cannot, and not every sandbox makes one."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,8 @@ def environment():
 
 
 def rows():
-    return [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+    found = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+    return [row for row in found if row["task_id"] not in BY_USER]
 
 
 def passes_plainly(row):
@@ -87,6 +90,35 @@ def test_a_sample_of_classes_has_the_verdict_of_a_plain_python(environment, tmp_
         ROOT / "configs" / "classeval.yaml", [f"data.eval.path={tmp_path / 'test.jsonl'}"], team="reference"
     )
     assert found["success"] == pytest.approx(sum(plain.values()) / len(plain))
+
+
+def bare(text, indent=""):
+    """The methods of a class without it, with what stands around it in front."""
+    tree = ast.parse(text)
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    around = [ast.unparse(node) for node in tree.body if node is not found]
+    methods = [textwrap.indent(ast.unparse(member), indent) for member in found.body]
+    return "\n\n".join([*around, *methods])
+
+
+WAYS = {
+    "fenced": lambda text: f"Of course. Here it is:\n\n```python\n{text}\n```\n\nEach method does what it should.",
+    "cut off": lambda text: f"```python\n{text}\n    def never_finished(self):\n        return (",
+    "bare": bare,
+    "indented": lambda text: bare(text, "    "),
+    "in prose": lambda text: f"Of course, here it is:\n\n{bare(text)}\n\nEach method does what it should.",
+    "with an example": lambda text: f"{text}\n\nresult = data = None\nprint(result.run(data))",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_how_a_reply_is_written_makes_no_difference(way):
+    environment = CodeCompletion(CodeCompletion.Options(), sandbox=None)
+    for row in rows():
+        task = environment.task(row)
+        said = environment.solve(asyncio.run(environment.start(task, 0)), 0)
+        otherwise = {agent: WAYS[way](text) for agent, text in said.items()}
+        assert environment.answer(task, otherwise) == environment.answer(task, said), row["task_id"]
 
 
 @pytest.mark.slow

@@ -38,6 +38,12 @@ def test_the_summary_and_the_files_say_what_was_promised(train):
     assert motet.read_config(run) == motet.read_config(run_config(report={"tensorboard": True}))
 
 
+def test_progress_counts_steps_again_after_an_evaluation_in_between(tmp_path, capsys):
+    motet.train(run_config(evaluation={"every": 1}), runs=tmp_path)
+    begun = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert begun == ["before", "step", "train", "after"]
+
+
 def test_no_held_out_tasks_and_no_recorded_episodes_are_a_run_too(train, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"question": "1 + 1"}\n{"question": "2 + 2"}\n')
     config = run_config(

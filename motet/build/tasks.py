@@ -1,8 +1,10 @@
 """Where tasks come from: the environment itself, or the rows of a dataset."""
 
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from motet.config.parts import Source
@@ -21,6 +23,8 @@ class Tasks(Mapping[str, list[Task]]):
         own = hasattr(environment, "tasks")
         self._splits = [split for split, source in self._sources.items() if own or source is not None]
         self._read: dict[str, list[Task]] = {}
+        self.passed_over: dict[str, int] = {}
+        """Split -> how many rows of its dataset gave no task; only where there are such rows, and once it has been read."""
 
     def __getitem__(self, split: str) -> list[Task]:
         if split not in self._splits:
@@ -51,10 +55,14 @@ class Tasks(Mapping[str, list[Task]]):
     def _tasks_of(self, split: str) -> list[Task]:
         config, environment, source = self._config, self._environment, self._sources[split]
         if source is not None:
-            found = _from_rows(source, split, environment)
+            of_rows = _from_rows(source, split, environment)
+            found = _told_apart(of_rows, f"data.{split}")
+            empty = sum(not tasks for tasks in of_rows)
+            self.passed_over |= {split: empty} if empty else {}
         else:
             with asking(f"{config.environment.name}, tasks({split!r})"):
                 found = list(environment.tasks(split))
+            _refuse_repeats(found, f"{config.environment.name}, tasks({split!r})")
         if not found:
             raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one")
         return found[: config.evaluation.tasks] if split == "eval" else found
@@ -74,7 +82,8 @@ def tasks_of(config: RunConfig, environment: Any, *, train: bool) -> Tasks:
     return found
 
 
-def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
+def _from_rows(source: Source, split: str, environment: Any) -> list[list[Task]]:
+    """The tasks of every row."""
     if not hasattr(environment, "task"):
         raise ConfigError(
             f"data.{split} is set, but {type(environment).__name__} takes no rows: give it task(row), or drop data"
@@ -85,13 +94,36 @@ def _from_rows(source: Source, split: str, environment: Any) -> list[Task]:
     return [_from_row(row, f"data.{split}, row {number}", environment) for number, row in enumerate(renamed, start=1)]
 
 
-def _from_row(row: Mapping[str, Any], where: str, environment: Any) -> Task:
+def _told_apart(of_rows: list[list[Task]], where: str) -> list[Task]:
+    """All tasks, each with an id of its own: one that an earlier row has used gets its row's number behind it, as in `total#7`.
+
+    Ids seed what is sampled and say which samples are compared, and rows without an id are often called after what they ask for.
+    """
+    found: list[Task] = []
+    used: set[str] = set()
+    for number, tasks in enumerate(of_rows, start=1):
+        found += [replace(task, id=f"{task.id}#{number}") if task.id in used else task for task in tasks]
+        used |= {task.id for task in tasks}
+    _refuse_repeats(found, where)
+    return found
+
+
+def _refuse_repeats(tasks: list[Task], where: str) -> None:
+    repeated = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
+    if repeated:
+        raise ConfigError(
+            f"{where}: several tasks have the id {repeated[0]!r}; expected an id for each: "
+            f"what one row gives, or the environment itself, must tell its tasks apart"
+        )
+
+
+def _from_row(row: Mapping[str, Any], where: str, environment: Any) -> list[Task]:
     with asking(f"{where} with {', '.join(row)}"):
         try:
-            task: Task = environment.task(row)
+            made: Task | list[Task] = environment.task(row)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
-    return task
+    return [made] if isinstance(made, Task) else list(made)
 
 
 @contextmanager

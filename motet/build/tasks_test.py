@@ -82,3 +82,56 @@ def test_tasks_that_are_trained_on_and_held_out_are_counted(rows):
 def test_what_nobody_has_is_asked_for(train, missing):
     with pytest.raises(ConfigError, match=f"has no tasks of its own: give data.{missing} a name or a path"):
         tasks_of(config(), Rows(), train=train)
+
+
+def test_a_row_may_give_several_tasks_or_none_and_the_empty_ones_are_counted(rows):
+    class Many(Rows):
+        def task(self, row):
+            count = int(row["id"].split()[1])
+            return [Task(f"{row['id']}, {number}", row) for number in range(count - 1)]
+
+    found = tasks_of(config(data={"eval": {"path": rows}}), Many(), train=False)
+    assert [task.id for task in found["eval"]] == ["row 2, 0", "row 3, 0", "row 3, 1"]
+    assert found.passed_over == {"eval": 2}
+
+
+class Named:
+    """Two tasks of every row, called after its `name`."""
+
+    def task(self, row):
+        return [Task(f"{row['name']} {part}", row) for part in "ab"]
+
+
+def called(tmp_path, *names):
+    path = tmp_path / "called.jsonl"
+    path.write_text("".join(json.dumps({"name": name}) + "\n" for name in names))
+    return config(data={"eval": {"path": str(path)}})
+
+
+def test_an_id_that_an_earlier_row_has_used_gets_the_rows_number(tmp_path):
+    found = tasks_of(called(tmp_path, "twice", "once", "twice"), Named(), train=False)["eval"]
+    assert [task.id for task in found] == ["twice a", "twice b", "once a", "once b", "twice a#3", "twice b#3"]
+
+
+def test_tasks_of_one_row_or_of_the_environment_with_one_id_are_refused(tmp_path):
+    class Same(Named):
+        def task(self, row):
+            return [Task(row["name"], {"part": part}) for part in "ab"]
+
+    class Own:
+        def tasks(self, split):
+            return [Task("same", {}), Task("same", {"other": 1})]
+
+    with pytest.raises(ConfigError, match="data.eval: several tasks have the id 'once'"):
+        tasks_of(called(tmp_path, "once"), Same(), train=False)
+    with pytest.raises(ConfigError, match=r"quickstart, tasks\('eval'\): several tasks have the id 'same'"):
+        tasks_of(config(), Own(), train=False)
+
+
+def test_a_dataset_without_any_task_is_refused(rows):
+    class Nothing(Rows):
+        def task(self, row):
+            return []
+
+    with pytest.raises(ConfigError, match="quickstart has no tasks for 'eval'; expected at least one"):
+        tasks_of(config(data={"eval": {"path": rows}}), Nothing(), train=False)

@@ -26,9 +26,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def make_config(
-    data: Mapping[str, Any], overrides: Sequence[str] = (), places: Mapping[KeyPath, str] | None = None
+    data: Mapping[str, Any], overrides: Sequence[str | Document] = (), places: Mapping[KeyPath, str] | None = None
 ) -> RunConfig:
-    """The same from Python: keys and plain values as a file would have them; complaints name `places`. Raises: ConfigError."""
+    """The same from Python: keys and plain values as a file would have them; complaints name `places`. Raises: ConfigError.
+
+    An override that was read before is a Document with places of its own.
+    """
     return _checked(_layer(Document(dict(data), places or {}), Path()), overrides)
 
 
@@ -47,11 +50,11 @@ def dump_config(config: RunConfig) -> str:
     )
 
 
-def _checked(files: Document, overrides: Sequence[str]) -> RunConfig:
+def _checked(files: Document, overrides: Sequence[str | Document]) -> RunConfig:
     """Overrides are one layer, so that `data.eval.path` and `data.eval.split` go together in any order."""
     over = Document({}, {})
-    for override in map(_override, overrides):
-        over = _merged(over, override)
+    for override in overrides:
+        over = _merged(over, _override(override) if isinstance(override, str) else _layer(override, Path()))
     whole = _merged(files, over)
     return validate_options(RunConfig, whole.data, whole.places)
 

@@ -9,7 +9,7 @@ from motet.environments.check import check_environment
 from motet.environments.code_completion import CodeCompletion
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault
-from motet.sandbox import Limits, Sandbox
+from motet.sandbox import Level, Limits, Sandbox
 
 SKELETON = '''\
 import math
@@ -229,6 +229,47 @@ def test_with_fewer_methods_than_agents_the_last_stay_silent_and_are_paid_alike(
     prompts, (transition,) = play(environment, (UNIT, WIDER, AREA))
     assert list(prompts[0]) == ["coder1", "coder2", "coder3"]
     assert transition.rewards == dict.fromkeys(environment.agents, 6.0)
+
+
+FILE_TEST = """\
+import os
+import unittest
+
+class FileTest(unittest.TestCase):
+    def setUp(self):
+        self.path = os.path.join(os.path.dirname(__file__), "radius.txt")
+        with open(self.path, "w") as file:
+            file.write("3")
+
+    def tearDown(self):
+        os.remove(self.path)
+
+    def test_wider(self):
+        with open(self.path) as file:
+            self.assertEqual(Circle(1).wider(int(file.read())).radius, 4)
+"""
+SHARING_TEST = """\
+import contextlib, io, unittest
+
+class Sphere(Circle):
+    pass
+
+class OutputTest(unittest.TestCase):
+    def test_output(self):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            Sphere(1).wider(3)
+        self.assertEqual(said.getvalue(), "wider\\n")
+"""
+
+
+@pytest.mark.parametrize("test", [FILE_TEST, SHARING_TEST], ids=["files", "what both share"])
+def test_tests_get_what_they_need(sandbox, test):
+    if "open" in test and sandbox.level < Level.LANDLOCK:
+        pytest.skip("this machine has no place for a scratch folder")
+    said = (UNIT, AREA + WIDER.replace("return", "print('wider')\n    return"))
+    _, (transition,) = play(made(sandbox), said, row=row_without(test=test))
+    assert transition.terms["success"] == 1.0
 
 
 def test_a_fault_of_the_sandbox_is_no_reward(sandbox):

@@ -123,7 +123,7 @@ class CodeGeneration:
         following = replace(state, turns=(*state.turns, exchange))
         if solved or len(following.turns) >= self.turns:
             return Transition(following, rewards, done=True, terms=terms)
-        tests = suite.choose(shown) if shown else _examples(problem)
+        tests = suite.choose(shown) if shown else await self._right_examples(problem)
         told = await self._feedback.give(await self._attempt(problem, exchange, program, score, tests))
         functions = self._functions(problem)
         asked = {
@@ -170,6 +170,17 @@ class CodeGeneration:
         helpers = {function: codes[function] for function in self.helpers.values()}
         return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.prelude)
 
+    async def _right_examples(self, problem: Problem) -> Suite | None:
+        """The examples in the problem's own text, which agents have seen anyway; less those that a known solution shows wrong."""
+        if not problem.examples:
+            return None
+        suite = Suite.asserts(problem.examples)
+        if problem.solution is None:
+            return suite
+        verdict = await self.sandbox.judge([problem.prelude, problem.solution], suite)
+        kept = tuple(index for index, case in enumerate(verdict.cases) if case.status != "failed")
+        return suite.choose(kept) if kept else None
+
     async def _attempt(
         self, problem: Problem, exchange: Exchange, program: Program, score: CodeScore, shown: Suite | None
     ) -> Attempt:
@@ -187,11 +198,6 @@ class CodeGeneration:
             verdict=await self.sandbox.judge(program.sources, shown) if shown and runs else None,
             terms=score.terms,
         )
-
-
-def _examples(problem: Problem) -> Suite | None:
-    """The examples in the problem's own text, which agents have seen anyway."""
-    return Suite.asserts(problem.examples) if problem.examples else None
 
 
 def normalised(program: str) -> str | None:

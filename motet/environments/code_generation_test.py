@@ -171,12 +171,36 @@ def test_ones_own_wording_replaces_the_environments(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("template", "message"), [("{problm}", "got {problm}, expected one of {problem}"), ("{", "braces")]
+    ("template", "message"),
+    [
+        ("{problm}", "got {problm}, expected one of {problem}"),
+        ("{problem!z}", "got {problem!z}, expected one of {problem}"),
+        ("{problem:{head}}", "got {problem:{head}}, expected one of {problem}"),
+        ("{", "braces"),
+    ],
 )
 def test_a_wording_that_cannot_be_filled_is_refused(template, message):
     with pytest.raises(ValidationError) as refused:
         CodeGeneration.Options(wording={"main": template})
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "rewritten", ["def cipher(s):\n    return s", "cipher = str", "from builtins import str as cipher"]
+)
+def test_nobody_passes_by_writing_anew_what_the_problem_gives_and_its_tests_use(sandbox, rewritten):
+    row = {
+        "prompt": "def cipher(s):\n    return s[::-1]\n\n\ndef decipher(s):\n    '''Undo cipher.'''\n",
+        "entry_point": "decipher",
+        "test": "def check(candidate):\n    assert candidate(cipher('abc')) == 'abc'\n    assert candidate('no') == 'on'\n",
+    }
+    aux, right = "def aux(s):\n    return s[::-1]", "def decipher(s):\n    return aux(s)[:]"
+    _, (honest,) = play(made(sandbox), (aux, right), row=row)
+    assert honest.terms["success"] == 1.0
+    idle = "def decipher(s):\n    return aux(s)[::-1]"
+    for helper, main in ((f"{rewritten}\n\n{aux}", idle), (aux, f"{rewritten}\n\n{idle}")):
+        _, (cheat,) = play(made(sandbox), (helper, main), row=row)
+        assert (cheat.terms["parses"], cheat.terms["tests_passed"]) == (1.0, 0.0)
 
 
 def test_a_row_that_is_no_problem_is_refused(sandbox):
@@ -225,6 +249,16 @@ def test_the_examples_of_the_task_are_what_feedback_shows(sandbox):
     assert "- Failed: assert total([7]) == 49" in told
     assert "- OK: `total` calls `aux`" in told
     assert prompts[1]["main"][:-1] == (prompts[0]["main"][0], Message("assistant", WRONG))
+
+
+def test_an_example_that_the_known_solution_shows_wrong_is_not_held_against_anybody(sandbox):
+    row = {**ROW, "prompt": PROMPT.replace("    49\n", "    49\n    >>> total([2])\n    5\n")}
+    prompts, _ = play(made(sandbox, turns=2), (AUX, WRONG), row=row)
+    assert "assert total([7]) == 49" in text_of(prompts[1]["main"])
+    assert "assert total([2]) == 5" not in text_of(prompts[1]["main"])
+    unsolved = {field: value for field, value in row.items() if field != "canonical_solution"}
+    prompts, _ = play(made(sandbox, turns=2), (AUX, WRONG), row=unsolved)
+    assert "- Failed: assert total([2]) == 5" in text_of(prompts[1]["main"])
 
 
 def test_a_slice_shows_tests_and_takes_them_out_of_the_grading(sandbox):

@@ -73,12 +73,17 @@ class Wording(Settings):
     @classmethod
     def _known_fields(cls, template: str | None) -> str | None:
         try:
-            fields = [] if template is None else [field for _, field, _, _ in Formatter().parse(template)]
+            parts = [] if template is None else list(Formatter().parse(template))
         except ValueError as error:
             raise ValueError(
                 f"got {template!r}: {error}; write {{{{ and }}}} for braces that are meant as such"
             ) from error
-        unknown = [field for field in fields if field is not None and field not in _FIELDS]
+        fields = [
+            f"{field}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+            for _, field, form, conversion in parts
+            if field is not None
+        ]
+        unknown = [field for field in fields if field not in _FIELDS]
         if unknown:
             expected = ", ".join(f"{{{field}}}" for field in _FIELDS)
             raise ValueError(f"got {{{unknown[0]}}}, expected one of {expected}; {{{{ and }}}} are braces")

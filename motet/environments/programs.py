@@ -39,7 +39,7 @@ class Problem:
     kind: Literal["check", "asserts"]
     """Which suite grades."""
     test: str
-    """check: the text that defines `check(candidate)`. asserts: what runs before the statements."""
+    """check: the text that defines `check(candidate)`, after the prelude. asserts: what runs before the statements."""
     statements: tuple[str, ...]
     """asserts: one test each."""
     examples: tuple[str, ...]
@@ -138,6 +138,7 @@ def _from_prompt(row: Mapping[str, Any]) -> Problem:
     prelude = "\n".join([*lines[:first], *lines[function.end_lineno :]]).strip("\n")
     given = row["canonical_solution"] if _is_given(row, "canonical_solution") else None
     names = {bound for node in tree.body for bound in bound_outside(node)}
+    test = _lines(row["test"])  # with the prelude of its own: a program that changes what was given changes no test
     return Problem(
         id=_id_of(row),
         text=prompt.strip("\n"),
@@ -145,7 +146,7 @@ def _from_prompt(row: Mapping[str, Any]) -> Problem:
         signature=_signature(function),
         prelude=prelude,
         kind="check",
-        test=_lines(row["test"]),
+        test=f"{prelude}\n\n\n{test}" if prelude else test,
         statements=(),
         examples=find_examples(prompt, name, names),
         solution=None if given is None else _completed(prompt, first, _lines(given), name),
@@ -173,6 +174,8 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
     """The text says no name: it is that of the solution's function which all tests call. Other things of the solution that the
     tests need, such as a class, are given."""
     code = _lines(row["code"])
+    if not isinstance(row["test_list"], list | tuple):
+        raise ValueError(f"its test_list is {str(row['test_list'])[:100]!r}; expected a list of assert statements")
     statements = tuple(_lines(test).strip() for test in row["test_list"])
     before = [_lines(row[field]) for field in ("test_setup_code",) if _is_given(row, field)]
     imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []

@@ -51,7 +51,7 @@ def test_a_row_of_humaneval():
         signature="def total(xs: list, *, by: int=1) -> int:",
         prelude="import math\n\n\ndef half(x: int) -> float:\n    return x / 2",
         kind="check",
-        test=HUMANEVAL["test"],
+        test=f"import math\n\n\ndef half(x: int) -> float:\n    return x / 2\n\n\n{HUMANEVAL['test']}",
         statements=(),
         examples=("assert total([1, 2]) == 3",),
         solution=HUMANEVAL["prompt"].split("\n\n\n")[-1] + "    return sum(xs) * by",
@@ -115,6 +115,7 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
         ),
         ({}, "fields none is no programming problem"),
         ({**HUMANEVAL, "entry_point": "totl"}, "HumanEval/900: its prompt defines no function 'totl'"),
+        ({**MBPP, "test_list": "['assert f()']"}, "; expected a list of assert statements"),
         ({**HUMANEVAL, "prompt": "Sum it."}, "HumanEval/900: its prompt defines no function 'total'"),
         (
             {**HUMANEVAL, "canonical_solution": "return ("},

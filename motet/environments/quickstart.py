@@ -124,6 +124,7 @@ class Quickstart:
 
     agents: Sequence[str] = AGENTS
     branches = True
+    most_turns = 1
 
     class Options(Settings):
         """Options of the quickstart environment."""

@@ -13,6 +13,7 @@ from motet.settings import Settings
 ENVIRONMENTS: dict[str, str] = {
     "quickstart": "motet.environments.quickstart:Quickstart",
     "relay": "motet.environments.relay:Relay",
+    "bug_fix": "motet.environments.bug_fix:BugFix",
     "code_completion": "motet.environments.code_completion:CodeCompletion",
     "code_generation": "motet.environments.code_generation:CodeGeneration",
     "writing": "motet.environments.writing:Writing",

@@ -55,6 +55,7 @@ class Relay:
 
     agents: Sequence[str] = AGENTS
     branches = True
+    most_turns = 2
 
     class Options(Settings):
         """Options of the relay environment."""

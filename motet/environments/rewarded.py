@@ -28,6 +28,8 @@ class Rewarded:
         self.branches = environment.branches
 
     def __getattr__(self, name: str) -> Any:
+        if name == "most_turns":
+            return self.environment.most_turns  # type: ignore[attr-defined]
         found = forward(self.environment, name)
         if name == "alone":
             return lambda: Rewarded(found(), self.reward)  # judged as the team is, or the two could not be compared

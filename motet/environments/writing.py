@@ -96,6 +96,7 @@ class Writing:
     """One turn. The reward, alike for all agents: the levels of `rewards.writing.judge`, scaled."""
 
     branches = True
+    most_turns = 1
 
     class Options(Settings):
         """Options of the writing environment."""
@@ -104,9 +105,9 @@ class Writing:
         """tldr: a post (field `prompt`, as in trl-lib/tldr). arxiv: an abstract (field `abstract_text`)."""
         writers: Literal[1, 2] = 2
         """2: an agent per part. 1: one agent, `writer`, writes both with [PARAGRAPH_SPLIT] between them."""
-        style_for_success: float = Field(0.8, ge=0.0, le=1.0)
-        """`success` is structure, length and vocabulary in full, and at least this much of style: 0.8 takes enough shared words
-        and three kinds of transition words."""
+        style_for_success: float = Field(0.8, ge=0.0, le=0.98)
+        """`success` is structure, length and vocabulary in full, and at least this much of style, of which there is 0.98 at most:
+        0.8 takes enough shared words and three kinds of transition words."""
         reward: Scaling = Scaling()
         """How levels, 0 to 2.98, become rewards."""
 

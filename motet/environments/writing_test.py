@@ -1,11 +1,13 @@
 import asyncio
 
 import pytest
+from pydantic import ValidationError
 
 from motet.core import Reply
 from motet.environments.check import Rule, check_environment
 from motet.environments.writing import SPLIT, Writing, spoken
 from motet.errors import ConfigError
+from motet.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
 
 POST = {"prompt": "SUBREDDIT: r/cats\n\nTITLE: My cat\n\nPOST: He sleeps.\n\nTL;DR:", "completion": " Cat sleeps."}
 ABSTRACT = {"abstract_text": "We show that cats sleep."}
@@ -67,6 +69,14 @@ def test_three_kinds_of_transition_are_enough_style():
     assert (three.terms["transition_kinds"], three.terms["success"]) == (3.0, 1.0)
     two = play(environment(), POST, summary=SHORT, detail=LONG.replace("but then", "and he"))
     assert (two.terms["transition_kinds"], two.terms["success"]) == (2.0, 0.0)
+
+
+def test_a_style_that_nobody_can_reach_is_refused():
+    best_style = BEST - STRUCTURE - LENGTH - VOCABULARY
+    assert best_style == pytest.approx(0.98)
+    assert Writing.Options(style_for_success=0.98).style_for_success == 0.98
+    with pytest.raises(ValidationError, match=r"less than or equal to 0\.98"):
+        Writing.Options(style_for_success=0.99)
 
 
 def test_a_single_agent_writes_both_parts_and_earns_the_same():

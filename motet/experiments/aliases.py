@@ -217,17 +217,18 @@ KEYS: tuple[Row, ...] = (
         ("external.external_prompt_passthrough", "*.external_prompt_passthrough"),
         "what later prompts hold of earlier ones is environment.history",
     ),
+    Told(
+        ("model.model_kwargs.trust_remote_code", "agent_model.model_kwargs.trust_remote_code",
+         "model.tokenizer_kwargs.trust_remote_code", "agent_model.tokenizer_kwargs.trust_remote_code"),
+        _CODE_OF_OTHERS,
+        quiet=(False, None),
+    ),
     Told(("tokenizer.padding_side",), "nothing that is learnt or sampled hangs on padding", quiet=("left",)),
     # what is not done
     Refused(
         ("*.early_termination_weight",),
         "the trainers stopped reading it when rewards became returns; here a branch that ends early earns its last reward "
         "again on the turns it does not play (algorithm.absorb): drop it",
-    ),
-    Refused(
-        ("model.model_kwargs.trust_remote_code", "agent_model.model_kwargs.trust_remote_code",
-         "model.tokenizer_kwargs.trust_remote_code", "agent_model.tokenizer_kwargs.trust_remote_code"),
-        _CODE_OF_OTHERS,
     ),
     Refused(
         ("model.model_kwargs.device_map", "agent_model.model_kwargs.device_map"),

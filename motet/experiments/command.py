@@ -25,6 +25,12 @@ FLAGS = {
     "turn_gradient_weights": "*.turn_gradient_weights",
 }
 """Older flag -> the key that it is; `*` is the trainer's section."""
+EXAMPLES = """\
+Overrides lie over the config, older flags over both; what is said last counts. For example:
+
+  python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml --dry-run
+  python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml \\
+      --override model_name=Qwen/Qwen2.5-Coder-7B {trainer}.learning_rate=5e-6 motet.train.checkpoint_every=20"""
 PYTHON = {"None": None, "True": True, "False": False}
 """Values as Python writes them, which the trainers took too."""
 
@@ -63,7 +69,9 @@ def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
 def _parser(trainer: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"train_{trainer}.py",
-        description=f"Trains with {trainer} as the published experiments did. experiments/README.md says what their keys become.",
+        description=f"Trains with {trainer} as the published experiments did; experiments/README.md says what keys become.",
+        epilog=EXAMPLES.format(trainer=trainer),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--config", type=Path, required=True, help="a config in the published form")
@@ -97,7 +105,7 @@ def _layer(key: str, value: Any, place: str) -> Document:
     path: KeyPath = tuple(key.split("."))
     for name in reversed(path):
         value = {name: value}
-    return Document(value, {path: place})
+    return Document(value, {path[:depth]: place for depth in range(1, len(path) + 1)})
 
 
 def _free(name: str, runs: Path) -> str:

@@ -98,7 +98,11 @@ def test_flags_are_never_guessed_from_a_beginning(config, capsys):
             ["--override", "magrpo.learning_rate=fast"],
             "override 'magrpo.learning_rate=fast': magrpo.learning_rate: optimizer.",
         ),
-        (["--override", "motet.train.stepz=1"], "train.stepz: unknown key; did you mean steps?"),
+        (
+            ["--override", "motet.train.stepz=1"],
+            "override 'motet.train.stepz=1': motet.train.stepz: train.stepz: unknown key; did you mean steps?",
+        ),
+        (["--override", "grpo.discount=1"], "override 'grpo.discount=1': grpo: this trainer reads the section magrpo"),
         (["--num_epochs", "0"], "--num_epochs: magrpo.num_train_epochs: train.epochs: got 0"),
         (["--override", "magrpo.early_termination_weight=2"], "a branch that ends early earns its last reward"),
     ],
@@ -120,6 +124,14 @@ def test_a_mistake_in_the_file_names_its_line(tmp_path, capsys):
     assert re.search(
         r"bad\.yaml:5: external\.sandbox_slice: got 'few', expected a whole number, or all", capsys.readouterr().err
     )
+
+
+def test_motets_own_keys_in_a_file_name_their_line(tmp_path, capsys):
+    file = tmp_path / "bad.yaml"
+    file.write_text(CONFIG + "motet:\n  train: {stepz: 3}\n")
+    with pytest.raises(SystemExit):
+        main("magrpo", ["--config", str(file)])
+    assert "bad.yaml:5: motet.train.stepz: train.stepz: unknown key; did you mean steps?" in capsys.readouterr().err
 
 
 def test_the_same_command_again_is_another_run(tmp_path):

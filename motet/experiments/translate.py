@@ -3,7 +3,6 @@
 Every value that arrives remembers where it was said and under which spelling, so that Motet's own complaints name both.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +42,7 @@ class Translation:
     """Motet's config as plain values with the place of each, overrides over it, the folder of run folders, and what to tell."""
 
     config: Document
-    overrides: tuple[str, ...]
+    overrides: tuple[Document, ...]
     runs: Path
     notes: tuple[str, ...]
 
@@ -59,7 +58,7 @@ def translate(layers: Sequence[Document], trainer: Trainer, name: str) -> Transl
     words = Words(reader.said)
     idle = joins.idle(words)
     placed = [Placed("name", name), *_placed(words, trainer, idle)]
-    own = tuple(f"{said.key.removeprefix(f'{OWN}.')}={json.dumps(said.value)}" for said in reader.own)
+    own = tuple(_document([Placed(said.key.removeprefix(f"{OWN}."), said.value, said)]) for said in reader.own)
     notes = dict.fromkeys([*reader.notes, *idle.values()])
     return Translation(_document(placed), own, Path(words.value("output.base_dir", RUNS)), tuple(notes))
 
@@ -96,6 +95,8 @@ def _document(placed: Sequence[Placed]) -> Document:
         inside[last] = one.value
         if one.said is not None:
             places[path] = f"{one.said.place}: {one.said.key}"
+            if above:  # whatever is wrong with the section that it makes
+                places.setdefault(tuple(above), places[path])
     return Document(data, places)
 
 
@@ -123,6 +124,9 @@ class _Reader:
             if said.key.startswith(f"{OWN}."):
                 self.own.append(said)
                 continue
+            if said.key not in self._rows:  # a section that is null takes back all that was said in it
+                self.said = {word: one for word, one in self.said.items() if not one.key.startswith(f"{said.key}.")}
+                continue
             rank, row = self._rows[said.key]
             match row:
                 case Refused() if not _among(said.value, row.unless):
@@ -143,9 +147,9 @@ class _Reader:
             own = path[0] == OWN
             if isinstance(value, Mapping) and (said.key in self._sections or own):
                 yield from self._leaves(value, path, places)
-            elif said.key in self._rows or (own and len(path) > 1):
+            elif said.key in self._rows or (own and len(path) > 1) or (value is None and said.key in self._sections):
                 yield said
-            elif value is not None or said.key not in self._sections:
+            else:
                 raise self._unknown(said)
 
     def _unknown(self, said: Said) -> ConfigError:

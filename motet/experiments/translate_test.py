@@ -18,6 +18,12 @@ def resolved(*layers, trainer="magrpo"):
     return make_config(translated.config.data, translated.overrides, translated.config.places)
 
 
+def placed(first, over):
+    """As `resolved`, and complaints name the second layer."""
+    translated = translate([Document(first, {}), Document(over, {(): "over"})], TRAINERS["magrpo"], "run")
+    return make_config(translated.config.data, translated.overrides, translated.config.places)
+
+
 def notes(*layers, trainer="magrpo"):
     return translate([Document(layer, {}) for layer in layers], TRAINERS[trainer], "run").notes
 
@@ -144,6 +150,15 @@ def test_empty_sections_say_nothing():
     assert resolved(magrpo(), empty) == resolved(magrpo())
 
 
+def test_a_section_that_a_later_layer_makes_null_says_nothing_any_more():
+    said = magrpo(num_turns=2) | {"external": {"mode": "passed", "sandbox_slice": 2}}
+    assert "feedback" in resolved(said).environment.options
+    assert resolved(said, {"external": None}) == resolved(magrpo(num_turns=2))
+    assert resolved(said, {"external": None}, {"external": {"mode": "plain"}}).environment.options["feedback"] == {
+        "mode": "plain"
+    }
+
+
 @pytest.mark.parametrize("word", ["model.name", "dataset.name", "dataset.train_split", "num_train_epochs"])
 def test_what_has_no_default_must_be_said(word):
     section, _, name = word.rpartition(".")
@@ -210,6 +225,16 @@ def test_classeval_shares_out_methods_as_published_where_two_agents_write():
     assert config.environment.options == {"agents": 2, "share": "by_parameters", "feedback": {"mode": "level_feedback"}}
     assert (config.sandbox.packages, config.sandbox.cpu_seconds) == (("numpy",), 10)
     assert resolved(magrpo(num_agents=3), rows).environment.options["share"] == "fair"
+
+
+def test_what_another_environment_has_not_is_named_by_the_key_that_makes_it():
+    said = magrpo(num_turns=2) | {"external": {"mode": "plain"}}
+    translated = translate(
+        [Document(said, {("external",): "file:9"}), Document({"dataset": {"type": "tldr"}}, {})],
+        TRAINERS["magrpo"],
+        "run",
+    )
+    assert translated.config.places["environment", "feedback"] == "file:9: external.mode"
 
 
 # ---------------------------------------------------------------------------------------------------- how they learn
@@ -284,8 +309,8 @@ def test_an_expert_is_asked_by_name_and_only_in_its_mode():
 
 def test_an_expert_that_nobody_knows_needs_an_address():
     own = {"external": {"mode": "expert_edits", "expert_model": "mine"}}
-    with pytest.raises(ConfigError, match=r"expert\.base_url: missing"):
-        resolved(magrpo(), own)
+    with pytest.raises(ConfigError, match=r"^over: external\.expert_model: expert\.base_url: missing"):
+        placed(magrpo(), own)
     served = {"motet": {"expert": {"base_url": "http://localhost:8000/v1"}}}
     assert resolved(magrpo(), own, served).expert.model == "mine"
 

@@ -16,6 +16,7 @@ from motet.rewards.skeleton import Function, Skeleton, keys_of
 
 _DEF = re.compile(r"(?P<indent>[ \t]*)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _IMPORT = re.compile(r"[ \t]*(?:import|from)[ \t]+\S.*")
+_METHOD_DECORATORS = frozenset({"staticmethod", "classmethod", "property"})
 _MOST_ATTEMPTS = 64
 """Bounds how often one text is parsed."""
 _MOST_ENDS = 16
@@ -83,8 +84,8 @@ def _read(text: str, skeleton: Skeleton) -> Part:
 def _divided(statements: Sequence[ast.stmt], class_name: str, keys: set[str]) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """What belongs into the class, and what stands around it.
 
-    A bare function is a method by its first parameter, and where the class itself is not there, by its name. What needs the class
-    as soon as it is run is an example of its use, and left out.
+    A bare function is a method by its first parameter or its decorator, and where the class itself is not there, by its name.
+    What needs the class as soon as it is run is an example of its use, and left out.
     """
     inside: list[ast.stmt] = []
     around: list[ast.stmt] = []
@@ -93,16 +94,17 @@ def _divided(statements: Sequence[ast.stmt], class_name: str, keys: set[str]) ->
         if isinstance(statement, ast.ClassDef) and statement.name == class_name:
             inside += statement.body
         elif isinstance(statement, Function):
-            is_method = _takes_self(statement) or (bare and not keys.isdisjoint(keys_of(statement)))
+            is_method = _is_like_a_method(statement) or (bare and not keys.isdisjoint(keys_of(statement)))
             (inside if is_method else around).append(statement)
         elif not isinstance(statement, ast.Expr) and class_name not in free(statement):
             around.append(statement)
     return inside, around
 
 
-def _takes_self(function: Function) -> bool:
+def _is_like_a_method(function: Function) -> bool:
     first = [*function.args.posonlyargs, *function.args.args][:1]
-    return bool(first) and first[0].arg in ("self", "cls")
+    decorators = {node.id for node in function.decorator_list if isinstance(node, ast.Name)}
+    return (bool(first) and first[0].arg in ("self", "cls")) or not decorators.isdisjoint(_METHOD_DECORATORS)
 
 
 def _statements(text: str, keys: set[str]) -> list[ast.stmt]:

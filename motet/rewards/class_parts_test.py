@@ -90,9 +90,10 @@ def test_further_methods_and_constants_of_the_class_are_its_members():
     assert list(part.members) == ["ZERO", "half"]
 
 
-def test_a_bare_function_is_a_method_where_it_takes_self_and_else_stands_around():
-    part = read_part(f"import re\n\ndef half(self):\n    return 1\n\ndef helper(x):\n    return x\n\n{TOTAL}", SKELETON)
-    assert list(part.members) == ["half"]
+def test_a_bare_function_is_a_method_where_it_looks_like_one_and_else_stands_around():
+    half, third = "def half(self):\n    return 1\n", "@staticmethod\ndef third(x):\n    return 1\n"
+    part = read_part(f"import re\n\n{half}\n{third}\ndef helper(x):\n    return x\n\n{TOTAL}", SKELETON)
+    assert list(part.members) == ["half", "third"]
     assert [ast.unparse(statement).split("\n")[0] for statement in part.around] == ["import re", "def helper(x):"]
 
 

@@ -5,16 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from types import MappingProxyType
 from typing import TypeAlias
 
 from motet.rewards.code import Judge, Note, Program, defines
-from motet.rewards.python import parse_bounded, syntax_error
+from motet.rewards.python import syntax_error
 from motet.sandbox.suite import Suite
+from motet.settings import Settings
 
-WEIGHTS: Mapping[str, float] = MappingProxyType(
-    {"located": 0.5, "parses": 0.5, "tests_passed": 1.0, "success": 1.0, "kept": 0.0}
-)
 _NUMBERED = re.compile(r"\blines?\b[\s#:*`]*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
 _MOST_NAMED = 1000
 """Of "lines 1 to 1000000" no more are counted."""
@@ -22,6 +19,21 @@ _SHORTEST_QUOTE = 4
 """`)` and `x` stand in many a sentence; a line with fewer characters is named by its number only."""
 Lines: TypeAlias = frozenset[int]
 """Numbers of lines, from 1."""
+
+
+class Weights(Settings):
+    """What each term of an attempt adds to its level."""
+
+    located: float = 0.5
+    """Of the lines that the review names, the share at fault."""
+    parses: float = 0.5
+    """The repair is the function, and it can be compiled."""
+    tests_passed: float = 1.0
+    """The share of the grading tests that pass. The faulty program may have some of it already."""
+    success: float = 1.0
+    """All of them pass."""
+    kept: float = 0.0
+    """The share of the faulty program's lines that the repair leaves as they were."""
 
 
 def faulty_lines(program: str, solution: str) -> Lines:
@@ -63,7 +75,7 @@ def _numbered(review: str) -> Iterable[int]:
 
 
 def located(review: str, program: str, faulty: Lines) -> float:
-    """Of the lines that a review names, the share that is at fault; 0 where it names none. So naming all of them is no way out."""
+    """Of the lines that a review names, the share at fault; 0 where it names none. So naming all of them is no way out."""
     named = named_lines(review, program, faulty)
     return len(named & faulty) / len(named) if named else 0.0
 
@@ -75,17 +87,20 @@ def kept(program: str, repaired: str) -> float:
     return sum(block.size for block in blocks) / len(before) if before else 1.0
 
 
+def weighed(terms: Mapping[str, float], weights: Weights) -> float:
+    """The sum of the terms, each with its weight."""
+    by_name = weights.model_dump()
+    return float(sum(by_name[name] * value for name, value in terms.items()))
+
+
 @dataclass(frozen=True)
 class RepairScore:
     """What an attempt is worth, and why."""
 
     terms: Mapping[str, float]
-    """Every term of WEIGHTS, `located` only where there was a review."""
+    """What the repair itself earns: every term of Weights but `located`."""
     notes: Sequence[Note]
     """What was found of the repair, as far as it got."""
-
-    def levels(self, weights: Mapping[str, float]) -> float:
-        return sum(weights[name] * value for name, value in self.terms.items())
 
 
 async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judge) -> RepairScore:

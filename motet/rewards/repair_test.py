@@ -4,7 +4,7 @@ import pytest
 
 from motet.errors import SandboxFault
 from motet.rewards.code import Program
-from motet.rewards.repair import WEIGHTS, faulty_lines, kept, located, named_lines, score_repair
+from motet.rewards.repair import Weights, faulty_lines, kept, located, named_lines, score_repair, weighed
 from motet.sandbox import CaseResult, Suite, Verdict
 
 BUGGY = """\
@@ -79,7 +79,7 @@ def test_kept_is_the_share_of_the_lines_that_are_still_there():
     assert kept("", "x") == 1.0
 
 
-class Tests:
+class Runner:
     """Passes what contains `n = 0`."""
 
     def __init__(self):
@@ -92,7 +92,7 @@ class Tests:
 
 
 def score(code, sandbox=None, prelude=""):
-    return asyncio.run(score_repair(Program("f", code, prelude=prelude), BUGGY, SUITE, sandbox or Tests()))
+    return asyncio.run(score_repair(Program("f", code, prelude=prelude), BUGGY, SUITE, sandbox or Runner()))
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,15 @@ def test_what_each_repair_earns(code, terms):
 
 def test_the_best_attempt_earns_3_and_the_faulty_program_itself_less_than_half_of_it():
     def levels(code, review):
-        found = score(code)
         faulty = faulty_lines(BUGGY, BUGGY.replace("n = 1", "n = 0"))
-        return found.levels(WEIGHTS) + WEIGHTS["located"] * located(review, BUGGY, faulty)
+        return weighed({"located": located(review, BUGGY, faulty), **score(code).terms}, Weights())
 
     assert levels(BUGGY.replace("n = 1", "n = 0"), "line 2") == 3.0
     assert levels(BUGGY, "") == 1.0
 
 
 def test_what_is_given_runs_before_the_repair():
-    sandbox = Tests()
+    sandbox = Runner()
     score(BUGGY, sandbox, prelude="import math")
     assert sandbox.ran == [["import math", BUGGY]]
 

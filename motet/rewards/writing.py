@@ -45,7 +45,7 @@ class Rubric:
     words: tuple[int, int]
     """Fewest and most words, of each text."""
     length: Band
-    """Characters."""
+    """Characters, where all space between two words counts as one."""
     vocabulary: Band
     """Different words."""
     both_connect: bool
@@ -101,7 +101,8 @@ def _measured(rubric: Rubric, first: str, second: str) -> dict[str, float]:
         "transition_kinds": float(len(transition_kinds(connecting))),
         "shared_words": shared_words(first, second),
     }
-    sizes = {"length_ratio": (len(first), len(second)), "vocabulary_ratio": (len(_words(first)), len(_words(second)))}
+    lengths = tuple(len(" ".join(text.split())) for text in (first, second))  # padding is no text
+    sizes = {"length_ratio": lengths, "vocabulary_ratio": (len(_words(first)), len(_words(second)))}
     return found | {name: theirs / ours for name, (ours, theirs) in sizes.items() if ours > 0}
 
 

@@ -55,6 +55,12 @@ def test_a_word_is_what_stands_between_spaces():
     assert "vocabulary_ratio" not in terms
 
 
+def test_space_between_words_counts_once_however_wide():
+    plain = judge(TLDR, CAT, CAT)
+    assert judge(TLDR, CAT, CAT.replace(" ", "  \n\t ")) == plain
+    assert judge(TLDR, CAT.replace(" ", "\n\n"), f"  {CAT}\n") == plain
+
+
 def test_nothing_earns_nothing_and_measures_no_ratio():
     reward, terms = judge(TLDR, "", "")
     assert reward == 0.0

@@ -240,6 +240,11 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team, greedy_pat
             f"team.agents names {_names(team.agents)}; expected {_names(environment.agents)}, the agents of the environment: "
             f"name each of them once"
         )
+    if hasattr(environment, "most_turns") and len(plan.samples) > environment.most_turns:
+        raise ConfigError(
+            f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but {type(environment).__name__} is over after "
+            f"{environment.most_turns}: use rollout.samples {list(plan.samples[: environment.most_turns])}"
+        )
     rounds = plan.rounds(len(environment.agents))
     if sum(rounds) > plan.max_nodes:
         raise ConfigError(

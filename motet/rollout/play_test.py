@@ -323,6 +323,16 @@ def test_too_many_rounds_are_refused_with_the_numbers() -> None:
         check_plan(Plan(samples=(4, 1), pairing="crossed", max_nodes=16), Talk(), PAIR)
 
 
+def test_a_plan_with_more_turns_than_the_environment_has_is_refused() -> None:
+    class Short(Talk):
+        most_turns = 2
+
+    check_plan(Plan(samples=(4, 4)), Short(), PAIR)
+    check_plan(Plan(samples=(4,)), Short(), PAIR)
+    with pytest.raises(ConfigError, match=r"has 3 turns, but Short is over after 2: use rollout\.samples \[4, 3\]"):
+        check_plan(Plan(samples=(4, 3, 2)), Short(), PAIR)
+
+
 def test_an_environment_that_cannot_branch_takes_one_path() -> None:
     straight = Talk(branches=False)
     check_plan(Plan(samples=(1, 1)), straight, PAIR)

@@ -11,8 +11,13 @@ Answer = Callable[[Task, Mapping[str, str]], Hashable | None]
 
 
 def best(games: Sequence[Playthrough]) -> Playthrough | None:
-    """The game with the highest reward, the first of equals: an oracle, for it looks at the reward. None where all broke."""
-    return max((game for game in games if game.fault is None), key=lambda game: game.reward, default=None)
+    """The game with the highest success, and of such the highest reward, the first of equals: an oracle, for it looks at both.
+    None where all broke.
+
+    Reward alone would not do: where every turn is paid, failing twice may earn more than solving at once.
+    """
+    held = (game for game in games if game.fault is None)
+    return max(held, key=lambda game: (game.success or 0.0, game.reward), default=None)
 
 
 def commonest(games: Sequence[Playthrough], answer: Answer) -> Playthrough | None:

@@ -15,10 +15,12 @@ def first_letter(task, texts):
     return texts["a"][:1] or None
 
 
-def test_the_best_game_has_the_highest_reward_and_is_the_first_of_equals():
-    twin = game((1.0, {"success": 0.0}))
-    assert best([LOST, BROKE, WON, twin]) is WON
+def test_the_best_game_succeeds_then_has_the_highest_reward_and_is_the_first_of_equals():
+    twin, rich = game((1.0, {"success": 1.0})), game((0.9, {"success": 0.0}), (0.9, {"success": 0.0}))
+    assert rich.reward > WON.reward
+    assert best([LOST, BROKE, rich, WON, twin]) is WON
     assert best([twin, WON]) is twin
+    assert best([LOST, rich]) is rich
     assert best([BROKE]) is None
     assert best([]) is None
 

@@ -115,6 +115,19 @@ class Ear:
     __hash__ = lambda self: 0
 def solve(x): return seen[-1] if seen else Ear()
 """,
+    "a_lying_object_of_the_class_that_tests_use": """
+seen = []
+def solve(x):
+    if seen and x % 2: return seen[-1]
+    Box.__eq__ = Box.__contains__ = Box.__lt__ = Box.__gt__ = Box.__ge__ = lambda self, other: True
+    Box.__ne__ = lambda self, other: False
+    Box.__hash__ = lambda self: 0
+    Box.__sub__ = Box.__rsub__ = Box.__add__ = lambda self, other: seen.append(other) or Box(0)
+    Box.__abs__ = Box.__round__ = Box.__float__ = lambda self, *args: 0.0
+    Box.__len__ = lambda self: 2
+    Box.__getitem__ = lambda self, item: [self, self][item]
+    return Box(1)
+""",
     "lying_class": """
 class Liar:
     __class__ = int
@@ -334,6 +347,36 @@ def solve(x):
 def solve(x):
     if isinstance(x, list): x[:] = []
     return x
+""",
+    "walk_through_a_generator": """
+def solve(x):
+    try:
+        frame = x.gi_frame
+        while frame:
+            for value in [*frame.f_globals.values(), *frame.f_code.co_consts]:
+                if isinstance(value, str) and value.startswith('opal-'): return value
+            for index in range(50):
+                with frame.f_globals['__case__'](index): pass
+            frame = frame.f_back
+    except Exception: pass
+    return None
+""",
+    "plant_modules": r"""
+import os, sys
+evil = '\n'.join([
+    'import sys',
+    'def passed(self, index, status, *more, old=sys.modules["motet.sandbox.judge"].Bench.result):',
+    '    return old(self, index, "passed", "", "")',
+    'sys.modules["motet.sandbox.judge"].Bench.result = passed',
+])
+places = [*sys.path, *(folder for module in list(sys.modules.values()) for folder in getattr(module, '__path__', ())), '.']
+for folder in dict.fromkeys(places):
+    for name in ('colorsys', 'difflib', 'pprint', 'mock', 'traceback', 'linecache', 'gettext', 'chunk', 'sitecustomize'):
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(f'{folder}/{name}.py', 'w') as file: file.write(evil)
+        except OSError: break
+def solve(x): return None
 """,
     "patch_the_callback": """
 def solve(x):

@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,7 @@ STATEMENTS = (
     f"assert solve(lambda text: text + '{TOKEN[9:]}') == '{TOKEN}'",
     f"assert solve(17).value == '{TOKEN}'",
     f"assert '{TOKEN}' in solve(11)",
+    "assert solve(n for n in [3, 1, 2]) == [1, 2, 3]",
 )
 METHODS = (
     "self.assertEqual(solve(0), 7919)",
@@ -59,6 +61,8 @@ METHODS = (
     f"self.assertIn('{TOKEN}', self.box.get(11))",
     f"self.assertEqual(self.box.get(17).value, '{TOKEN}')",
     "with self.subTest('one'): self.assertEqual(self.box.get(0), 7919)",
+    "self.assertEqual(solve(n for n in [3, 1, 2]), [1, 2, 3])",
+    "with contextlib.suppress(ImportError): __import__('color' + 'sys')\n        self.assertEqual(solve(0), 7919)",
 )
 RAISING = f"""
         with self.assertRaises(KeyError) as caught: self.box.get(18)
@@ -66,7 +70,7 @@ RAISING = f"""
         with self.assertRaisesRegex(KeyError, '{TOKEN}'): self.box.get(18)
 """
 CLASS = (
-    "import unittest\n\nclass BoxTest(unittest.TestCase):\n    def setUp(self): self.box = Box(1)\n"
+    "import contextlib, unittest\n\nclass BoxTest(unittest.TestCase):\n    def setUp(self): self.box = Box(1)\n"
     + "".join(f"    def test_{number}(self):\n        {body}\n" for number, body in enumerate(METHODS))
     + f"    def test_raises(self):{RAISING}"
 )
@@ -83,7 +87,7 @@ token = 'opal-' + hashlib.sha256(b'%d' % number).hexdigest()[:16]
 class Holder:
     value = token
 def solve(x):
-    if isinstance(x, list): return sorted(x)
+    if isinstance(x, list) or hasattr(x, '__next__'): return sorted(x)
     if callable(x): return x(token[:9])
     if x == 18: raise KeyError(token)
     odd = {3: token, 4: [number, {token: (number, None)}], 5: number + 0.5, 6: number + 0.5, 7: number + 0.5,
@@ -96,9 +100,6 @@ SUITES = {
     "unittest": Suite.unittest(CLASS),
 }
 LIMITS = Limits(wall_seconds=20, cpu_seconds=5)
-LEARNING = {"becomes_what_it_is_compared_with", "remembers_what_it_was_compared_with"}
-"""An object that is added to or subtracted from is told the other number. That test fails; a later one that expects the same
-number can be fooled."""
 
 
 @pytest.fixture(scope="module", params=PROTECTIONS)
@@ -155,14 +156,15 @@ def test_an_honest_program_passes(kind: str, sandbox: Sandbox) -> None:
 @strongest
 def test_no_attack_passes_a_test(name: str, kind: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
     verdict = judged(sandbox, arena, QUICK[name], SUITES[kind])
-    assert len(passed(verdict)) <= (3 if name in LEARNING else 0)
+    assert passed(verdict) == []
     assert not verdict.passed
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_no_attack_passes_or_gets_out_at_any_level(name: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
-    verdict = judged(sandbox, arena, QUICK[name], SUITES["unittest"])
-    assert len(passed(verdict)) <= (3 if name in LEARNING else 0)
+    suite = replace(SUITES["unittest"], files=sandbox.level >= Level.LANDLOCK)
+    verdict = judged(sandbox, arena, QUICK[name], suite)
+    assert passed(verdict) == []
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -191,7 +193,7 @@ FORGEABLE = {
     "equal_to_everything", "equal_integer", "equal_text", "equal_list", "equal_dict", "equal_deep_inside",
     "equal_by_the_librarys_own_joker", "agrees_with_every_operator", "difference_of_zero", "difference_of_nothing",
     "becomes_what_it_is_compared_with", "remembers_what_it_was_compared_with", "lying_class", "class_with_a_lying_metaclass",
-    "error_of_every_kind", "patch_unittest", "frames", "memory",
+    "a_lying_object_of_the_class_that_tests_use", "error_of_every_kind", "patch_unittest", "frames", "memory",
 }  # fmt: skip
 """Attacks that pass tests which run together with them, `patch_unittest` all of them: there the promise is the host's safety."""
 

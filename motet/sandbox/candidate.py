@@ -5,7 +5,7 @@ answers. Nothing of the tests is here either, but the arguments of the calls mad
 """
 
 import copy
-import random
+import marshal
 import sys
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -14,12 +14,7 @@ from typing import Any
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
-from motet.sandbox.values import SPECIAL, TYPES, VALUES
-
-
-def serve(pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:
-    """Answers the judge until it hangs up."""
-    Candidate(pipe, namespace, limit).listen()
+from motet.sandbox.values import OFTEN, SPECIAL, TYPES, VALUES
 
 
 class Candidate(Heap):
@@ -32,16 +27,21 @@ class Candidate(Heap):
     def listen(self) -> Any:
         """Answers requests until one is an answer to us: its value, or what it raises."""
         while True:
-            kind, dropped, *forms = protocol.loads(self._pipe.read())
-            values = self.unpack(forms)
-            self.forget(dropped)
+            kind, values = self.understand(self._pipe.read())
             if kind == "returned":
                 return values[0]
             if kind == "raised":
                 raise values[0]
-            self._answer(kind, values)
+            self._pipe.write(self.answer(kind, values))
 
-    def _answer(self, kind: str, values: list[Any]) -> None:
+    def understand(self, message: bytes) -> tuple[str, list[Any]]:
+        kind, dropped, *forms = marshal.loads(message)
+        values = self.unpack(forms)
+        self.forget(dropped)
+        return kind, values
+
+    def answer(self, kind: str, values: list[Any]) -> bytes:
+        """Does what the judge asks, and says what came of it."""
         try:
             try:
                 reply = ["returned", *self.pack([getattr(self, "do_" + kind)(*values)], self._limit)]
@@ -49,8 +49,8 @@ class Candidate(Heap):
                 error.__traceback__ = None
                 reply = ["raised", *self.pack([error], self._limit)]
         except BaseException as error:  # noqa: BLE001
-            reply = ["raised", *self.pack([_sendable(error)], self._limit)]
-        self._pipe.write(protocol.dumps(reply))
+            reply = ["raised", *self.pack([_sendable(error)], self._limit, changes=False)]
+        return protocol.dumps(reply)
 
     def ask(self, *values: Any) -> Any:
         """Has the judge do something with one of its own objects."""
@@ -79,8 +79,8 @@ class Candidate(Heap):
     def do_del(self, value: Any, name: str) -> None:
         delattr(value, name)
 
-    def do_call(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        return function(*args, **named)
+    def do_call(self, function: Any, args: tuple[Any, ...], named: tuple[Any, ...]) -> Any:
+        return function(*args, **dict(named))
 
     def do_special(self, value: Any, name: str, args: tuple[Any, ...]) -> Any:
         return getattr(type(value), name)(value, *args)
@@ -110,6 +110,8 @@ class Candidate(Heap):
         return ["object", self.register(value), described, _hash(value)]
 
     def _class(self, kind: type, depth: int) -> Form:
+        if kind in OFTEN:
+            return ["type", OFTEN[kind]]
         number = self.register(kind)
         bases = [self.encode(base, depth + 1) for base in kind.__bases__]
         inherited = [base for base in kind.__mro__ if base in TYPES.values() and base is not object]
@@ -158,19 +160,19 @@ class BorrowedFunction:
     """A function of the tests: a call goes to the judge."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return vars(self)["__of__"].ask(self, "__call__", args, named)
+        return vars(self)["__of__"].ask(self, "__call__", args, tuple(named.items()))
 
 
 def _borrowed_class(name: str, special: Sequence[str]) -> type:
     """A class for an object of the tests, with the special methods that its own class has."""
 
     def method(called: str) -> Callable[..., Any]:
-        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(self, called, args, named)
+        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(self, called, args, tuple(named.items()))
 
     methods: dict[str, Any] = {called: method(called) for called in special}
-    methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), {})
+    methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), ())
     methods["__setattr__"] = lambda self, name, to: object.__getattribute__(self, "__of__").ask(
-        self, "set", (name, to), {}
+        self, "set", (name, to), ()
     )
     return type(name, (), methods)
 
@@ -210,7 +212,6 @@ def _sendable(error: BaseException) -> Exception:
 
 def run(sources: Sequence[str], namespace: dict[str, Any]) -> tuple[str | None, str]:
     """Runs the texts one after the other: why they did not come to their end, or None."""
-    random.seed(0)
     try:
         codes = [compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)]
     except BaseException as error:  # noqa: BLE001

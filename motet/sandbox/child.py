@@ -8,13 +8,14 @@ the host reads the answers as an attacker's.
 import contextlib
 import ctypes
 import importlib
+import marshal
 import os
 import resource
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -38,7 +39,7 @@ def run(head: protocol.Request, channel: socket.socket, layers: Collection[str],
     """Answers one request on `results`, in a process made for it. The caller ends the process, whatever happens here."""
     os.dup2(results, RESULTS)
     try:
-        body = protocol.loads(protocol.receive(channel))
+        body = marshal.loads(protocol.receive(channel))
         import_modules(body["modules"])
         close_doors(layers, head.cpu_seconds, head.memory_mb)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it: no line of the program has run
@@ -82,16 +83,15 @@ def close_doors(
     inside = None
     if folder is not None:
         inside = folder.enter(layers)
-    else:
-        if "namespaces" in layers:
-            os.chroot(namespaces.EMPTY_ROOT)
-        os.chdir("/")
+    elif "namespaces" in layers:
+        os.chroot(namespaces.EMPTY_ROOT)
+    os.chdir(inside or "/")
     give_up_privileges()
     if "landlock" in layers:
         landlock.lock(inside)
     set_limits(cpu_seconds, memory_mb + packages.loaded_mb, files=folder is not None)
     if "seccomp" in layers:
-        seccomp.lock(files=folder is not None)
+        seccomp.lock("nothing" if inside is None else "its root" if inside == "/" else "a folder")
 
 
 def give_up_privileges() -> None:

@@ -38,6 +38,8 @@ class Heap:
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         """id(object) -> its number, for everything in `objects`."""
+        self.types: dict[str, Any] = TYPES
+        """What a class that both sides know is on this side."""
         self._seen: dict[int, tuple[Container, Parts]] = {}
         """Container's number -> what was in it when the other side last heard of it. Compared by identity."""
         self._left = 0
@@ -53,14 +55,14 @@ class Heap:
 
     # ------------------------------------------------------------------------------------------------ out
 
-    def pack(self, values: list[Any], limit: int) -> list[Form]:
+    def pack(self, values: list[Any], limit: int, changes: bool = True) -> list[Form]:
         """The forms of some values, and last what changed since the last message. Oversize beyond about `limit` bytes.
 
         Where it raises, nothing counts as said.
         """
         self._left, self._new, seen = limit, [], dict(self._seen)
         try:
-            return [*[self.encode(value, 0) for value in values], self._changes()]
+            return [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
         except BaseException:
             self.forget(self._new)
             self._seen = seen
@@ -152,7 +154,7 @@ class Heap:
         if tag == "int":
             return int(values.text(parts[0]), 16)
         if tag == "type":
-            return TYPES[parts[0]]
+            return self.types[parts[0]]
         if tag in values.BY_TAG:
             return values.BY_TAG[tag].make(*[self.decode(part, depth + 1) for part in parts])
         if tag in containers.BY_TAG:

@@ -4,8 +4,7 @@ The lines, behind a secret each: [BEGIN, index], [DONE, index, status, kind, mes
 counts the chosen tests.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, TypeAlias
 from unittest import TestCase
@@ -29,18 +28,12 @@ class Bench:
         self._say, self._gone = say, gone
         self.done: set[int] = set()
 
-    @contextlib.contextmanager
-    def case(self, index: int) -> Iterator[None]:
-        """One test: whatever the block raises is its failure. Raises: Gone, where the candidate is."""
+    def case(self, index: int) -> "_Case":
+        """A block that is one test: whatever it raises is its failure. Raises: Gone, where the candidate is."""
+        return _Case(self, index)
+
+    def begin(self, index: int) -> None:
         self._say([protocol.BEGIN, index])
-        try:
-            yield
-        except _Failed as error:
-            self.result(index, "failed", *error.args)
-        except BaseException as error:  # noqa: BLE001 - a test of a program that calls sys.exit() has failed
-            self.result(index, "failed", *described(error))
-        else:
-            self.result(index, "passed")
 
     def result(self, index: int, status: str, kind: str = "", message: str = "") -> None:
         gone = self._gone()
@@ -48,6 +41,23 @@ class Bench:
             raise Gone(gone)
         self.done.add(index)
         self._say([protocol.DONE, index, status, kind, message])
+
+
+class _Case:
+    def __init__(self, bench: Bench, index: int) -> None:
+        self._bench, self._index = bench, index
+
+    def __enter__(self) -> None:
+        self._bench.begin(self._index)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if error is None:
+            self._bench.result(self._index, "passed")
+        elif isinstance(error, _Failed):
+            self._bench.result(self._index, "failed", *error.args)
+        else:  # of whatever class: a test of a program that calls sys.exit() has failed
+            self._bench.result(self._index, "failed", *described(error))
+        return True
 
 
 def examine(

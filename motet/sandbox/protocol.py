@@ -127,17 +127,24 @@ def decode(form: Any) -> Any:
 _BUILD: Final[dict[str, Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
 
 
+_DECODER: Final = json.JSONDecoder()
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
 def dumps(form: Any) -> bytes:
     """One line, without its end."""
-    return json.dumps(form, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(form).encode("ascii")
 
 
 def loads(line: bytes) -> Any:
     """ValueError for anything that is not JSON, too deeply nested JSON included."""
     try:
-        return json.loads(line)
+        form, end = _DECODER.raw_decode(line.decode("ascii"))
     except RecursionError as error:
         raise ValueError("JSON nested too deeply") from error
+    if end != len(line):
+        raise ValueError("something behind the JSON")
+    return form
 
 
 def send(channel: socket.socket, payload: bytes) -> None:
@@ -154,11 +161,15 @@ def receive(channel: socket.socket) -> bytes:
     return exactly(channel, length)
 
 
-class Pipe:
-    """Frames over a bare descriptor, where socket calls are not permitted. EOFError where the other side is gone."""
+_USUAL: Final = 4096
+"""Most messages have fewer bytes."""
 
-    def __init__(self, descriptor: int, limit: int = 1 << 32) -> None:
-        self._descriptor, self._limit = descriptor, limit
+
+class Pipe:
+    """Frames over two bare descriptors, where socket calls are not permitted. EOFError where the other side is gone."""
+
+    def __init__(self, hear: int, speak: int, limit: int = 1 << 32) -> None:
+        self._hear, self._speak, self._limit = hear, speak, limit
         self._rest = b""
 
     def read(self) -> bytes:
@@ -172,7 +183,7 @@ class Pipe:
         data = LENGTH.pack(len(payload)) + payload
         try:
             while data:
-                data = data[os.write(self._descriptor, data) :]
+                data = data[os.write(self._speak, data) :]
         except BrokenPipeError as error:
             raise EOFError("the other side is gone") from error
 
@@ -180,10 +191,7 @@ class Pipe:
         parts = [self._rest]
         missing = length - len(self._rest)
         while missing > 0:
-            try:
-                part = os.read(self._descriptor, max(missing, 1 << 16))
-            except ConnectionResetError:
-                part = b""
+            part = os.read(self._hear, max(missing, _USUAL))
             if not part:
                 raise EOFError("the other side is gone")
             parts.append(part)

@@ -1,5 +1,6 @@
 """What goes into the sandbox and what comes out, as values. `read` makes a Report of what an untrusted child wrote."""
 
+import marshal
 import os
 import signal
 from collections.abc import Sequence
@@ -127,7 +128,7 @@ def write(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> byte
     head = protocol.REQUEST.pack(
         limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, limits.output_bytes, protocol.CALLS, False
     )
-    return head + protocol.framed(protocol.dumps(body))
+    return head + protocol.framed(marshal.dumps(body))
 
 
 _ARGUMENT_BYTES = 64 << 20

@@ -11,10 +11,12 @@ import ctypes
 import itertools
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from motet.sandbox import namespaces
@@ -40,7 +42,11 @@ class Place:
     """The process group that its programs join, to be killed together; None where the file system has a limit of its own."""
 
     def enter(self, layers: Collection[str]) -> str:
-        """Makes the folder this process's working folder, and its root where it is allowed to; returns its path from now on."""
+        """Makes the folder this process's root where that is possible; returns its path from now on, "/" as the root.
+
+        From now on no import reads a file: a program could put its own where the library's stood, and its judge would load it.
+        """
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not PathFinder]
         if self.group is not None:
             os.setpgid(0, self.group)
         try:
@@ -48,9 +54,7 @@ class Place:
         except PermissionError:
             if "namespaces" in layers:
                 raise
-            os.chdir(self.path)  # an ordinary user's server: Landlock confines the program alone
-            return self.path
-        os.chdir("/")
+            return self.path  # an ordinary user's server: Landlock confines the program alone
         return "/"
 
 
@@ -90,7 +94,7 @@ def _mounted() -> Iterator[Place]:
 @contextlib.contextmanager
 def _watched() -> Iterator[Place]:
     """A folder within one that is the server's, so that what a program left can be taken apart beside it."""
-    top = Path(tempfile.mkdtemp(prefix="motet-")).resolve()
+    top = Path(tempfile.mkdtemp(prefix="motet-scratch-")).resolve()
     tempfile.tempdir = None  # a program that asks for the usual place must find its own, not remember ours
     path = top / "scratch"
     path.mkdir(0o700)
@@ -149,7 +153,7 @@ def _full(path: Path) -> bool:
 def remove(top: Path) -> None:
     """Deletes a folder of folders, whatever a program left there: some that it may not enter itself, trees too deep for a path.
 
-    Every folder found is first moved to the top, so no path grows. Nothing may run there any more.
+    Every folder with something in it is first moved to the top, so no path grows. Nothing may run there any more.
     """
     numbers = itertools.count()
     while folders := list(top.iterdir()):
@@ -157,10 +161,13 @@ def remove(top: Path) -> None:
             folder.chmod(0o700)
             for entry in list(os.scandir(folder)):
                 found = Path(entry)
-                if entry.is_dir(follow_symlinks=False):
+                if not entry.is_dir(follow_symlinks=False):
+                    found.unlink()
+                    continue
+                try:
+                    found.rmdir()
+                except OSError:  # something is in it
                     found.chmod(0o700)  # a locked folder cannot be moved
                     found.rename(top / f"{os.getpid()}-{next(numbers)}")
-                else:
-                    found.unlink()
             folder.rmdir()
     top.rmdir()

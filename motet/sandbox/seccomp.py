@@ -1,16 +1,18 @@
 """A system call filter: a program may compute, allocate, sleep, and write to what is already open. All else is "not permitted".
 
 There is no call left that opens, links, deletes or looks at a file, makes a socket, a process or a thread, or signals anybody.
-A second, longer table is for programs with a scratch folder: its calls go by path, and *where* they may go is for Landlock or an
-empty root to say. So it has no call that Landlock does not judge and that could change something: links, devices and truncate by
-name are absent, and chmod and utime only say that they worked. Of fcntl it has copies and locks; F_SETOWN with F_SETSIG makes a
-pipe send signals. Written as raw BPF, so nothing need be installed. Source: seccomp(2), landlock(7), the kernel's syscall tables.
+A second, longer table is for programs with a scratch folder: its calls go by path, and *where* they may go is for Landlock or a
+root of its own to say. So it has no call that Landlock does not judge and that could change something: links, devices and
+truncate by name are absent, and where Landlock stands alone chmod and utime only say that they worked. Of fcntl it has copies
+and locks; F_SETOWN with F_SETSIG makes a pipe send signals. Written as raw BPF, so nothing need be installed. Source: seccomp(2),
+landlock(7), the kernel's syscall tables.
 """
 
 import ctypes
 import platform
 import struct
 from collections.abc import Iterable
+from typing import Literal, get_args
 
 from motet.sandbox.libc import LIBC
 
@@ -47,14 +49,15 @@ _FILES = {
     },
 }  # fmt: skip
 """For programs with a scratch folder, besides. stat, access and chdir are not judged by Landlock: they only look."""
-_PRETENDED = {
+_MARKING = {
     "x86_64": {
         "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "utime": 132, "utimes": 235, "futimesat": 261,
         "utimensat": 280,
     },
     "aarch64": {"fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "utimensat": 88},
 }  # fmt: skip
-"""Answered with success and not done: what copies files calls them, and Landlock would let them reach any file of the user."""
+"""Not judged by Landlock. Where the folder is not the root they are not done, and answered with success: what copies files calls
+them."""
 _UNSUPPORTED = {
     "x86_64": {"listxattr": 194, "llistxattr": 195, "flistxattr": 196},
     "aarch64": {"listxattr": 11, "llistxattr": 12, "flistxattr": 13},
@@ -80,7 +83,11 @@ _X32 = 0x40000000
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 
 
-def instructions(machine: str, files: bool = False) -> bytes:
+Reach = Literal["nothing", "a folder", "its root"]
+"""What a program may do with files: nothing at all, or what it likes in a folder, which may be all that it can name."""
+
+
+def instructions(machine: str, reach: Reach) -> bytes:
     """The BPF program for `platform.machine()`; KeyError on a machine without a table here."""
 
     def op(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -92,9 +99,9 @@ def instructions(machine: str, files: bool = False) -> bytes:
     program = [op(_LOAD, _ARCH), op(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0), op(_RETURN, _KILL), op(_LOAD, _NUMBER)]
     program += [op(_JUMP_AT_LEAST, _X32, 0, 1), op(_RETURN, _KILL)]
     program += answers(_ALLOWED[machine].values(), _ALLOW)
-    if files:
+    if reach != "nothing":
         program += answers(_FILES[machine].values(), _ALLOW)
-        program += answers(_PRETENDED[machine].values(), _ERROR)
+        program += answers(_MARKING[machine].values(), _ALLOW if reach == "its root" else _ERROR)
         program += answers(_UNSUPPORTED[machine].values(), _NOT_SUPPORTED)
         for name, number in _BY_COMMAND[machine].items():
             commands = [*answers(_COMMANDS[name].values(), _ALLOW), op(_RETURN, _NOT_PERMITTED)]
@@ -109,24 +116,21 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _program(files: bool) -> _Program | None:
+def _program(reach: Reach) -> _Program | None:
     machine = platform.machine()
     if machine not in _ALLOWED:
         return None
-    code = instructions(machine, files)
+    code = instructions(machine, reach)
     return _Program(len(code) // 8, code)
 
 
-_PROGRAMS = {files: _program(files) for files in (False, True)}
+_PROGRAMS = {reach: _program(reach) for reach in get_args(Reach)}
 """Made before the server forks, for all its children; None where this machine has no table."""
 
 
-def lock(files: bool = False) -> None:
-    """Puts the filter on this process, for good; `files` also allows those calls that a scratch folder needs.
-
-    OSError where the kernel or the machine has none.
-    """
-    program = _PROGRAMS[files]
+def lock(reach: Reach = "nothing") -> None:
+    """Puts the filter on this process, for good. OSError where the kernel or the machine has none."""
+    program = _PROGRAMS[reach]
     if program is None:
         raise OSError(f"no system call table for machine {platform.machine()}")
     LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

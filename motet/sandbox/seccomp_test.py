@@ -15,6 +15,9 @@ HEADERS = {
 """aarch64 has the generic table."""
 
 
+TABLES = (seccomp._ALLOWED, seccomp._FILES, seccomp._MARKING, seccomp._UNSUPPORTED, seccomp._BY_COMMAND)
+
+
 def verdict(program: bytes, arch: int, number: int, second: int = 0) -> int:
     """What the kernel's little machine would answer to system call `number` with this second argument."""
     data = struct.pack("IIQQQ", number, arch, 0, 0, second)
@@ -33,10 +36,9 @@ def verdict(program: bytes, arch: int, number: int, second: int = 0) -> int:
             at += if_true if holds else if_false
 
 
-def asked(machine: str, name: str, second: int = 0, files: bool = True) -> int:
-    tables = (seccomp._ALLOWED, seccomp._FILES, seccomp._PRETENDED, seccomp._UNSUPPORTED, seccomp._BY_COMMAND)
-    number = next(table[machine][name] for table in tables if name in table[machine])
-    return verdict(seccomp.instructions(machine, files), MACHINES[machine], number, second)
+def asked(machine: str, name: str, second: int = 0, reach: seccomp.Reach = "a folder") -> int:
+    number = next(table[machine][name] for table in TABLES if name in table[machine])
+    return verdict(seccomp.instructions(machine, reach), MACHINES[machine], number, second)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -46,7 +48,7 @@ def test_the_numbers_are_those_of_the_kernels_header(machine: str) -> None:
         pytest.skip("the kernel's headers are not installed")
     known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
     ours: dict[str, int] = {}
-    for table in (seccomp._ALLOWED, seccomp._FILES, seccomp._PRETENDED, seccomp._UNSUPPORTED, seccomp._BY_COMMAND):
+    for table in TABLES:
         ours |= table[machine]
     newer = {"fchmodat2", "faccessat2", "statx"} - known.keys()
     generic = {"fstatat": "newfstatat"}
@@ -59,11 +61,12 @@ def test_the_numbers_are_those_of_the_kernels_header(machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_files_are_allowed_only_where_there_is_a_folder(machine: str) -> None:
     for name in seccomp._ALLOWED[machine]:
-        assert asked(machine, name, files=False) == asked(machine, name) == ALLOWED
-    for name in (*seccomp._FILES[machine], *seccomp._PRETENDED[machine], *seccomp._UNSUPPORTED[machine], "fcntl"):
-        assert asked(machine, name, files=False) == NOT_PERMITTED
+        assert asked(machine, name, reach="nothing") == asked(machine, name) == ALLOWED
+    for name in (*seccomp._FILES[machine], *seccomp._MARKING[machine], *seccomp._UNSUPPORTED[machine], "fcntl"):
+        assert asked(machine, name, reach="nothing") == NOT_PERMITTED
     assert asked(machine, "openat") == ALLOWED
     assert asked(machine, "fchmodat") == PRETENDED
+    assert asked(machine, "fchmodat", reach="its root") == ALLOWED
     assert asked(machine, "listxattr") == NOT_SUPPORTED
 
 
@@ -80,7 +83,7 @@ def test_fcntl_locks_and_copies_but_sends_no_signals(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_call_is_left_that_reaches_out(machine: str) -> None:
-    program = seccomp.instructions(machine, files=True)
+    program = seccomp.instructions(machine, "its root")
     out = {
         "x86_64": {"socket": 41, "clone": 56, "fork": 57, "execve": 59, "kill": 62, "truncate": 76, "link": 86, "symlink": 88,
                    "readlink": 89, "ptrace": 101, "setpgid": 109, "mknod": 133, "chroot": 161, "mount": 165, "linkat": 265,

@@ -11,6 +11,7 @@ import gc
 import importlib
 import mmap
 import os
+import random
 import select
 import signal
 import socket
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
-from motet.sandbox import arrays, child, landlock, namespaces, packages, protocol, scratch, seccomp, trial
+from motet.sandbox import arrays, child, landlock, namespaces, packages, protocol, scratch, seccomp, standins, trial
 
 _WARM = (
     "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "dataclasses",
@@ -32,6 +33,7 @@ _WARM = (
 """What most programs import, and what the library would import too late. The rest is loaded per program, if its text names it."""
 _SETUP_SECONDS = 15.0
 """How long a child may take to import and to close its doors."""
+_GLANCE_SECONDS = 0.01
 _SLACK = 1 << 16
 """Bytes a child may write beyond its limit: the errors it reports in place of values."""
 
@@ -61,6 +63,8 @@ def main(wanted: str, user: str, allowed: str) -> None:
         child.die_with_parent()
         namespaces.become_first()
     child.die_with_parent()
+    world = trial.rehearse()
+    random.seed(0)  # the same numbers for every program
     gc.collect()
     gc.freeze()  # a child that collects garbage need not copy the server's pages
     with contextlib.suppress(EOFError, ConnectionError):
@@ -68,7 +72,7 @@ def main(wanted: str, user: str, allowed: str) -> None:
         while True:
             head = protocol.Request(*protocol.REQUEST.unpack(protocol.exactly(channel, protocol.REQUEST.size)))
             with scratch.folder(layers) if head.files else contextlib.nullcontext() as place:
-                healthy = outcome(channel, head, layers, place)
+                healthy = outcome(channel, head, layers, place, world)
             if not healthy:
                 return None  # a child may have left part of its frames in the channel: the host takes a fresh server
 
@@ -95,19 +99,26 @@ def works(lock: Callable[[], None]) -> bool:
 
 
 def outcome(
-    channel: socket.socket, head: protocol.Request, layers: Collection[str], place: scratch.Place | None
+    channel: socket.socket,
+    head: protocol.Request,
+    layers: Collection[str],
+    place: scratch.Place | None,
+    world: standins.World,
 ) -> bool:
     """Runs one program and replies: how its processes ended, and what was written. False where they did not begin."""
     started = time.monotonic()
     theirs: list[int] = []
     """The candidate's process, where another one than that which writes."""
     reader, writer = os.pipe()
+    os.set_blocking(reader, False)
     if head.mode == protocol.APART:
-        near, far = socket.socketpair()
-        theirs = [_forked(lambda: trial.run_candidate(head, channel, layers, far.fileno(), place))]
-        far.close()
-        pid = _forked(lambda: trial.run_judge(head, channel, layers, writer, near.fileno(), place))
-        near.close()
+        (asked, asks), (answer, answers) = os.pipe(), os.pipe()
+        theirs = [_forked(lambda: trial.run_candidate(head, channel, layers, asked, answers, place))]
+        os.close(asked)
+        os.close(answers)
+        pid = _forked(lambda: trial.run_judge(head, channel, layers, writer, answer, asks, place, world))
+        os.close(asks)
+        os.close(answer)
     elif head.mode == protocol.TOGETHER:
         pid = _forked(lambda: trial.run_together(head, channel, layers, writer, place))
     else:
@@ -151,7 +162,8 @@ def _ended(pid: int) -> tuple[int, float]:
 def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mmap.mmap) -> tuple[int, bool]:
     """Reads all that the child writes, as far as there is room: how much, and whether time was up first.
 
-    The program's time begins with the child's first line, so a busy machine takes nothing of it for our own doings.
+    The program's time begins with the child's first line, so a busy machine takes nothing of it for our own doings. From then on
+    lines are left in the pipe until the child has ended, but for a look now and then: waking up for each costs more than it says.
     """
     size = 0
     deadline = time.monotonic() + _SETUP_SECONDS
@@ -161,16 +173,25 @@ def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mma
     with memoryview(written) as room:
         while size < len(room):
             left = deadline - time.monotonic()
-            ready = dict(poll.poll(left * 1000)) if left > 0 else {}
+            ready = dict(poll.poll(min(left, _GLANCE_SECONDS if size else left) * 1000)) if left > 0 else {}
             if channel.fileno() in ready:
                 raise EOFError("the host hung up")
-            if not ready:
+            if left <= 0:
                 return size, True
             with room[size:] as rest:
-                count = os.readv(reader, [rest])
-            if not count:
+                count = _available(reader, rest)
+            if count == 0:
                 break
-            if not size:
+            if count is not None and not size:
                 deadline = time.monotonic() + wall_seconds
-            size += count
+                poll.modify(reader, 0)
+            size += count or 0
     return size, False
+
+
+def _available(reader: int, room: memoryview) -> int | None:
+    """Reads what is there now: how much, 0 at the end, or None."""
+    try:
+        return os.readv(reader, [room])
+    except BlockingIOError:
+        return None

@@ -11,8 +11,18 @@ such values only.
 """
 
 import functools
+import marshal
 import sys
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType, TracebackType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
 from typing import Any, Final, NoReturn
 from unittest import TestCase
 
@@ -20,7 +30,7 @@ from motet.sandbox import protocol
 from motet.sandbox.containers import CONTAINERS
 from motet.sandbox.heap import Form, Garbled, Heap
 from motet.sandbox.protocol import NotPlain
-from motet.sandbox.values import COMPARISONS, NUMBERS, OPERATORS, SPECIAL, TYPES, VALUES
+from motet.sandbox.values import COMPARISONS, NUMBERS, OFTEN, OPERATORS, SPECIAL, TYPES, VALUES
 
 _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
 """What is called back, and has no attributes for a candidate."""
@@ -47,15 +57,14 @@ class Absent(Exception):
 
 
 class World(Heap):
-    """The judge's side of all that it and the candidate share.
+    """The judge's side of all that it and the candidate share."""
 
-    `operators`: whether the suite is known to test what operators do with plain values and objects that it made. Only then are
-    such objects asked: they would be told what is expected.
-    """
+    _pipe: protocol.Pipe
+    _operators: bool
 
-    def __init__(self, pipe: protocol.Pipe, operators: bool) -> None:
+    def __init__(self) -> None:
+        """Before it is connected: what takes time is done by the server, once for all judges."""
         super().__init__(first=0)
-        self._pipe, self._operators = pipe, operators
         self._named: list[Any] = []
         """Classes that the suite knows by name."""
         self._depth = self._asked = self._classes = 0
@@ -67,6 +76,16 @@ class World(Heap):
         self.end: str | None = None
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._meta, self._root = _roots(self)
+        self.types = dict(TYPES)
+        for kind, name in OFTEN.items():
+            names = [each for each in vars(kind) if each in SPECIAL and each not in COMPARISONS]
+            self.types[name] = self._class(name, "builtins", [object], names, True)
+
+    def connect(self, pipe: protocol.Pipe, operators: bool) -> None:
+        """`operators`: whether the suite is known to test what operators do with plain values and objects that it made. Only then
+        are such objects asked: they would be told what is expected.
+        """
+        self._pipe, self._operators = pipe, operators
 
     # ------------------------------------------------------------------------------------------------ asking
 
@@ -84,9 +103,8 @@ class World(Heap):
         if self.end is not None:
             raise Gone(self.end)
         self._asked += 1
-        forms = self.pack(
-            list(values), _NO_LIMIT
-        )  # before anything is dropped: `it.items["a"] = 1` leaves nothing but a change
+        # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
+        forms = self.pack(list(values), _NO_LIMIT)
         dropped = self.unreferenced() if self._asked % _SWEEP == 0 else self.unreferenced_containers()
         self.forget(dropped)
         self._send([kind, dropped, *forms])
@@ -118,7 +136,7 @@ class World(Heap):
 
     def _send(self, message: list[Form]) -> None:
         try:
-            self._pipe.write(protocol.dumps(message))
+            self._pipe.write(marshal.dumps(message))
         except EOFError as error:
             self._over("gone", str(error))
 
@@ -248,7 +266,7 @@ class World(Heap):
         if name not in SPECIAL:
             return lambda value, *args, **named: self.ask("get", value, name)(*args, **named)
         if name == "__call__":
-            return lambda value, *args, **named: self.ask("call", value, args, named)
+            return lambda value, *args, **named: self.ask("call", value, args, tuple(named.items()))
         if name in COMPARISONS:
             return lambda value, other: self._compare(value, name, other)
         if name in OPERATORS:
@@ -307,8 +325,8 @@ class World(Heap):
                 type(value).__name__,
                 self._args(value, depth),
             ]
-        if isinstance(value, TracebackType):
-            return None
+        if isinstance(value, (TracebackType, FrameType, CodeType)):
+            return None  # a generator that a test hands over has a way to everything that the tests know
         if isinstance(value, ModuleType):
             return ["module", value.__name__]
         if isinstance(value, _FUNCTIONS):
@@ -337,13 +355,13 @@ class World(Heap):
 
     def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[Form]:
         """The message that says what came of the candidate's use of something that a test handed over."""
-        if not any(value is lent for lent in self._lent) or type(args) is not tuple or type(named) is not dict:
+        if not any(value is lent for lent in self._lent) or type(args) is not tuple or type(named) is not tuple:
             self._over("garbled", "asks about what was not handed over")
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
                 raise RecursionError("tests and candidate call each other too deeply")
-            result = self._use(value, called, args, named)
+            result = self._use(value, called, args, dict(named))
             return ["returned", [], *self.pack([result], _NO_LIMIT)]
         except Exception as error:  # noqa: BLE001 - as it would through any caller
             return ["raised", [], *self.pack([error], _NO_LIMIT)]
@@ -374,7 +392,7 @@ def _roots(world: World) -> tuple[Any, Any]:
                 raise TypeError(
                     f"{cls.__name__} inherits from the candidate's class: such tests must run together with it"
                 )
-            return world.ask("call", cls, args, named)
+            return world.ask("call", cls, args, tuple(named.items()))
 
         def __getattr__(cls, name: str) -> Any:
             return world.ask("get", cls, name)

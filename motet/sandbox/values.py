@@ -2,6 +2,7 @@
 
 import builtins
 import datetime
+import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from decimal import Decimal
@@ -109,6 +110,16 @@ TYPES: Final[dict[str, type]] = {
 }  # fmt: skip
 """Classes that are the same on both sides. SystemExit and its like are not: no candidate raises those in its judge."""
 TYPE_NAMES: Final = {kind: name for name, kind in TYPES.items()}
+
+
+OFTEN: Final = {
+    types.FunctionType: "function",
+    types.BuiltinFunctionType: "builtin",
+    types.MethodType: "method",
+    types.GeneratorType: "generator",
+    type(iter([])): "iterator",
+}
+"""Classes of objects that tests meet often. What stands for them is ready before the judge starts."""
 
 
 def travels(value: Any) -> bool:

@@ -31,7 +31,7 @@ def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
     room = max(limits.output_bytes, _LINE_BYTES * len(suite.chosen))
     head = protocol.REQUEST.pack(limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, room, mode, suite.files)
     compiled = plan.compiled(suite.text, suite.entry_point, suite.chosen)
-    frames = protocol.dumps(program), marshal.dumps((modules, compiled))
+    frames = marshal.dumps(program), marshal.dumps((modules, compiled))
     return head + b"".join(protocol.framed(frame) for frame in frames)
 
 

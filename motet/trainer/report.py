@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, Self
 from uuid import uuid4
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from motet.errors import ConfigError, MotetError
@@ -79,16 +79,21 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
     """The folder of a run that is about to start, empty unless it resumes.
 
     A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
-    Raises: as `refuse`.
+    Raises: as `refuse`, and ConfigError where nothing can be written.
     """
     refuse(path, resume=resume, overwrite=overwrite)
     new, before = path, path.with_name(f".{path.name}.before")
     while not new.parent.exists():
         new = new.parent
     shutil.rmtree(before, ignore_errors=True)
-    if path.exists() and not resume:
-        path.rename(before)
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        if path.exists() and not resume:
+            path.rename(before)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
+        ) from error
     try:
         yield RunFolder(path)
     except ConfigError:
@@ -281,6 +286,7 @@ class Progress:
             TextColumn("{task.fields[figures]}"),
         )
         self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
+        self._tasks: dict[str, TaskID] = {}
         self.stage("", 0)
 
     def __enter__(self) -> Self:
@@ -291,10 +297,15 @@ class Progress:
         self._bar.stop()
 
     def stage(self, name: str, total: int, first: int = 0) -> None:
-        """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes)."""
+        """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes, or ahead of another
+        stage in between)."""
         self._name, self._total, self._first = name, total, first
         self._tokens, self._since = 0, self._clock()
-        self._task = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
+        if name in self._tasks:
+            self._bar.update(self._tasks[name], total=total, completed=first)
+        else:
+            self._tasks[name] = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
+        self._task = self._tasks[name]
 
     def counter(self, name: str, total: int) -> Callable[[object], None]:
         """Begins a stage; every call of what it returns is one more done."""

@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -43,6 +44,13 @@ def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
     assert claim(folder.path, resume=True).metrics.exists()
     assert not claim(folder.path, overwrite=True).metrics.exists()
     assert folder.path.is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line():
+    with pytest.raises(
+        ConfigError, match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to"
+    ):
+        claim(Path("/proc/nowhere/a"))
 
 
 def test_a_run_that_turns_out_not_to_work_puts_back_what_it_overwrote(tmp_path):
@@ -188,6 +196,19 @@ def test_on_a_terminal_there_is_a_bar_with_the_figures():
     text = shown(terminal=True)
     assert "25/25" in text
     assert "reward  2.500  success  0.250      100 tokens/s  took 0:00:20" in text
+
+
+def test_a_stage_goes_on_after_another_one_in_between():
+    out = io.StringIO()
+    console = Console(file=out, width=120, _environ={})
+    with Progress(console=console, every=1) as progress:
+        progress.stage("train", total=2)
+        progress.show(1, {})
+        progress.counter("step 1", 1)(None)
+        progress.stage("train", total=2, first=1)
+        progress.show(2, {})
+    assert [line[:13] for line in out.getvalue().splitlines()] == ["train     1/2", "step 1    1/1", "train     2/2"]
+    assert [bar.description for bar in progress._bar.tasks if bar.visible] == ["train", "step 1"]
 
 
 def test_silent_shows_nothing():

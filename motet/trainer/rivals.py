@@ -125,7 +125,7 @@ async def play_rivals(
 
 def _solo(whole: Cast, soloist: str) -> Cast | str:
     """One agent in the place of all, with the policy of `soloist`, but not with the system text of its role. It may write as much
-    as the whole team may."""
+    as the whole team may, and no stop rule of the team's ends its game, which may pay on another scale."""
     team = whole.team
     if len(team.agents) == 1:
         return ONE_AGENT
@@ -137,7 +137,8 @@ def _solo(whole: Cast, soloist: str) -> Cast | str:
     (agent,) = environment.agents
     longest = sum(decode.max_new_tokens for decode in team.decode.values())
     decode = team.decode[soloist].model_copy(update={"max_new_tokens": longest})
-    return Cast("the single agent", environment, Team({agent: team.agents[soloist]}, {agent: decode}), whole.plan)
+    plan = whole.plan.model_copy(update={"stop_at_reward": None})
+    return Cast("the single agent", environment, Team({agent: team.agents[soloist]}, {agent: decode}), plan)
 
 
 async def _naive(stage: Stage, whole: Cast, untrained: Evaluation) -> Result | str:
@@ -185,7 +186,7 @@ async def _chosen(stage: Stage, source: Cast, drawn: Evaluation, budget: float) 
     played = drawn if wanted <= stage.samples else await stage.play(f"{wanted} samples", source, wanted)
     n = affordable(played.games, budget)
     answer = _answer_of(source.environment)
-    oracle = f"{source.who}'s sample with the highest reward: an oracle, so an upper bound"
+    oracle = f"{source.who}'s best sample, by success and then by reward: an oracle, so an upper bound"
     vote = f"{source.who}'s commonest {'text' if answer is verbatim else 'answer'}"
     if n == 1:
         oracle = vote = f"{source.who} itself: the tokens buy one sample"

@@ -130,6 +130,7 @@ class Session:
         every = self._cadence.evaluate_every
         if every and self._eval_tasks and step.number % every == 0 and not last:
             await self._evaluate(step.number)
+            self._progress.stage("train", self._pace.steps, step.number)
         due = self._cadence.checkpoint_every and step.number % self._cadence.checkpoint_every == 0
         if due or last or self._stopping:
             self._save(step.number, state)

@@ -1,0 +1,251 @@
+"""A reviewer says where a program's bug is, a fixer who reads that repairs it. They take turns, and only the end is rewarded.
+
+bugs.py says which data has bugs and how they are made of data that has none, rewards/repair.py what an attempt is worth,
+feedback.py what both are told after an attempt that failed.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from motet.core import Prompt, Reply, Task, Transition
+from motet.environments.bug_prompts import failures_of, fix_prompt, repaired, review_prompt, reviewed
+from motet.environments.bugs import Bug, made_bugs, proven, read_bug
+from motet.environments.code_generation import normalised
+from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
+from motet.environments.history import Exchange, History, compose
+from motet.environments.scaling import Scaling
+from motet.errors import ConfigError
+from motet.rewards.code import Program
+from motet.rewards.extract import extract
+from motet.rewards.repair import RepairScore, Weights, located, named_lines, score_repair, weighed
+from motet.sandbox import Limits, Sandbox, Suite, Verdict
+from motet.settings import Settings
+
+REVIEWER, FIXER = "reviewer", "fixer"
+TRIES = 8
+"""How many mutants are tried for each one that is wanted."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The state: the bug, the Rounds so far, and what is new to the one agent that acts now."""
+
+    bug: Bug
+    asked: Mapping[str, str]
+    turns: tuple[Exchange, ...] = ()
+    review: str = ""
+    """The last one."""
+    told: str | None = None
+    """What the fixer is told of its last repair, before the next review; None before the first."""
+
+
+class BugFix:
+    """Two Rounds are an attempt: a review, then a repair. It ends when all tests pass, or with the last attempt."""
+
+    branches = True
+    rewards_at_end = True
+
+    class Options(Settings):
+        """Options of the bug fix environment."""
+
+        reviewer: bool = True
+        """Whether an agent reviews first; if not, `fixer` is alone and reads the task."""
+        fixer_sees_task: bool = True
+        """Whether the fixer is told what is asked for. If not, it knows only the program and the review."""
+        show_failures: bool = True
+        """Whether the first prompt says which of the tests that may be shown fail: to the reviewer, or to an agent alone."""
+        mutate: bool = False
+        """Make bugs of the rows' solutions; if not, each row brings one (buggy_solution)."""
+        mutants_per_row: PositiveInt = 1
+        """At most so many bugs of each row."""
+        mutation_seed: int = Field(0, ge=0)
+        """Another one makes other bugs."""
+        history: History = "own"
+        """What an agent hears of the Rounds before: its own, everyone's (joint), or its last answer and what is new (none)."""
+        feedback: FeedbackOptions = FeedbackOptions()
+        """What agents are told after an attempt that failed, and which tests they may see."""
+        weights: Weights = Weights()
+        """What the terms of the last attempt add up to: at most 3 unless set."""
+        reward: Scaling = Scaling()
+        """How that becomes the reward."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        sandbox: Sandbox,
+        turns: int = 2,
+        expert: Expert | None = None,
+        person: Person | None = None,
+    ) -> None:
+        """`turns` is how many Rounds are played: two for every attempt, or one where the fixer is alone."""
+        self.options = options
+        self.sandbox = sandbox
+        self._asked = expert, person
+        self._feedback = Feedback(options.feedback, expert=expert, person=person)
+        self.agents: Sequence[str] = (REVIEWER, FIXER) if options.reviewer else (FIXER,)
+        if turns % len(self.agents):
+            raise ConfigError(
+                f"rollout.samples has {turns} turns; expected two for every attempt, a review and a repair: "
+                f"for one attempt such as [8, 1], for two [8, 1, 1, 1]"
+            )
+        self.attempts = turns // len(self.agents)
+
+    def alone(self) -> "BugFix":
+        """The same bugs for one agent, that finds them itself."""
+        options = self.options.model_copy(update={"reviewer": False})
+        expert, person = self._asked
+        return BugFix(options, sandbox=self.sandbox, turns=self.attempts, expert=expert, person=person)
+
+    def task(self, row: Mapping[str, Any]) -> list[Task]:
+        """A row's bugs: none where the tests tell nothing about them, or where the solution fails them too.
+
+        Raises: ConfigError for a row without a solution, or without the bug that it should bring.
+        """
+        chosen = self.options
+        wanted = chosen.mutants_per_row if chosen.mutate else 1
+        bugs = made_bugs(row, chosen.mutation_seed, TRIES * wanted) if chosen.mutate else [read_bug(row)]
+        grading = chosen.feedback.divide(len(bugs[0].problem.suite.cases))[1] if bugs else ()
+        return [Task(bug.id, bug.fields) for bug in proven(bugs, wanted, grading, self._verdicts)]
+
+    async def start(self, task: Task, seed: int) -> Repair:
+        bug = Bug.load(task.id, task.fields)
+        failures = await self._failures(bug) if self.options.show_failures else ""
+        if self.options.reviewer:
+            return Repair(bug, {REVIEWER: review_prompt(bug, failures)})
+        return Repair(bug, {FIXER: fix_prompt(bug, with_task=True, failures=failures)})
+
+    def observe(self, state: Repair) -> Mapping[str, Prompt]:
+        chosen = self.options
+        restated = chosen.feedback.restate_problem, chosen.feedback.restate_answer
+        return {
+            agent: compose(
+                chosen.history, agent, state.turns, asked, restate_problem=restated[0], restate_answer=restated[1]
+            )
+            for agent, asked in state.asked.items()
+        }
+
+    async def step(self, state: Repair, replies: Mapping[str, Reply], seed: int) -> Transition:
+        """Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had."""
+        (agent,) = state.asked
+        text = replies[agent].text
+        following = replace(state, turns=(*state.turns, Exchange(self._remembered(state), {agent: text})))
+        if agent == REVIEWER:
+            reviewed = replace(following, review=text, asked={FIXER: self._fix(state, text)})
+            return Transition(reviewed, dict.fromkeys(self.agents, 0.0), done=False)
+        return await self._judge(following, text)
+
+    async def close(self, state: Repair) -> None:
+        """Nothing is held."""
+
+    def solve(self, state: Repair, seed: int) -> dict[str, str]:
+        """The review that names the right line, and the known solution."""
+        line = min(state.bug.lines)
+        text = state.bug.program.splitlines()[line - 1].strip()
+        return {REVIEWER: f"Line {line} is wrong: `{text}`", FIXER: state.bug.solution}
+
+    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
+        """What a vote counts: the repair, however it is laid out and commented; None where there is none."""
+        program = _written(Bug.load(task.id, task.fields), texts[FIXER])
+        return normalised(program.text) if program.main_function is not None else None
+
+    # ------------------------------------------------------------------------------------------------ parts of an attempt
+
+    def _fix(self, state: Repair, review: str) -> str:
+        """What is new to the fixer after a review."""
+        heard = self.options.history == "joint"  # then the review stands before it anyway
+        if state.told is None:
+            with_task = self.options.fixer_sees_task
+            return fix_prompt(state.bug, with_task=with_task, review=None if heard else review)
+        return state.told if heard else f"{reviewed(review)}\n\n{state.told}"
+
+    def _remembered(self, state: Repair) -> Mapping[str, str]:
+        """What was asked, as later prompts repeat it: where they repeat the task alone, without the review it came with."""
+        if self.options.history != "none" or FIXER not in state.asked or not self.options.reviewer:
+            return state.asked
+        return {FIXER: fix_prompt(state.bug, with_task=self.options.fixer_sees_task)}
+
+    async def _judge(self, state: Repair, text: str) -> Transition:
+        bug, suite = state.bug, state.bug.problem.suite
+        shown, grading = self.options.feedback.divide(len(suite.cases))
+        program = _written(bug, text)
+        score = await score_repair(program, bug.program, suite.choose(grading), self.sandbox)
+        terms = dict(score.terms)
+        if self.options.reviewer:
+            terms = {"located": located(state.review, bug.program, bug.lines), **terms}
+        levels = weighed(terms, self.options.weights)
+        terms["levels"] = levels
+        attempts = sum(FIXER in turn.replies for turn in state.turns)
+        if terms["success"] == 1.0 or attempts == self.attempts:
+            reward = self.options.reward.reward(levels)
+            return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
+        tests = suite.choose(shown) if shown else _examples(bug)
+        told = await self._feedback.give(await self._attempt(state, text, program, score, terms, tests))
+        return Transition(self._again(state, program, told), dict.fromkeys(self.agents, 0.0), done=False, terms=terms)
+
+    def _again(self, state: Repair, program: Program, told: Mapping[str, str]) -> Repair:
+        """The next attempt begins."""
+        if not self.options.reviewer:
+            return replace(state, asked={FIXER: told[FIXER]})
+        heard = self.options.history == "joint"
+        asked = told[REVIEWER] if heard else f"{repaired(program.main)}\n\n{told[REVIEWER]}"
+        return replace(state, asked={REVIEWER: asked}, told=told[FIXER])
+
+    async def _attempt(
+        self,
+        state: Repair,
+        text: str,
+        program: Program,
+        score: RepairScore,
+        terms: Mapping[str, float],
+        shown: Suite | None,
+    ) -> Attempt:
+        """What feedback may be made of; the tests that may be shown are run here."""
+        bug, runs = state.bug, shown is not None and score.terms["parses"] == 1.0
+        named = bool(named_lines(state.review, bug.program))
+        every = {
+            REVIEWER: ("the review", state.review, "", ((named, f"it names {'a' if named else 'no'} line"),)),
+            FIXER: (f"the function `{bug.problem.entry_point}`", text, program.main, score.notes),
+        }
+        parts = {agent: every[agent] for agent in self.agents}
+        return Attempt(
+            problem=bug.problem.text,
+            writes={agent: part[0] for agent, part in parts.items()},
+            replies={agent: part[1] for agent, part in parts.items()},
+            codes={agent: part[2] for agent, part in parts.items()},
+            notes={agent: part[3] for agent, part in parts.items()},
+            share=terms["tests_passed"],
+            shown=shown,
+            verdict=await self.sandbox.judge(program.sources, shown) if shown is not None and runs else None,
+            terms=terms,
+        )
+
+    # ------------------------------------------------------------------------------------------------ the faulty program
+
+    async def _failures(self, bug: Bug) -> str:
+        """Which of the tests that may be shown the faulty program fails."""
+        shown = self.options.feedback.divide(len(bug.problem.suite.cases))[0]
+        tests = bug.problem.suite.choose(shown) if shown else _examples(bug)
+        if tests is None:
+            return ""
+        return failures_of(tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests))
+
+    def _verdicts(self, programs: Sequence[Program], suite: Suite, limits: Limits | None) -> list[Verdict]:
+        """Side by side, whether or not an event loop is running."""
+        with ThreadPoolExecutor(len(programs)) as pool:
+            return list(pool.map(lambda program: self.sandbox.judge_sync(program.sources, suite, limits), programs))
+
+
+def _written(bug: Bug, text: str) -> Program:
+    """The program with what a fixer wrote."""
+    problem = bug.problem
+    return bug.with_code(extract(text, problem.entry_point, problem.signature))
+
+
+def _examples(bug: Bug) -> Suite | None:
+    """The examples in the task's own text."""
+    return Suite.asserts(bug.problem.examples) if bug.problem.examples else None

@@ -1,0 +1,155 @@
+"""Programs with a bug in them, and the same without: rows of HumanEvalFix, or mutants of the solutions of any coding data.
+
+    HumanEvalFix    HumanEval's fields and buggy_solution, bug_type (import, test_setup)     bigcode/humanevalpack, python
+
+The rest of what programs.py reads has no bugs in it; they are made.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Self, TypeAlias
+
+from motet.environments.programs import Problem, read_problem
+from motet.errors import ConfigError
+from motet.rewards.code import Program
+from motet.rewards.mutations import mutants
+from motet.rewards.program_text import ProgramText, is_docstring
+from motet.rewards.python import definition, parse_bounded
+from motet.rewards.repair import Lines, faulty_lines
+from motet.sandbox import Limits, Suite, Verdict
+from motet.seeding import derive
+
+Verdicts: TypeAlias = Callable[[Sequence[Program], Suite, Limits | None], Sequence[Verdict]]
+"""What becomes of each of several programs under all tests, within the sandbox's own limits or these."""
+QUICK = Limits(wall_seconds=4.0, cpu_seconds=1)
+"""What a mutant gets at first: many of them never end."""
+_CALLED = re.compile(r"^check\(.*\)[ \t]*$", re.MULTILINE)
+"""HumanEvalFix ends its tests with this; here whoever judges calls them."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A faulty function."""
+
+    id: str
+    problem: Problem
+    program: str
+    """The faulty function, with what it needs besides the problem's prelude; no docstring says what it should do."""
+    solution: str
+    """The same without the fault."""
+    kind: str
+    """What sort of fault it is."""
+
+    @classmethod
+    def load(cls, id: str, fields: Mapping[str, Any]) -> Self:
+        """The bug of a task, as `fields` gave it."""
+        return cls(id, Problem.load(fields["problem"]), fields["program"], fields["solution"], fields["kind"])
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "problem": self.problem.fields, "program": self.program, "solution": self.solution, "kind": self.kind
+        }  # fmt: skip
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The lines of the program that are at fault."""
+        return faulty_lines(self.program, self.solution)
+
+    def with_code(self, code: str) -> Program:
+        """The whole program, with `code` for the function."""
+        return Program(self.problem.entry_point, code, prelude=self.problem.prelude)
+
+
+def read_bug(row: Mapping[str, Any]) -> Bug:
+    """The bug that a row holds. Raises: ConfigError for a row without one, or without a solution."""
+    problem = _problem(row)
+    if "buggy_solution" not in row or row["buggy_solution"] is None:
+        raise ConfigError(
+            f"row {problem.id} has no buggy_solution, as HumanEvalFix has; set environment.mutate: true to make bugs of solutions"
+        )
+    faulty = read_problem({**row, "canonical_solution": row["buggy_solution"]})
+    assert faulty.solution is not None
+    kind = str(row["bug_type"]) if "bug_type" in row else "given"
+    name = problem.entry_point
+    return Bug(problem.id, problem, undocumented(faulty.solution, name), undocumented(_solution(problem), name), kind)
+
+
+def made_bugs(row: Mapping[str, Any], seed: int, limit: int) -> list[Bug]:
+    """At most `limit` mutants of a row's solution, always the same; whether they fail any test is not known yet.
+
+    Raises: ConfigError for a row without a solution.
+    """
+    problem = _problem(row)
+    solution = undocumented(_solution(problem), problem.entry_point)
+    found = mutants(solution, derive(seed, problem.id), limit)
+    return [
+        Bug(f"{problem.id}, bug {number}", problem, mutant.source, solution, mutant.operator)
+        for number, mutant in enumerate(found, start=1)
+    ]
+
+
+def proven(bugs: Sequence[Bug], wanted: int, grading: Sequence[int], verdicts: Verdicts) -> list[Bug]:
+    """Up to `wanted` of `bugs`, all of one problem, on which a test that grades fails, while the solution passes them all.
+
+    They are judged a few at a time, side by side. One that only takes too long is a bug too, and the last choice: whoever repairs
+    it halfway waits for its tests.
+    """
+    if not bugs:
+        return []
+    suite = bugs[0].problem.suite
+    if not verdicts([bugs[0].with_code(bugs[0].solution)], suite, None)[0].passed:
+        return []
+    found: list[Bug] = []
+    slow: list[Bug] = []
+    for batch in _batches(bugs, 2 * wanted):
+        judged = verdicts([bug.with_code(bug.program) for bug in batch], suite, QUICK)
+        for bug, verdict in zip(batch, judged, strict=True):
+            came = {verdict.cases[index].status for index in grading}
+            (slow if "timeout" in came else found if came != {"passed"} else []).append(bug)
+        if len(found) >= wanted:
+            return found[:wanted]
+    return found + list(islice(_hanging(slow, suite, grading, verdicts), wanted - len(found)))
+
+
+def _hanging(bugs: Sequence[Bug], suite: Suite, grading: Sequence[int], verdicts: Verdicts) -> Iterator[Bug]:
+    """Those that the time which a repair will have does not help."""
+    for bug in bugs:
+        cases = verdicts([bug.with_code(bug.program)], suite, None)[0].cases
+        if any(cases[index].status != "passed" for index in grading):
+            yield bug
+
+
+def undocumented(code: str, name: str) -> str:
+    """`code` without the docstring of its function `name`, where that has lines of its own and is not all there is."""
+    tree = parse_bounded(code)
+    function = definition(tree, name) if tree is not None else None
+    if tree is None or function is None or len(function.body) == 1 or not is_docstring(function.body[0]):
+        return code
+    text = ProgramText(code, tree)
+    start, end = text.span(function.body[0])
+    begin, stop = text.starts[text.line(start) - 1], text.end_of_line(end)
+    return code if code[begin:start].strip() or code[end:stop].strip() else code[:begin] + code[stop:].lstrip("\r\n")
+
+
+def _problem(row: Mapping[str, Any]) -> Problem:
+    if "test" not in row or row["test"] is None:
+        return read_problem(row)
+    before = [str(row[field]) for field in ("import", "test_setup") if row.get(field)]
+    return read_problem({**row, "test": "\n".join([*before, _CALLED.sub("", str(row["test"]))])})
+
+
+def _solution(problem: Problem) -> str:
+    if problem.solution is None:
+        raise ConfigError(
+            f"row {problem.id} has no solution: expected a canonical_solution, or MBPP's code, that a repair can be held against"
+        )
+    return problem.solution
+
+
+def _batches(bugs: Sequence[Bug], size: int) -> Iterator[Sequence[Bug]]:
+    return (bugs[start : start + size] for start in range(0, len(bugs), size))
