@@ -3,9 +3,9 @@
     python benchmarks/sandbox.py
 
 Value mode calls a function five times; test mode runs five asserts on it in another process. A fresh interpreter gets the same
-text with the same calls, or the same asserts beside it, where the program could reach them. "two bubblewraps" starts an interpreter
-for the program and one for its tests, which is what test mode's protection takes (they need not even talk to each other here).
-Columns take turns within a round; a ratio is the median over the rounds.
+text with the same calls, or the same asserts beside it, where the program could reach them. "two bubblewraps" starts one for the
+program and one for its tests, which is what test mode's protection takes (here they need not even talk to each other). Columns
+take turns within a round; a ratio is the median over the rounds.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from motet.sandbox import Call, Sandbox, Suite
 
 SOURCE = "def main(xs):\n    return sum(x * {k} for x in xs if x > 2)\n"
 ARGUMENTS = [list(range(n, n + 8)) for n in range(5)]
-ROUNDS, PROGRAMS, WORKERS = 7, 100, os.cpu_count() or 1
+ROUNDS, PROGRAMS, WORKERS = 25, 30, os.cpu_count() or 1
 RATIOS = (
     ("value", "fresh", "2.5"),
     ("value", "bubblewrap", "5"),

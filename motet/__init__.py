@@ -39,12 +39,21 @@ from motet.errors import (
 from motet.settings import Algorithm, Decode, Lora, Optimizer, Plan, Settings
 
 if TYPE_CHECKING:
-    from motet.api import evaluate, play, read_config, train, warmup
-    from motet.baselines import measure_baselines
+    from motet.api import (
+        check,
+        compare,
+        crossplay,
+        dry_run,
+        evaluate,
+        measure_baselines,
+        play,
+        read_config,
+        train,
+        warmup,
+    )
     from motet.environments.check import check_environment
     from motet.rewards.reward import Score
     from motet.rollout.freeform import FreeForm
-    from motet.survey import check, compare, crossplay, dry_run
 
 _LATER = {
     "train": "motet.api",
@@ -52,11 +61,11 @@ _LATER = {
     "evaluate": "motet.api",
     "play": "motet.api",
     "read_config": "motet.api",
-    "measure_baselines": "motet.baselines",
-    "check": "motet.survey",
-    "compare": "motet.survey",
-    "crossplay": "motet.survey",
-    "dry_run": "motet.survey",
+    "measure_baselines": "motet.api",
+    "check": "motet.api",
+    "compare": "motet.api",
+    "crossplay": "motet.api",
+    "dry_run": "motet.api",
     "check_environment": "motet.environments.check",
     "Score": "motet.rewards.reward",
     "FreeForm": "motet.rollout.freeform",

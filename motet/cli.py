@@ -125,10 +125,10 @@ def _settled(heldout: dict[str, Any]) -> dict[str, str]:
 
 def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     """The resolved config, and what a step of it plays and needs; nothing is started."""
-    from motet import api, survey
+    from motet import api
     from motet.config.load import dump_config
 
-    cost = survey.dry_run(config, overrides)
+    cost = api.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
     table = titled("one training step", ["what", "count"])
     table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
@@ -210,7 +210,6 @@ def evaluate(
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
     from motet import api
-    from motet.baselines import measure_baselines
 
     plain = {
         "--team": team is not Players.own,
@@ -220,7 +219,7 @@ def evaluate(
     }
     _refuse_mixture(baselines, plain, {"--single": single, "--against": against})
     if baselines:
-        figures = measure_baselines(target, overrides or [], samples=samples, single=single, against=against or [])
+        figures = api.measure_baselines(target, overrides or [], samples=samples, single=single, against=against or [])
     else:
         figures = api.evaluate(
             target,
@@ -268,6 +267,7 @@ def play(
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
     from motet import api
+    from motet.rollout.visible import visible
     from motet.trainer.notable import shown
 
     try:
@@ -276,19 +276,23 @@ def play(
         raise ConfigError(
             f"what was typed ended before the game; expected one line for every turn of {interactive}"
         ) from error
-    out.print(f"[bold]task[/bold] {escape(episode.task.id)}")
+    out.print(f"[bold]task[/bold] {escape(visible(episode.task.id))}")
     if episode.fault is not None:
-        out.print(f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(episode.fault.message)}")
+        out.print(
+            f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(visible(episode.fault.message))}"
+        )
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
         out.print(f"\n[bold]turn {round_.turn + 1}[/bold]")
         for agent, prompt in round_.prompts.items():
-            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(shown(prompt))}\n[cyan]{agent}[/cyan] says:")
-            out.print(escape(round_.samples[agent][0].text), style="green")
+            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}\n[cyan]{agent}[/cyan] says:")
+            out.print(escape(visible(round_.samples[agent][0].text)), style="green")
         out.print()
         if outcome.fault is not None:
-            out.print(f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(outcome.fault.message)}")
+            out.print(
+                f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(visible(outcome.fault.message))}"
+            )
         else:
             out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:
@@ -311,10 +315,10 @@ def crossplay(
     """
     from dataclasses import asdict
 
-    from motet import survey
+    from motet import api
     from motet.trainer.plot import cross_matrix
 
-    found = survey.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
+    found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
     if plot is not None:
         cross_matrix(
             found.success, [Path(run).name for run in found.runs], plot, (found.agents[0], ", ".join(found.agents[1:]))
@@ -340,18 +344,18 @@ def compare(runs: Runs, as_json: AsJson = False) -> None:
 
     Example: motet compare runs/quickstart runs/quickstart_frozen
     """
-    from motet import survey
+    from motet import api
 
     if as_json:
-        print(json.dumps(survey.compare(runs)))
+        print(json.dumps(api.compare(runs)))
         return
     _compared(runs)
 
 
 def _compared(runs: list[Path]) -> None:
-    from motet import survey
+    from motet import api
 
-    rows = survey.compare(runs)
+    rows = api.compare(runs)
     table = titled("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
     for row in rows:
         table.add_row(
@@ -394,9 +398,9 @@ def check(config: Config, overrides: Overrides = None) -> None:
 
     Example: motet check configs/relay.yaml
     """
-    from motet import survey
+    from motet import api
 
-    summary = survey.check(config, overrides or [])
+    summary = api.check(config, overrides or [])
     out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
 
 

@@ -41,8 +41,9 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
             ) from error
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
+        said = public if len(public) <= 8 else [*difflib.get_close_matches(name, public, n=8, cutoff=0.0), "..."]
         raise ConfigError(
-            f"{reference!r}: {place} defines no {name!r}{nearest(name, public)}; it defines {', '.join(public)}"
+            f"{reference!r}: {place} defines no {name!r}{nearest(name, public)}; it defines {', '.join(said)}"
         )
     return getattr(module, name)
 

@@ -42,3 +42,9 @@ def test_what_leads_nowhere_is_one_clear_error(tmp_path, reference, message):
     (tmp_path / "raising.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match=message):
         load_object(reference, tmp_path)
+
+
+def test_of_many_names_the_eight_nearest_are_said():
+    with pytest.raises(ConfigError, match=r"it defines (\w+, ){8}\.\.\.$") as refused:
+        load_object("os.path:joyn")
+    assert "(did you mean 'join'?)" in str(refused.value)

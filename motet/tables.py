@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from motet.rollout.visible import visible
+
 out = Console(highlight=False)
 FIGURES = (
     "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens", "tokens_per_episode"
@@ -38,7 +40,9 @@ def listed(figures: Mapping[str, float]) -> str:
 
 def print_conventions(named: dict[str, dict[str, float]]) -> None:
     for agent, labels in named.items():
-        out.print(f"  {agent}: " + escape(", ".join(f"{label} {share:.0%}" for label, share in labels.items())))
+        out.print(
+            f"  {agent}: " + escape(visible(", ".join(f"{label} {share:.0%}" for label, share in labels.items())))
+        )
 
 
 def print_evaluation(target: Path, figures: dict[str, Any]) -> None:

@@ -187,7 +187,7 @@ def contents(folder):
         # the tasks
         ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
         ("environment.name=./game.py:Rows", "has no tasks of its own: give data.train a name or a path"),
-        (f"{ROWS}absent.jsonl", "absent.jsonl does not exist; expected a .jsonl, .json or .parquet file"),
+        (f"{ROWS}absent.jsonl", "absent.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file"),
         (f"{ROWS}empty.jsonl", "empty.jsonl has 0 rows"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),

@@ -191,7 +191,7 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
         hint = nearest(wrong[0], expected) if wrong else ""
         raise ConfigError(
             f"team names {', '.join(config.team)}{hint}; environment {config.environment.name} has the agents "
-            f"{', '.join(environment.agents)}: name each once"
+            f"{', '.join(environment.agents)}: name each once; team.AGENT=POLICY adds one, team.AGENT=null drops one"
         )
     return Team(
         agents={agent: config.team[agent].policy for agent in environment.agents},

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from motet.errors import EnvironmentFault
+from motet.rollout.visible import visible
 
 
 class PersonLeft(EnvironmentFault):
@@ -33,6 +34,7 @@ class Terminal:
 
     def _lines(self, question: str) -> str:
         lines: list[str] = []
+        question = visible(question)
         with self._turn:
             try:
                 while line := self._read(f"\n{question}\n> " if not lines else "> ").strip():

@@ -36,6 +36,12 @@ def test_lines_are_read_to_an_empty_one():
     assert asyncio.run(terminal.ask("And now?")) == "for the next question"
 
 
+def test_what_models_wrote_cannot_steer_the_terminal():
+    script = Script("")
+    asyncio.run(Terminal(script).ask("aux wrote:\n\x1b]0;mine\x07"))
+    assert script.prompts == ["\naux wrote:\n\\x1b]0;mine\\x07\n> "]
+
+
 def test_an_empty_line_at_once_is_no_feedback():
     assert asyncio.run(Terminal(Script("", "more")).ask("?")) == ""
 

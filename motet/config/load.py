@@ -2,6 +2,7 @@
 
 extends: quickstart.yaml      in a file: that file lies under this one; lists are replaced, mappings merge
 a.b=c                         an override lies over all files; c is YAML 1.2; a later one lies over an earlier one
+team.a=null                   of models, policies and team, a name that lies under it is gone
 data.eval.path=FILE           another place for a dataset: the name, subset and slice that lie under it belong to the old place
 """
 
@@ -15,6 +16,10 @@ from motet.config.parts import written_out
 from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
 from motet.errors import ConfigError
+from motet.plugins import nearest
+
+NAMED = ("models", "policies", "team")
+"""Sections whose keys are names of one's own."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -55,7 +60,7 @@ def _checked(files: Document, overrides: Sequence[str | Document]) -> RunConfig:
     over = Document({}, {})
     for override in overrides:
         over = _merged(over, _override(override) if isinstance(override, str) else _layer(override, Path()))
-    whole = _merged(files, over)
+    whole = _laid_on(files, over)
     return validate_options(RunConfig, whole.data, whole.places)
 
 
@@ -80,7 +85,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         raise ConfigError(
             f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; expected a YAML file"
         )
-    return _merged(_read_with_bases(base_path, (*above, path.resolve())), layer)
+    return _laid_on(_read_with_bases(base_path, (*above, path.resolve())), layer)
 
 
 def _override(text: str) -> Document:
@@ -112,6 +117,24 @@ def _anchored(value: Any, folder: Path) -> Any:
         place, _, name = value.partition(":")
         return f"{(folder / place).resolve()}:{name}"
     return value
+
+
+def _laid_on(under: Document, over: Document) -> Document:
+    """Merged, and names that `over` sets to null are gone. Raises: ConfigError where nothing under it has such a name."""
+    whole = _merged(under, over)
+    for section in NAMED:
+        names = whole.data.get(section)
+        if not isinstance(names, Mapping):
+            continue
+        known = under.data[section] if isinstance(under.data.get(section), Mapping) else {}
+        for name in [name for name, value in names.items() if value is None and name not in known]:
+            there = f"it has {', '.join(known)}" if known else "it has none"
+            raise ConfigError(
+                f"{place_of(whole.places, (section, name))}: {section}.{name}: got null, which drops a name that {section} has"
+                f"{nearest(name, known)}; {there}"
+            )
+        whole.data[section] = {name: value for name, value in names.items() if value is not None}
+    return whole
 
 
 def _merged(under: Document, over: Document) -> Document:

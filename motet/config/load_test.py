@@ -148,6 +148,22 @@ def test_another_hub_name_keeps_the_split(small, tmp_path):
     assert (source.name, source.subset, source.split) == ("hub/mirror", "main", "test[:32]")
 
 
+def test_a_name_set_to_null_is_gone(small, tmp_path):
+    shared = ["team.aux=main", "policies.aux=null"]
+    over_files = load_config(small, shared)
+    assert (list(over_files.policies), over_files.team["aux"].policy) == (["main"], ("main",))
+    alone = load_config(small, [*shared[::-1], "team.writer=main", "team.aux=null", "team.main=null"])
+    assert list(alone.team) == ["writer"]
+    (tmp_path / "over.yaml").write_text("extends: small.yaml\npolicies: {aux: null}\nteam: {aux: main}\n")
+    assert load_config(tmp_path / "over.yaml") == over_files
+
+
+def test_a_null_that_drops_nothing_is_refused(small):
+    complaint = r"override 'policies\.axu=null': policies\.axu: got null, .* \(did you mean 'aux'\?\); it has aux, main"
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(small, ["policies.axu=null"])
+
+
 def test_a_name_and_a_path_in_one_place_are_refused(small):
     with pytest.raises(ConfigError, match=r"got name hub/rows and path rows\.jsonl, expected exactly one"):
         load_config(small, ["data.eval={name: hub/rows, path: rows.jsonl}"])

@@ -48,7 +48,7 @@ class Source(Settings):
     subset: str | None = None
     """Which configuration of a hub dataset, such as main of openai/gsm8k."""
     path: str | None = None
-    """A local file (.jsonl, .json, .csv, .parquet), or a folder that holds a dataset."""
+    """A local file (.jsonl, .json, .parquet, or .csv, where every value is a text), or a folder that holds a dataset."""
     split: str = "train"
     """A split, or a part of one: train[:1000], test[33:163]."""
     fields: dict[str, str] = Field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Rows of a dataset as plain dicts: from a local file or folder, or from the hub."""
 
+import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,9 @@ def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], whe
 
 def _local(path: Path, split: Split) -> list[Row]:
     if not path.exists():
-        raise ConfigError(f"{path} does not exist; expected a .jsonl, .json or .parquet file, or a folder of them")
+        raise ConfigError(
+            f"{path} does not exist; expected a .jsonl, .json, .csv or .parquet file, or a folder of them"
+        )
     if path.is_file():
         return _read(path)
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
@@ -118,6 +121,20 @@ def _object(value: Any, where: str) -> Row:
     return value
 
 
+def _csv(file: Path) -> list[Row]:
+    """The first line names the fields; every value is a text."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            lines = list(csv.reader(text, strict=True))
+    except (csv.Error, ValueError) as error:  # broken UTF-8 is a ValueError
+        raise ConfigError(f"{file} is not CSV in UTF-8: {error}") from error
+    names, *rows = [line for line in lines if line] or [[]]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(names):
+            raise ConfigError(f"{file}, row {number} has {len(row)} values; expected {len(names)}: {', '.join(names)}")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def _parquet(file: Path) -> list[Row]:
     from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
 
@@ -127,7 +144,7 @@ def _parquet(file: Path) -> list[Row]:
         raise ConfigError(f"{file} is not a Parquet file: {error}") from error
 
 
-_READERS = {".jsonl": _jsonl, ".json": _json_list, ".parquet": _parquet}
+_READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}
 
 
 # ---------------------------------------------------------------------------------------------------- hub

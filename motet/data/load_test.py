@@ -29,6 +29,27 @@ def test_json_lists_and_parquet_give_the_same_rows(tmp_path):
     assert load_rows(path=tmp_path / "rows.json") == load_rows(path=tmp_path / "rows.parquet") == ROWS
 
 
+def test_the_values_of_a_csv_file_are_texts(tmp_path):
+    (tmp_path / "rows.csv").write_text('id,text\n1,"two\nlines, ""quoted"""\n\n2,\n')
+    rows = [{"id": "1", "text": 'two\nlines, "quoted"'}, {"id": "2", "text": ""}]
+    assert load_rows(path=tmp_path / "rows.csv") == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a,b\n1,2\n3\n", "row 2 has 1 values; expected 2: a, b"),
+        (b'a,b\n"1,2\n', "is not CSV in UTF-8"),
+        (b"a\n\xff\n", "is not CSV in UTF-8"),
+        (b"", "has 0 rows"),
+    ],
+)
+def test_a_csv_file_that_does_not_add_up_is_refused(tmp_path, text, message):
+    (tmp_path / "rows.csv").write_bytes(text)
+    with pytest.raises(ConfigError, match=message):
+        load_rows(path=tmp_path / "rows.csv")
+
+
 def test_a_name_that_exists_as_a_path_is_a_path(jsonl):
     assert load_rows(name=str(jsonl), split="train[:1]") == ROWS[:1]
 
@@ -94,7 +115,9 @@ def test_one_of_path_and_name_is_given(jsonl):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"gone.jsonl does not exist; expected a .jsonl, .json or .parquet file"):
+    with pytest.raises(
+        ConfigError, match=r"gone.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file"
+    ):
         load_rows(path=tmp_path / "gone.jsonl")
 
 
@@ -116,7 +139,7 @@ def test_no_rows_is_an_error(tmp_path, jsonl):
         ("rows.json", b'{"a": 1}', "holds one dict; expected a list of objects"),
         ("rows.json", b"[1]", "row 1 is a int"),
         ("rows.parquet", b"PAR?", "is not a Parquet file"),
-        ("rows.csv", b"a,b", "ends in '.csv'; expected .jsonl, .json, .parquet"),
+        ("rows.tsv", b"a\tb", "ends in '.tsv'; expected .jsonl, .json, .csv, .parquet"),
     ],
 )
 def test_a_broken_file_names_the_place(tmp_path, file, content, message):

@@ -90,12 +90,20 @@ class CodeGeneration:
         return CodeGeneration(options, sandbox=self.sandbox, turns=self.turns, expert=expert, person=person)
 
     def task(self, row: Mapping[str, Any]) -> Task:
-        """Raises: ConfigError for a row that is no programming problem, or one whose function has a helper's name."""
+        """Raises: ConfigError for a row that is no programming problem, for one whose function has a helper's name, and for one that
+        needs a package which no program may import."""
         problem = read_problem(row)
         if problem.entry_point in self.helpers.values():
             raise ConfigError(
                 f"problem {problem.id} asks for a function {problem.entry_point!r}, which is what a helper writes: "
                 f"leave it out, or set another number of helpers"
+            )
+        missing = sorted(problem.packages - {name.partition(".")[0] for name in self.sandbox.packages})
+        if missing:
+            allowed = ", ".join([*self.sandbox.packages, *missing])
+            raise ConfigError(
+                f"problem {problem.id} imports {', '.join(missing)}, which programs may not, so nobody could solve it: allow it with "
+                f"sandbox.packages: [{allowed}], or leave the row out"
             )
         return Task(problem.id, problem.fields)
 

@@ -203,6 +203,15 @@ def test_nobody_passes_by_writing_anew_what_the_problem_gives_and_its_tests_use(
         assert (cheat.terms["parses"], cheat.terms["tests_passed"]) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize("field", ["prompt", "test"])
+def test_a_package_that_no_program_may_import_is_said_before_everybody_fails_for_it(sandbox, field):
+    row = {**ROW, field: f"import os.path, numpy.linalg as la\n{ROW[field]}"}
+    with pytest.raises(ConfigError, match=r"imports numpy, .*sandbox\.packages: \[numpy\]"):
+        made(sandbox).task(row)
+    with Sandbox(workers=1, packages=["numpy"]) as richer:
+        assert made(richer).task(row).id == ROW["task_id"]
+
+
 def test_a_row_that_is_no_problem_is_refused(sandbox):
     with pytest.raises(ConfigError, match="is no programming problem"):
         made(sandbox).task({"question": "?"})
@@ -217,6 +226,8 @@ def test_a_problem_that_asks_for_aux_itself_is_refused(sandbox):
 
 def test_a_broken_sandbox_is_a_fault_and_never_a_zero():
     class Broken:
+        packages = ()
+
         async def judge(self, sources, suite):
             raise SandboxFault("gone")
 
@@ -300,7 +311,7 @@ def test_raw_prompts_of_later_turns_are_programs_too(sandbox):
 
 def test_after_the_last_turn_nobody_is_asked_and_nothing_more_is_run():
     class Counting:
-        judged = 0
+        packages, judged = (), 0
 
         async def judge(self, sources, suite):
             self.judged += 1

@@ -185,7 +185,9 @@ def _own(name: str) -> Mode:
     except ConfigError as error:
         raise ConfigError(f"feedback.mode: {error}") from error
     if isinstance(found, type) or not callable(found):
-        raise ConfigError(f"feedback.mode is {name!r}, which is no function; expected one of an Attempt")
+        raise ConfigError(
+            f"feedback.mode is {name!r}, which is no function; expected def {name.rpartition(':')[2]}(attempt): ..."
+        )
     mode: Mode = found
     return mode
 

@@ -325,7 +325,7 @@ def test_a_mode_that_cannot_work_is_refused_before_anything_is_played(mode, mess
 
 
 def test_a_class_is_no_mode(own):
-    with pytest.raises(ConfigError, match="which is no function"):
+    with pytest.raises(ConfigError, match=r"which is no function; expected def Kind\(attempt\): "):
         Feedback(FeedbackOptions(mode=own("Kind")))
 
 

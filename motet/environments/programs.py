@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from motet.environments.examples import find_examples
 from motet.errors import ConfigError
 from motet.rewards.extract import without
-from motet.rewards.python import bound_outside, definition, parse_bounded
+from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded
 from motet.sandbox.suite import Suite
 
 _BUILTINS = frozenset(dir(builtins))
@@ -68,6 +68,12 @@ class Problem:
             if self.kind == "check"
             else Suite.asserts(self.statements, self.test)
         )
+
+    @property
+    def packages(self) -> set[str]:
+        """What is given and what grades import besides the standard library."""
+        trees = map(parse_bounded, (self.prelude, self.test, *self.statements))
+        return {name for tree in trees if tree is not None for name in packages_of(tree)}
 
     @property
     def parameters(self) -> str:

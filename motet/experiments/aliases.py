@@ -126,9 +126,7 @@ TYPES = OneOf(
 MEMORIES = OneOf({"full": "own", "memoryful": "own", "last": "none"})
 
 _NO_CRITIC = "neither grpo nor magrpo has a critic: drop it"
-_CODE_OF_OTHERS = (
-    "Motet runs no code that comes with a model; transformers knows the published models by itself: drop it"
-)
+_CODE_OF_OTHERS = "Motet runs no code that comes with a model; transformers knows the published models by itself"
 
 
 # ---------------------------------------------------------------------------------------------------- the table

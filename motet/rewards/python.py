@@ -1,6 +1,7 @@
 """What can be known of a model's Python without running it. Parsing is safe here; running is for the sandbox."""
 
 import ast
+import sys
 import warnings
 from collections.abc import Collection, Iterator
 
@@ -67,6 +68,21 @@ def calls(tree: ast.AST, name: str) -> bool:
     """Whether `name(...)` stands anywhere in the text, reached or not."""
     called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return any(isinstance(function, ast.Name) and function.id == name for function in called)
+
+
+def packages_of(tree: ast.AST) -> set[str]:
+    """The packages outside the standard library that a text imports anywhere, except where `try` stands around it."""
+    found: set[str] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            found.add(node.module.partition(".")[0])
+        elif not isinstance(node, ast.Try):
+            waiting += ast.iter_child_nodes(node)
+    return found - sys.stdlib_module_names
 
 
 def binds(tree: ast.Module, name: str) -> bool:

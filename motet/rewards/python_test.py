@@ -1,3 +1,4 @@
+import ast
 import warnings
 
 import pytest
@@ -12,6 +13,7 @@ from motet.rewards.python import (
     definition,
     free,
     merely_returns,
+    packages_of,
     parse_bounded,
     reached,
     returns,
@@ -260,3 +262,9 @@ def test_a_value_that_comes_to_nothing_is_thrown_away(body):
 )
 def test_a_value_that_something_has_a_use_of_is_not(body):
     assert not throws_away(tree(f"def f(x):\n{body}"), "aux")
+
+
+def test_packages_are_what_is_imported_besides_the_standard_library():
+    text = "import os, numpy.linalg as la\nfrom . import near\nfrom scipy.stats import norm\n"
+    inside = "def f():\n    import pandas\ntry:\n    import torch\nexcept ImportError:\n    torch = None\n"
+    assert packages_of(ast.parse(text + inside)) == {"numpy", "scipy", "pandas"}

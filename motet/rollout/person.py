@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from motet.core import Completion, Fault, Message, Prompt, Sampled, Sampler, SampleRequest
+from motet.rollout.visible import visible
 
 
 class Person:
@@ -18,7 +19,7 @@ class Person:
         return [answers[r.id] if r.id in answers else await self._typed(r) for r in requests]
 
     async def _typed(self, request: SampleRequest) -> Sampled:
-        question = f"{_shown(request.prompt)}\n{self._agent}> "
+        question = f"{visible(_shown(request.prompt))}\n{self._agent}> "
         texts = [await asyncio.to_thread(self._read, question) for _ in request.keys]
         return Sampled((), tuple(Completion(f"person ({self._agent})", text, "stop") for text in texts))
 

@@ -29,3 +29,10 @@ def test_only_the_persons_agent_is_typed_and_the_order_stays():
     assert [answer.completions[0].text for answer in answers] == ["from the model", "typed", "from the model"]
     assert asked == ["user: hello\nb> "]
     assert answers[1].completions[0].tokens is None  # never trained
+
+
+def test_what_others_wrote_cannot_steer_the_terminal():
+    asked = []
+    person = Person("b", Echo(), lambda question: asked.append(question) or "typed")
+    asyncio.run(person.sample([request("b", "\x1b[2J")]))
+    assert asked == ["\\x1b[2J\nb> "]

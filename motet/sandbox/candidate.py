@@ -167,7 +167,9 @@ def _borrowed_class(name: str, special: Sequence[str]) -> type:
     """A class for an object of the tests, with the special methods that its own class has."""
 
     def method(called: str) -> Callable[..., Any]:
-        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(self, called, args, tuple(named.items()))
+        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(
+            self, called, args, tuple(named.items())
+        )
 
     methods: dict[str, Any] = {called: method(called) for called in special}
     methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), ())

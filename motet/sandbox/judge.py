@@ -20,17 +20,40 @@ class _Failed(Exception):
     """A test failed with an exception of the class and message given."""
 
 
+class Seal:
+    """Notices where a program that shares this process has patched what judges it, and mends it."""
+
+    def __init__(self, *owners: Any) -> None:
+        self._owners = [(owner, dict(vars(owner))) for owner in owners]
+
+    def broken(self) -> bool:
+        found = False
+        for owner, saved in self._owners:
+            now = vars(owner)
+            for name in [name for name in (now.keys() | saved.keys()) if now.get(name) is not saved.get(name)]:
+                found = True
+                if name in saved:
+                    setattr(owner, name, saved[name])
+                else:
+                    delattr(owner, name)
+        return found
+
+
 class Bench:
     """Where tests are run one after the other."""
 
-    def __init__(self, say: Say, gone: Callable[[], str | None]) -> None:
+    def __init__(self, say: Say, gone: Callable[[], str | None], seal: Seal) -> None:
         """`gone` says why there is no candidate any more, or None."""
-        self._say, self._gone = say, gone
+        self._say, self._gone, self._seal = say, gone, seal
         self.done: set[int] = set()
 
     def case(self, index: int) -> "_Case":
         """A block that is one test: whatever it raises is its failure. Raises: Gone, where the candidate is."""
         return _Case(self, index)
+
+    def mend(self) -> None:
+        """Takes back what the program has patched so far: its tests are to tell what it does, not what it did."""
+        self._seal.broken()
 
     def begin(self, index: int) -> None:
         self._say([protocol.BEGIN, index])
@@ -39,6 +62,8 @@ class Bench:
         gone = self._gone()
         if gone is not None:  # whatever the test made of it
             raise Gone(gone)
+        if self._seal.broken():
+            status, kind, message = "failed", "Tampered", "the program patched what judges it"
         self.done.add(index)
         self._say([protocol.DONE, index, status, kind, message])
 

@@ -48,12 +48,13 @@ class Sandbox:
         user: int | None = None,
         packages: Sequence[str] = (),
     ) -> None:
+        self.packages = tuple(packages)
         count = _cores() if workers is None else workers
         if count < 1:
             raise ConfigError(f"sandbox workers: got {count}, expected at least 1")
         self._limits = Limits() if limits is None else limits
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="sandbox")
-        self._servers = _Servers(maximum, user, tuple(packages))
+        self._servers = _Servers(maximum, user, self.packages)
         self._reports: _Cache[bytes] = _Cache(_CACHE_BYTES)
         self._verdicts: _Cache[Verdict] = _Cache(_CACHE_BYTES)
         self._end = weakref.finalize(self, _end, self._threads, self._servers)  # also when the host ends
@@ -137,9 +138,9 @@ class Sandbox:
         if known is not None:
             return replace(known, seconds=0.0)
 
-        def attempt(part: Suite, names: Sequence[str]) -> verdict.Attempt:
+        def attempt(part: Suite) -> verdict.Attempt:
             asked = request if part is suite else verdict.write(sources, part, limits)
-            return self._ask(asked, limits, lambda reply: verdict.read(reply, names, limits, suite.together))
+            return self._ask(asked, limits, lambda reply: verdict.read(reply, part, limits))
 
         result = verdict.judge(suite, attempt)
         if result.deterministic:

@@ -38,6 +38,7 @@ _DEEPEST: Final = 40
 """Calls back and forth within one another."""
 _MOST_CLASSES: Final = 1000
 _MOST_NAMES: Final = 1000
+_MOST_CHARACTERS: Final = 200
 _SWEEP: Final = 64
 """Every so many requests, objects that the tests no longer hold are let go. Containers are at once: they cost something."""
 _PURE: Final = frozenset(
@@ -241,14 +242,17 @@ class World(Heap):
         if any(issubclass(base, Exception) for base in inner):
             methods["__str__"] = lambda error: vars(error)["__said__"]
         try:
-            return self._meta(name, tuple(inner), methods)
+            return self._meta(name[:_MOST_CHARACTERS], tuple(inner), methods)
         except TypeError:  # bases that do not go together here, where some of them stand for others
-            return self._meta(name, (self._root,), {"__slots__": (), "__module__": module})
+            return self._meta(name[:_MOST_CHARACTERS], (self._root,), {"__slots__": (), "__module__": module})
 
     def _error(self, kind: Any, args: Any, said: str) -> Exception:
         if type(args) is not tuple:
             raise Garbled("arguments that are no tuple")
-        value: Exception = kind.__new__(kind, *args)
+        try:
+            value: Exception = kind.__new__(kind, *args)
+        except Exception:  # noqa: BLE001 - a class of the library that wants other arguments than those it then remembers
+            value = kind.__new__(kind)
         value.args = args
         if isinstance(value, self._root):
             vars(value)["__said__"] = said

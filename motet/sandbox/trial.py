@@ -14,6 +14,8 @@ import marshal
 import os
 import secrets
 import socket
+import sys
+import unittest
 from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any, Final
@@ -86,7 +88,7 @@ def run_judge(
         if failure is not None:
             return say.end("program", *failure)
         space = Names(world, frozenset(suite[4]))
-        say.end(*_examine(suite, space, judge.Bench(say, lambda: world.end)))
+        say.end(*_examine(suite, space, judge.Bench(say, lambda: world.end, judge.Seal())))
     except standins.Gone:
         say.end(world.end, "", "")
 
@@ -104,12 +106,16 @@ def run_together(
         child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
+    bench = judge.Bench(say, lambda: None, judge.Seal(builtins, unittest.TestCase))
     say([protocol.READY])
     module = child.fresh_module()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "motet"]:
+        del sys.modules[name]  # no lock, but no signpost either
     failure, message = candidate.run(program["sources"], module.__dict__)
     if failure is not None:
         return say.end("program", failure, message)
-    return say.end(*_examine(suite, module.__dict__, judge.Bench(say, lambda: None)))
+    bench.mend()
+    return say.end(*_examine(suite, module.__dict__, bench))
 
 
 def _move(*descriptors: int) -> None:
@@ -160,7 +166,7 @@ def rehearse() -> standins.World:
         candidate.run([_PROGRAM], module.__dict__)
         world = standins.World()
         world.connect(_Loop(candidate.Candidate(None, module.__dict__, _ROOM)), False)  # type: ignore[arg-type]
-        bench = judge.Bench(lambda line: [protocol.dumps(line)], lambda: None)
+        bench = judge.Bench(lambda line: [protocol.dumps(line)], lambda: None, judge.Seal())
         first, *entries = [compile(text, "<rehearsal>", "exec") for text in ("", *_TESTS)]
         judge.examine("asserts", first, entries, Names(world, frozenset()), bench, False)
         protocol.decode(protocol.loads(protocol.dumps(protocol.encode([1, "a", (None,), {2: 0.5}], _ROOM))))

@@ -13,7 +13,7 @@ from motet.sandbox.report import Failure, Limits
 from motet.sandbox.suite import CaseResult, Status, Suite, Verdict
 
 _LINE_BYTES: Final = 8 << 10
-"""What the lines about one test take at most: class and message as JSON, and what a reader may spare."""
+"""More than the lines about one test take: class and message, 300 characters each, as JSON."""
 _MOST_RESTARTS: Final = 3
 _STATUSES: Final = frozenset({"passed", "failed", "not_run"})
 
@@ -40,8 +40,8 @@ class Attempt:
     """What one pair of processes came to. `results` are by position among the chosen tests."""
 
     results: dict[int, CaseResult]
-    hung: int | None
-    """The test that time ended, if any."""
+    hung: bool
+    """Whether time ended one of them."""
     failure: Failure | None
     message: str
     seconds: float
@@ -49,47 +49,44 @@ class Attempt:
     """Class and message of what kept the rest from running, where that was no failure of the program."""
 
 
-def judge(suite: Suite, attempt: Callable[[Suite, Sequence[str]], Attempt]) -> Verdict:
+def judge(suite: Suite, attempt: Callable[[Suite], Attempt]) -> Verdict:
     """What comes of a suite: where time ended a test, it costs that test, and those not yet run are tried in fresh processes."""
-    cases = suite.cases
-    chosen = suite.chosen
-    results: dict[int, CaseResult] = {}
+    cases, results = suite.cases, dict[int, CaseResult]()
     seconds, failure, message = 0.0, None, ""
     part = suite
     for restarts_left in reversed(range(1 + _MOST_RESTARTS)):
         left = part.chosen
-        done = attempt(part, [cases[index].name for index in left])
+        done = attempt(part)
         seconds += done.seconds
         failure, message = (done.failure, done.message) if done.failure else (failure, message)
         results |= {left[position]: result for position, result in done.results.items()}
         missing = tuple(index for index in left if index not in results)
-        if done.hung is None or not missing or not restarts_left:
+        if not (done.hung and missing and restarts_left):
             break
         part = suite.choose(missing)
     results |= {index: CaseResult(cases[index].name, "not_run", *done.unrun) for index in missing}
-    return Verdict(
-        tuple(results[index] for index in chosen), failure, message, suite.together, seconds
-    )
+    return Verdict(tuple(results[index] for index in suite.chosen), failure, message, suite.together, seconds)
 
 
-def read(reply: bytes, names: Sequence[str], limits: Limits, together: bool) -> Attempt:
-    """What a reply says about the tests of these names. SandboxFault where the sandbox is to blame."""
+def read(reply: bytes, suite: Suite, limits: Limits) -> Attempt:
+    """What a reply says about the chosen tests of a suite. SandboxFault where the sandbox is to blame."""
     late, much, status, cpu, their_status, their_cpu, seconds = protocol.REPLY.unpack_from(reply)
     written = reply[protocol.REPLY.size :]
-    ready = protocol.READY_LINE.match(written)
-    if ready is None:
+    names = [suite.cases[index].name for index in suite.chosen]
+    if protocol.READY_LINE.match(written) is None:
         raise SandboxFault(
-            f"a judge of the sandbox did not get as far as its program: wait status {status}, {seconds:.1f} s, said {written[:300]!r}"
+            f"a judge of the sandbox did not get as far as its program: wait status {status}, {seconds:.1f} s, "
+            f"said {written[:300]!r}"
         )
     try:
         results, current, end = _lines(written, names)
     except ValueError as error:
-        if not together:
+        if not suite.together:
             raise SandboxFault(f"a judge of the sandbox wrote what is no line of its: {error}") from error
         results, current, end = {}, None, ("garbled", "", "the program wrote among the lines of its tests")
     if end is None:
         ended = _unfinished(late, much, status, cpu, limits)
-        if ended is None or (not together and ended[0] != "timeout"):
+        if not suite.together and ended[0] != "timeout" and not (suite.files and _killed(status)):
             raise SandboxFault(f"a judge of the sandbox ended early: wait status {status}, {seconds:.1f} s")
         return _cut(results, current, names, ended, seconds)
     kind, first, second = end
@@ -98,8 +95,13 @@ def read(reply: bytes, names: Sequence[str], limits: Limits, together: bool) -> 
     if kind == "garbled":
         return _cut(results, current, names, ("garbled", second or "what the program sent is no answer"), seconds)
     if kind == "program":
-        return Attempt(results, None, cast(Failure, first), second, seconds)
-    return Attempt(results, None, None, "", seconds, (first, second))
+        return Attempt(results, False, cast(Failure, first), second, seconds)
+    return Attempt(results, False, None, "", seconds, (first, second))
+
+
+def _killed(status: int) -> bool:
+    """Whether it was killed outright, as those are who overfill a scratch folder, and all who share it."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def _cut(
@@ -112,10 +114,10 @@ def _cut(
     """The attempt whose test `current` was the last, because the program or its time came to an end."""
     failure, message = ended
     if current is None:
-        return Attempt(results, None, failure, message, seconds)
+        return Attempt(results, False, failure, message, seconds)
     status: Status = "timeout" if failure == "timeout" else "failed"
     results = results | {current: CaseResult(names[current], status, failure, message)}
-    return Attempt(results, current if failure == "timeout" else None, failure, message, seconds)
+    return Attempt(results, failure == "timeout", failure, message, seconds)
 
 
 def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult], int | None, tuple[Any, ...] | None]:
@@ -143,7 +145,7 @@ def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult],
     return results, current, end
 
 
-def _unfinished(late: bool, much: bool, status: int, cpu: float, limits: Limits) -> tuple[Failure, str] | None:
+def _unfinished(late: bool, much: bool, status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
     """Why a process stopped without saying so."""
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from motet.api import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch, tag_of
+from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch, tag_of
 from motet.build import bases
 from motet.build.company import Company, assemble
 from motet.build.scene import Scene, use_threads

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motet import api
-from motet.api import ConfigLike, Show, read_config, scene_in_scratch
+from motet.api.opening import ConfigLike, Show, company_of, read_config, scene_in_scratch
+from motet.api.training import train
 from motet.build.scene import Scene, open_scene, steps_of, team_of, use_threads
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
@@ -111,7 +111,7 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
     with tempfile.TemporaryDirectory(prefix="motet-check-") as runs:
         try:
-            return api.train(make_config(plain), runs=runs, show=show)
+            return train(make_config(plain), runs=runs, show=show)
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to go on with
 
@@ -185,7 +185,7 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
         policies: dict[str, Any] = {}
         for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
             own = replace(scene, config=config, team=team)
-            company = asyncio.run(api.company_of(own, Path(run), scratch, "silent"))
+            company = asyncio.run(company_of(own, Path(run), scratch, "silent"))
             policies |= {f"{number}/{name}": policy for name, policy in company.policies.items()}
         sampler = LocalSampler(
             policies,

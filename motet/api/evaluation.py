@@ -1,0 +1,193 @@
+"""evaluate and play: games without learning."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch, tag_of
+from motet.build.company import Company
+from motet.build.scene import Scene, use_threads
+from motet.config.schema import RunConfig
+from motet.core import Environment, Episode
+from motet.environments.transplant import Transplanted, shifted
+from motet.errors import ConfigError, MotetError
+from motet.rollout.person import Person
+from motet.rollout.playthrough import rewards, successes
+from motet.rollout.reference import play_reference
+from motet.rollout.summary import summarise
+from motet.trainer.evaluate import Evaluation, described, said_first
+from motet.trainer.evaluate import evaluate as play_all
+from motet.trainer.intervals import estimate
+from motet.trainer.report import (
+    Progress,
+)
+
+
+def evaluate(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    team: Literal["own", "reference"] = "own",
+    greedy: bool = False,
+    samples: int | None = None,
+    pass_at: Sequence[int] | None = None,
+    shuffle_turn: int | None = None,
+    environment: Environment[Any] | None = None,
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Plays the held-out tasks with the trained team of a run folder, or with the team that a config starts with.
+
+    Sampled as in training, unless `greedy`. `samples` games of every task are played in place of `evaluation.samples`, and
+    `pass_at` names the k of pass@k: 1 and the powers of two up to `samples` unless given. `team="reference"` plays the
+    environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
+    another task.
+    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, terms, turns, tokens,
+    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (that the environment names) and
+    rows_passed_over (that gave no task). All but time is the same at every call; docs/evaluation.md says what each of them is.
+    """
+    settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
+    _refuse_samples(settings, samples, pass_at, one=greedy or team == "reference")
+    if shuffle_turn is not None:
+        _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
+    use_threads(settings)
+    with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
+        run = run_of(target)
+
+        async def play() -> Evaluation:
+            if team == "reference":
+                return await _reference(scene)
+            company = await company_of(scene, run, scratch, show)
+            tag = tag_of(scene, run)
+            with Progress(show) as progress:
+                played = await _play(scene, company, tag, greedy, progress)
+                if shuffle_turn is None:
+                    return played
+                shuffled = _shuffled(scene, played.episodes, shuffle_turn)
+                return await _play(scene, company, tag, greedy, progress, shuffled)
+
+        evaluation = asyncio.run(play())
+        figures = described(evaluation, scene.environment, pass_at)
+        passed_over = scene.tasks.passed_over
+    figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
+    return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
+
+
+def _refuse_samples(settings: RunConfig, samples: int | None, pass_at: Sequence[int] | None, *, one: bool) -> None:
+    """`one`: every game of a task would be the same."""
+    if one and samples not in (None, 1):
+        raise ConfigError(f"samples is {samples}, but greedy and reference games are all alike: play one")
+    most = 1 if one else settings.evaluation.samples
+    wrong = [k for k in pass_at or () if not 1 <= k <= most]
+    if wrong:
+        raise ConfigError(f"pass_at names {wrong[0]}; expected 1 to {most}, the games per task: raise samples")
+
+
+def _intervals(evaluation: Evaluation, seed: int) -> dict[str, Any]:
+    games = evaluation.games
+    found = {"success": estimate(successes(games), seed), "reward": estimate(rewards(games), seed)}
+    return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
+
+
+def _time_of(evaluation: Evaluation) -> dict[str, float]:
+    if evaluation.seconds is None:
+        return {}
+    per_episode = evaluation.seconds / max(evaluation.summary.episodes, 1)
+    return {"seconds": evaluation.seconds, "seconds_per_episode": per_episode}
+
+
+async def _play(
+    scene: Scene,
+    company: Company,
+    tag: str,
+    greedy: bool,
+    progress: Progress,
+    environment: Environment[Any] | None = None,
+) -> Evaluation:
+    tasks = scene.tasks["eval"]
+    return await play_all(
+        environment or scene.environment,
+        tasks,
+        company.sampler,
+        scene.team,
+        scene.config.rollout,
+        seed=scene.config.seed,
+        tag=tag,
+        samples=1 if greedy else scene.config.evaluation.samples,
+        greedy=greedy,
+        on_episode=progress.counter("evaluate", len(tasks)),
+    )
+
+
+def _refuse_shuffle(turn: int, turns: int) -> None:
+    if turns == 1:
+        raise ConfigError(f"shuffle_turn is {turn}, but the game has one turn: nothing follows what is heard")
+    if not 1 <= turn < turns:
+        raise ConfigError(f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is heard")
+
+
+def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
+    said = {episode.task.id: said_first(episode, turn - 1) for episode in episodes if episode.root is not None}
+    return Transplanted(scene.environment, turn - 1, shifted(said))
+
+
+async def _reference(scene: Scene) -> Evaluation:
+    turns = len(scene.config.rollout.samples)
+    episodes = await asyncio.gather(
+        *(
+            play_reference(scene.environment, task, f"reference:{task.id}", turns, scene.config.seed)
+            for task in scene.tasks["eval"]
+        )
+    )
+    faults = [episode.fault for episode in episodes if episode.fault is not None]
+    if faults and len(faults) == len(episodes):
+        raise MotetError(f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}")
+    return Evaluation(episodes, summarise(episodes))
+
+
+def _with_typed_feedback(target: ConfigLike, overrides: Sequence[str], settings: RunConfig) -> RunConfig:
+    if len(settings.rollout.samples) == 1:
+        raise ConfigError(
+            "feedback is given between turns, but the game has one turn: play more, with rollout.samples=[1,1]"
+        )
+    return read_config(target, [*overrides, "environment.feedback.mode=human"])
+
+
+def play(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    task: int = 0,
+    greedy: bool = False,
+    person: str | None = None,
+    show: Show = "auto",
+) -> Episode:
+    """One held-out task, one path, to read.
+
+    `person` is an agent whose answers are typed at the terminal, or "feedback": what all of them are told between turns is typed.
+    """
+    settings = read_config(target, overrides)
+    if person == "feedback" and person not in settings.team:
+        settings, person = _with_typed_feedback(target, overrides, settings), None
+    use_threads(settings)
+    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
+        tasks = scene.tasks["eval"]
+        if not 0 <= task < len(tasks):
+            raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
+        if person is not None and person not in scene.team.agents:
+            raise ConfigError(f"there is no agent {person!r} to play; agents are {', '.join(scene.team.agents)}")
+
+        async def one() -> Evaluation:
+            company = await company_of(scene, run_of(target), scratch, show)
+            sampler = company.sampler if person is None else Person(person, company.sampler)
+            return await play_all(
+                scene.environment,
+                [tasks[task]],
+                sampler,
+                scene.team,
+                settings.rollout,
+                seed=settings.seed,
+                tag="play",
+                greedy=greedy,
+            )
+
+        return asyncio.run(one()).episodes[0]

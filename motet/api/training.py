@@ -1,0 +1,200 @@
+"""train and warmup."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
+from motet.build import bases
+from motet.build.company import assemble, ensemble_of, pace_of
+from motet.build.scene import Scene, open_scene, use_threads
+from motet.config.load import dump_config, load_config
+from motet.config.schema import RunConfig
+from motet.core import Environment
+from motet.errors import ConfigError, Interrupted
+from motet.trainer import checkpoint
+from motet.trainer.plot import learning_curve
+from motet.trainer.report import (
+    Metrics,
+    Mirror,
+    Progress,
+    RunFolder,
+    TensorBoard,
+    Wandb,
+    claimed,
+    read_metrics,
+    refuse,
+    write_json,
+    write_whole,
+)
+from motet.trainer.session import Cadence, Clock, Session
+
+
+def train(
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    environment: Environment[Any] | None = None,
+    runs: str | Path = "runs",
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Warms up, evaluates, trains, evaluates again; everything is in `runs/NAME`. Returns the summary.
+
+    `environment` stands in for the configured one. Raises: ConfigError before anything is touched; Interrupted after Ctrl-C;
+    MotetError where the run cannot go on.
+    """
+    clock = Clock()
+    settings = read_config(config, overrides)
+    place = Path(runs) / settings.name
+    refuse(place, resume=resume, overwrite=overwrite)
+    use_threads(settings)
+    go_on = f"motet train {place / 'config.yaml'} --resume" + ("" if Path(runs) == Path("runs") else f" --runs {runs}")
+    with ExitStack() as stack:
+        scene = stack.enter_context(open_scene(settings, environment, train=True))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
+        resumed, broken = _resumed(place, settings) if resume else (None, [])
+        raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
+        try:
+            with claimed(place, resume=resume, overwrite=overwrite) as folder:
+                metrics = stack.enter_context(_metrics(settings, folder, resumed))
+                progress = stack.enter_context(Progress(show))
+                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *_warnings(scene)):
+                    progress.say(line)
+                settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
+                company = assemble(scene, settled, train=True)
+            session = Session(
+                ensemble_of(scene, company),
+                company,
+                scene.tasks["train"],
+                scene.tasks["eval"] if "eval" in scene.tasks else (),
+                pace_of(scene),
+                _cadence(settings),
+                folder,
+                metrics,
+                progress,
+                go_on,
+                facts={"sandbox_level": scene.sandbox_level},
+                clock=clock,
+            )
+            summary = asyncio.run(session.run(resumed))
+        except KeyboardInterrupt as error:
+            raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
+    summary = {"name": settings.name, **summary}
+    write_json(folder.summary, summary)
+    learning_curve(read_metrics(folder.metrics), summary, folder.curve)
+    return summary
+
+
+def _metrics(settings: RunConfig, folder: RunFolder, resumed: checkpoint.Checkpoint | None) -> Metrics:
+    """Ready to be written to; the resolved config is beside it."""
+    mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
+    write_whole(folder.config, dump_config(settings))
+    keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
+    return Metrics(folder.metrics, mirrors, keep)
+
+
+def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
+    """What a run that was killed before its first checkpoint need not do again: the warm-ups that ended, which came first."""
+    if not folder.metrics.is_file():
+        return 0
+    settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
+    return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
+
+
+def _warnings(scene: Scene) -> list[str]:
+    """What is allowed, and should be known."""
+    settings, found = scene.config, []
+    biased = [a for a in settings.team if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0]
+    if biased:
+        found.append(
+            f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
+        )
+    both = scene.tasks.shared
+    if both:
+        found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")
+    found += [f"{count} rows of data.{split} give no task" for split, count in scene.tasks.passed_over.items()]
+    return found
+
+
+def _resumed(place: Path, settings: RunConfig) -> tuple[checkpoint.Checkpoint | None, list[str]]:
+    """The newest sound checkpoint, and a line for each broken newer one; None for a run that was killed before its first.
+
+    Raises: ConfigError for another config, or another number of threads.
+    """
+    if not (place / "config.yaml").is_file():
+        raise ConfigError(f"{place} holds no run to resume; start it without --resume")
+    before = load_config(place / "config.yaml")
+    free = ("report", "threads")  # the checkpoint knows how many threads there really were
+    changed = [
+        key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key not in free
+    ]
+    if changed:
+        raise ConfigError(
+            f"{place} was started with another {', '.join(changed)}, and a resumed run would be neither: "
+            f"resume {place / 'config.yaml'}, or start again with --overwrite"
+        )
+    if not checkpoint.folders(place / "checkpoints"):
+        return None, []
+    found, broken = checkpoint.newest(place / "checkpoints")
+    threads = found.state["threads"]
+    if threads != torch.get_num_threads():
+        raise ConfigError(
+            f"the run used {threads} CPU threads, this process has {torch.get_num_threads()}: results "
+            f"would differ in the last bits; set threads={threads}"
+        )
+    return found, broken
+
+
+def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:
+    mirrors: list[Mirror] = []
+    if settings.report.wandb is not None:
+        chosen = settings.report.wandb
+        mirrors.append(
+            Wandb(
+                folder.path,
+                chosen.name or settings.name,
+                chosen.project,
+                chosen.entity,
+                chosen.tags,
+                settings.model_dump(mode="json"),
+            )
+        )
+    if settings.report.tensorboard:
+        mirrors.append(TensorBoard(folder.tensorboard, resumed_at))
+    return mirrors
+
+
+def _cadence(settings: RunConfig) -> Cadence:
+    return Cadence(
+        checkpoint_every=settings.train.checkpoint_every,
+        keep_checkpoints=settings.train.keep_checkpoints,
+        evaluate_every=settings.evaluation.every,
+        samples=settings.evaluation.samples,
+        record_episodes=settings.report.episodes == "all",
+    )
+
+
+def warmup(
+    config: ConfigLike, overrides: Sequence[str] = (), *, into: str | Path | None = None, show: Show = "auto"
+) -> dict[str, str]:
+    """Only the supervised warm-up: model -> the folder with the result (`into/MODEL`, by default `runs/NAME-warmup/MODEL`)."""
+    settings = read_config(config, overrides)
+    if settings.warmup is None:
+        raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
+    use_threads(settings)
+    with scene_in_scratch(settings, None, train=True) as (scene, scratch):
+        raw = asyncio.run(bases.raw(scene, scratch, None))
+        folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
+        taken = [name for name in settings.models if (folder / name).exists()]
+        if taken:
+            raise ConfigError(f"{folder / taken[0]} exists already: move it away, or name another folder with --into")
+        with Progress(show) as progress:
+            settled = asyncio.run(bases.settle(scene, raw, folder, None, progress))
+    return {name: str(path) for name, path in settled.items()}
