@@ -1,4 +1,4 @@
-"""The `motet` command. Each command is one function of the Python API; this file only reads words and prints tables.
+"""The `motet` command. Each command is one function of the Python API; this file only reads words, tables.py prints.
 
 Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing was touched; 130 stopped by the person.
 """
@@ -15,7 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from motet.errors import ConfigError, Interrupted, MotetError
-from motet.tables import figure, listed, out, print_baselines, print_conventions, print_evaluation, titled
+from motet.tables import (
+    figure,
+    out,
+    print_baselines,
+    print_comparison,
+    print_conventions,
+    print_cost,
+    print_episode,
+    print_evaluation,
+    print_finished,
+    titled,
+)
 
 if TYPE_CHECKING:
     from motet import api
@@ -90,7 +101,7 @@ def train(
         begun = resume and (folder / "config.yaml").exists()
         print_finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
     if len(folders) > 1:
-        _compared(folders)
+        print_comparison(api.compare(folders))
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -100,29 +111,6 @@ def _numbers(option: str, text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def print_finished(summary: dict[str, Any], runs: Path) -> None:
-    """What a run that has ended came to, and where to look at it."""
-    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
-    for when, figures in summary["heldout"].items():
-        table.add_row(when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"]))
-    out.print(table)
-    for agent, label in _settled(summary["heldout"]).items():
-        out.print(f"  {agent} settled on {escape(label)}")
-    out.print(
-        f"  {summary['steps']} steps, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f}/s, "
-        f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
-        f"  learning curve  {escape(str(runs / summary['name'] / 'curve.png'))}\n"
-        f"  see them play   motet play {escape(str(runs / summary['name']))}\n",
-        soft_wrap=True,
-    )
-
-
-def _settled(heldout: dict[str, Any]) -> dict[str, str]:
-    named = heldout["after"]["conventions"] if "after" in heldout and "conventions" in heldout["after"] else {}
-    commonest = {agent: next(iter(labels.items()), None) for agent, labels in named.items()}
-    return {agent: f"{pair[0]!r} ({pair[1]:.0%})" for agent, pair in commonest.items() if pair is not None}
-
-
 def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     """The resolved config, and what a step of it plays and needs; nothing is started."""
     from motet import api
@@ -130,17 +118,7 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
 
     cost = api.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
-    table = titled("one training step", ["what", "count"])
-    table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
-    table.add_row("completions", f"{cost.completions:,}")
-    table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
-    table.add_row("tokens, at most", f"{cost.longest_completions:,}")
-    out.print(table)
-    table = titled("memory, estimated", ["part", "GiB"])
-    for part, size in cost.memory.items():
-        table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
-    out.print(table)
-    out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
+    print_cost(cost)
 
 
 @app.command()
@@ -267,8 +245,6 @@ def play(
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
     from motet import api
-    from motet.rollout.visible import visible
-    from motet.trainer.notable import shown
 
     try:
         episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
@@ -276,28 +252,7 @@ def play(
         raise ConfigError(
             f"what was typed ended before the game; expected one line for every turn of {interactive}"
         ) from error
-    out.print(f"[bold]task[/bold] {escape(visible(episode.task.id))}")
-    if episode.fault is not None:
-        out.print(
-            f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(visible(episode.fault.message))}"
-        )
-    round_ = episode.root
-    while round_ is not None:
-        outcome = round_.outcomes[0]
-        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]")
-        for agent, prompt in round_.prompts.items():
-            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}\n[cyan]{agent}[/cyan] says:")
-            out.print(escape(visible(round_.samples[agent][0].text)), style="green")
-        out.print()
-        if outcome.fault is not None:
-            out.print(
-                f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(visible(outcome.fault.message))}"
-            )
-        else:
-            out.print(f"reward: {listed(outcome.rewards)}")
-            if outcome.terms:
-                out.print(f"terms:  {listed(outcome.terms)}")
-        round_ = outcome.next
+    print_episode(episode)
 
 
 @app.command()
@@ -349,35 +304,7 @@ def compare(runs: Runs, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(api.compare(runs)))
         return
-    _compared(runs)
-
-
-def _compared(runs: list[Path]) -> None:
-    from motet import api
-
-    rows = api.compare(runs)
-    table = titled("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
-    for row in rows:
-        table.add_row(
-            Path(row["run"]).name,
-            str(row["seed"]),
-            str(row["steps"]),
-            figure(row["before"]),
-            figure(row["after"]),
-            figure(row["reward"]),
-            f"{row['wall_seconds']:.0f}",
-        )
-    out.print(table)
-    after = [row["after"] for row in rows if row["after"] is not None]
-    if after:
-        out.print(f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest {max(after):.3f}")
-    for row in rows:
-        if row["differs"]:
-            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
-            out.print(
-                f"  {escape(name)} has {escape(', '.join(row['differs']))} where {escape(first)} has not",
-                soft_wrap=True,
-            )
+    print_comparison(api.compare(runs))
 
 
 @app.command()

@@ -180,7 +180,7 @@ class Environment(Protocol[State]):
     `tasks(split)` (problems of its own), `task(row)` (from a dataset row: one, or a list of any length; the same if asked again),
     `demonstrate(task, seed)` and `solve(state, seed)` (right answers, for warm-up and for a reference team),
     `convention(task, agent, text)` (a diagnostic label), `alone()` (the game as one agent plays it by itself, on the same tasks)
-    and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string, or None where they answer nothing).
+    and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string or None where they answer nothing).
     Where every episode is over after a number of turns, the attribute `most_turns` says so, and longer plans are refused.
     """
 

@@ -1,14 +1,18 @@
-"""Figures as tables and lines on the terminal."""
+"""Figures and games as tables and lines on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from motet.core import Episode
 from motet.rollout.visible import visible
+
+if TYPE_CHECKING:
+    from motet.api.survey import Cost
 
 out = Console(highlight=False)
 FIGURES = (
@@ -111,3 +115,95 @@ def estimated(found: Mapping[str, float] | None) -> str:
 
 def span(low: float, high: float) -> str:
     return f"{low:.2f} to {high:.2f}"
+
+
+def print_finished(summary: dict[str, Any], runs: Path) -> None:
+    """What a run that has ended came to, and where to look at it."""
+    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
+    for when, figures in summary["heldout"].items():
+        table.add_row(when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"]))
+    out.print(table)
+    for agent, label in _settled(summary["heldout"]).items():
+        out.print(f"  {agent} settled on {escape(label)}")
+    out.print(
+        f"  {summary['steps']} steps, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f}/s, "
+        f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
+        f"  learning curve  {escape(str(runs / summary['name'] / 'curve.png'))}\n"
+        f"  see them play   motet play {escape(str(runs / summary['name']))}\n",
+        soft_wrap=True,
+    )
+
+
+def _settled(heldout: dict[str, Any]) -> dict[str, str]:
+    named = heldout["after"]["conventions"] if "after" in heldout and "conventions" in heldout["after"] else {}
+    commonest = {agent: next(iter(labels.items()), None) for agent, labels in named.items()}
+    return {agent: f"{pair[0]!r} ({pair[1]:.0%})" for agent, pair in commonest.items() if pair is not None}
+
+
+def print_cost(cost: "Cost") -> None:
+    """What a step plays, and what the run needs."""
+    table = titled("one training step", ["what", "count"])
+    table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
+    table.add_row("completions", f"{cost.completions:,}")
+    table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
+    table.add_row("tokens, at most", f"{cost.longest_completions:,}")
+    out.print(table)
+    table = titled("memory, estimated", ["part", "GiB"])
+    for part, size in cost.memory.items():
+        table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
+    out.print(table)
+    out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
+
+
+def print_episode(episode: Episode) -> None:
+    """One path, turn by turn: who is asked what, what each says, and what it earns."""
+    from motet.trainer.notable import shown
+
+    out.print(f"[bold]task[/bold] {escape(visible(episode.task.id))}")
+    if episode.fault is not None:
+        out.print(
+            f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(visible(episode.fault.message))}"
+        )
+    round_ = episode.root
+    while round_ is not None:
+        outcome = round_.outcomes[0]
+        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]")
+        for agent, prompt in round_.prompts.items():
+            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}\n[cyan]{agent}[/cyan] says:")
+            out.print(escape(visible(round_.samples[agent][0].text)), style="green")
+        out.print()
+        if outcome.fault is not None:
+            out.print(
+                f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(visible(outcome.fault.message))}"
+            )
+        else:
+            out.print(f"reward: {listed(outcome.rewards)}")
+            if outcome.terms:
+                out.print(f"terms:  {listed(outcome.terms)}")
+        round_ = outcome.next
+
+
+def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
+    """Runs side by side."""
+    table = titled("held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"])
+    for row in rows:
+        table.add_row(
+            Path(row["run"]).name,
+            str(row["seed"]),
+            str(row["steps"]),
+            figure(row["before"]),
+            figure(row["after"]),
+            figure(row["reward"]),
+            f"{row['wall_seconds']:.0f}",
+        )
+    out.print(table)
+    after = [row["after"] for row in rows if row["after"] is not None]
+    if after:
+        out.print(f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest {max(after):.3f}")
+    for row in rows:
+        if row["differs"]:
+            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
+            out.print(
+                f"  {escape(name)} has {escape(', '.join(row['differs']))} where {escape(first)} has not",
+                soft_wrap=True,
+            )

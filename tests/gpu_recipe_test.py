@@ -22,6 +22,14 @@ ROW = {
 }  # fmt: skip
 
 
+WRITER = {
+    "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of Qwen3-1.7B."""
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> list[str]:
     (tmp_path / "config.json").write_text(json.dumps(CODER))
@@ -47,3 +55,13 @@ def test_full_models_need_what_the_page_says(here):
     full = [f"policies.{agent}={{train: full, lora: null}}" for agent in ("helper", "main")]
     (said,) = re.findall(r"([\d.]+) GiB in all", PAGE)
     assert f"{float(gibibytes([*here, *full])[-1]):.1f}" == said
+
+
+@pytest.mark.parametrize(("config", "field"), [("tldr", "prompt"), ("arxiv", "abstract_text")])
+def test_two_full_writers_fit_the_gpu_that_their_config_names(tmp_path, config, field):
+    (tmp_path / "config.json").write_text(json.dumps(WRITER))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({field: "Cats sleep."}))
+    rows = [f"data.{split}.path={tmp_path / 'rows.jsonl'}" for split in ("train", "eval")]
+    memory = motet.dry_run(ROOT / "configs" / f"{config}.yaml", [f"models.qwen.path={tmp_path}", *rows]).memory
+    (gigabytes,) = re.findall(r"a GPU with (\d+) GB", (ROOT / "configs" / f"{config}.yaml").read_text())
+    assert 0.5 < memory["total"] / (int(gigabytes) * 1e9) < 0.9

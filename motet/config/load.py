@@ -126,7 +126,8 @@ def _laid_on(under: Document, over: Document) -> Document:
         names = whole.data.get(section)
         if not isinstance(names, Mapping):
             continue
-        known = under.data[section] if isinstance(under.data.get(section), Mapping) else {}
+        below = under.data[section] if isinstance(under.data.get(section), Mapping) else {}
+        known = [name for name, value in below.items() if value is not None]
         for name in [name for name, value in names.items() if value is None and name not in known]:
             there = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(

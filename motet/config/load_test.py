@@ -162,6 +162,10 @@ def test_a_null_that_drops_nothing_is_refused(small):
     complaint = r"override 'policies\.axu=null': policies\.axu: got null, .* \(did you mean 'aux'\?\); it has aux, main"
     with pytest.raises(ConfigError, match=complaint):
         load_config(small, ["policies.axu=null"])
+    small.write_text(SMALL.replace("  main: {policy", "  late: null\n  main: {policy"))
+    assert (
+        complaint_of(small) == "small.yaml:10: team.late: got null, which drops a name that team has; it has aux, main"
+    )
 
 
 def test_a_name_and_a_path_in_one_place_are_refused(small):

@@ -14,13 +14,13 @@ from pydantic import Field, PositiveInt
 from motet.core import Prompt, Reply, Task, Transition
 from motet.environments.bug_prompts import failures_of, fix_prompt, repaired, review_prompt, reviewed
 from motet.environments.bugs import Bug, made_bugs, proven, read_bug
-from motet.environments.code_generation import normalised
 from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
 from motet.environments.history import Exchange, History, compose
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.rewards.code import Program
 from motet.rewards.extract import extract
+from motet.rewards.python import normalised
 from motet.rewards.repair import RepairScore, Weights, located, named_lines, score_repair, weighed
 from motet.sandbox import Limits, Sandbox, Suite, Verdict
 from motet.settings import Settings

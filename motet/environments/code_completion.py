@@ -14,11 +14,11 @@ from pydantic import Field, model_validator
 from motet.core import Prompt, Reply, Task, Transition
 from motet.environments.assignment import by_parameters, fair
 from motet.environments.class_problems import ClassProblem, read_class
-from motet.environments.code_generation import normalised
 from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
 from motet.environments.history import Exchange, History, compose
 from motet.environments.scaling import Scaling
 from motet.rewards.classes import ClassScore, Merged, Shares, merge, notes_on, score_class
+from motet.rewards.python import normalised
 from motet.sandbox import Sandbox
 from motet.sandbox.suite import Suite, Verdict
 from motet.settings import Settings

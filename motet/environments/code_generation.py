@@ -4,7 +4,6 @@ Nobody sees what the others write. rewards/code.py says what a program is worth,
 feedback.py what agents are told between turns. With several helpers there are `aux1`, `aux2`, ...; with none, main works alone.
 """
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from motet.environments.sharing import share_out
 from motet.errors import ConfigError
 from motet.rewards.code import CodeScore, Program, score_program
 from motet.rewards.extract import extract
-from motet.rewards.python import parse_bounded
+from motet.rewards.python import normalised
 from motet.sandbox import Sandbox
 from motet.sandbox.suite import Suite
 from motet.settings import Settings
@@ -90,8 +89,8 @@ class CodeGeneration:
         return CodeGeneration(options, sandbox=self.sandbox, turns=self.turns, expert=expert, person=person)
 
     def task(self, row: Mapping[str, Any]) -> Task:
-        """Raises: ConfigError for a row that is no programming problem, for one whose function has a helper's name, and for one that
-        needs a package which no program may import."""
+        """Raises: ConfigError for a row that is no programming problem, whose function has a helper's name, or that imports what
+        no program may."""
         problem = read_problem(row)
         if problem.entry_point in self.helpers.values():
             raise ConfigError(
@@ -102,7 +101,7 @@ class CodeGeneration:
         if missing:
             allowed = ", ".join([*self.sandbox.packages, *missing])
             raise ConfigError(
-                f"problem {problem.id} imports {', '.join(missing)}, which programs may not, so nobody could solve it: allow it with "
+                f"problem {problem.id} imports {', '.join(missing)}, which programs may not, so nobody could solve it: set "
                 f"sandbox.packages: [{allowed}], or leave the row out"
             )
         return Task(problem.id, problem.fields)
@@ -206,20 +205,3 @@ class CodeGeneration:
             verdict=await self.sandbox.judge(program.sources, shown) if shown and runs else None,
             terms=score.terms,
         )
-
-
-def normalised(program: str) -> str | None:
-    """A program without layout, comments and docstrings; None for what cannot be parsed."""
-    tree = parse_bounded(program)
-    if tree is None:
-        return None
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    try:
-        return ast.dump(tree)
-    except RecursionError:  # a tree that the parser could make and Python cannot walk
-        return program

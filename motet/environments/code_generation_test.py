@@ -104,6 +104,7 @@ def test_a_turn_is_rewarded_alike_and_says_every_term(sandbox):
             "beyond_wrapper": 1.0,
             "aux_ignored": 0.0,
             "success": 1.0,
+            "needs_aux": 1.0,
             "levels": 4.0,
         }
     )

@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Reply, Task, Transition
 from motet.errors import ConfigError
-from motet.rewards.python import binds, calls, defines, parse_bounded
+from motet.rewards.python import binds, calls, definition, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
 
@@ -165,8 +165,8 @@ class Quickstart:
 
     async def _judge(self, problem: Problem, aux: str, main: str) -> dict[str, float]:
         helper, entry = parse_bounded(aux), parse_bounded(main)
-        aux_parses = helper is not None and defines(helper, "aux")
-        main_parses = entry is not None and defines(entry, "main")
+        aux_parses = helper is not None and definition(helper, "aux") is not None
+        main_parses = entry is not None and definition(entry, "main") is not None
         # a `main` that brings an `aux` of its own has not called its partner
         calls_aux = entry is not None and main_parses and calls(entry, "aux") and not binds(entry, "aux")
         passed = await self._share_passed(problem, aux, main) if aux_parses and calls_aux else 0.0

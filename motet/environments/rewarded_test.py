@@ -69,3 +69,7 @@ def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     assert environment.tasks("eval") == relay().tasks("eval")
     assert not hasattr(environment, "task")
     assert "earns success 1" in str(check_environment(environment, [TASK]))
+
+
+def test_a_game_that_is_over_after_some_turns_stays_one():
+    assert Rewarded(relay(), lambda task, texts: 0.0).most_turns == 2

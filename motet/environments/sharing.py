@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from motet.environments.programs import Problem, needed_for
 from motet.errors import EnvironmentFault
-from motet.rewards.python import bound_outside, definition, merely_returns
+from motet.rewards.cooperation import merely_returns
+from motet.rewards.python import bound_outside, definition
 
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete)
 _ENCLOSING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

@@ -4,7 +4,8 @@ import pytest
 
 from motet.environments.programs import read_problem
 from motet.environments.sharing import NoSolution, share_out
-from motet.rewards.python import definition, merely_returns
+from motet.rewards.cooperation import merely_returns
+from motet.rewards.python import definition
 
 
 def problem_with(solution, prelude=""):

@@ -4,7 +4,6 @@ tldr: `summary` says a post in a sentence or two, `detail` tells it at length. a
 into an introduction. rewards/writing.py says what a pair of texts is worth. Strictly one turn.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from motet.core import Message, Prompt, Reply, Task, Transition
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.plugins import nearest
+from motet.rewards.spoken import spoken
 from motet.rewards.writing import LENGTH, RUBRICS, STRUCTURE, VOCABULARY, judge
 from motet.settings import Settings
 
@@ -171,10 +171,5 @@ class Writing:
         if self.options.writers == 1:
             first, _, second = spoken(texts[WRITER]).partition(SPLIT)
             return first.strip(), second.strip()
-        first, second = (spoken(texts[agent]) for agent in self.kind.parts)
+        first, second = (spoken(texts[agent]).strip() for agent in self.kind.parts)
         return first, second
-
-
-def spoken(text: str) -> str:
-    """A reply without what a reasoning model thought first; nothing where it never came to speak."""
-    return re.sub(r"\A\s*<think>.*?(?:</think>|\Z)", "", text, flags=re.DOTALL).strip()

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from motet.core import Reply
 from motet.environments.check import Rule, check_environment
-from motet.environments.writing import SPLIT, Writing, spoken
+from motet.environments.writing import SPLIT, Writing
 from motet.errors import ConfigError
 from motet.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
 
@@ -104,9 +104,6 @@ def test_the_single_agent_of_an_abstract_reads_both_wishes():
 
 
 def test_what_a_model_thought_is_not_what_it_said():
-    assert spoken("<think>\nhm, <b>\n</think>\n\n A cat. ") == "A cat."
-    assert spoken("<think>\nand then it ran out of tok") == ""
-    assert spoken("I <think> so</think>") == "I <think> so</think>"
     thoughtful = play(environment(), POST, summary=f"<think>\n</think>\n{SHORT}", detail=LONG)
     assert thoughtful.terms == play(environment(), POST, summary=SHORT, detail=LONG).terms
 

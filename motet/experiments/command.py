@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.markup import escape
 
-from motet.cli import ends_with_one_line, print_dry_run, print_finished
+from motet.cli import ends_with_one_line, print_dry_run
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
 from motet.errors import ConfigError
 from motet.experiments.translate import TRAINERS, Translation, translate
-from motet.tables import out
+from motet.tables import out, print_finished
 
 FLAGS = {
     "model_name": "model_name",

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from motet.rewards.class_parts import Part, needed, read_part
-from motet.rewards.python import bound_outside
-from motet.rewards.renaming import renamed
+from motet.rewards.renaming import meanings_of, renamed
 from motet.rewards.skeleton import Function, Skeleton, Stub
 from motet.sandbox.suite import Suite, Verdict
 
@@ -62,7 +61,7 @@ def merge(skeleton: Skeleton, shares: Shares, texts: Mapping[str, str]) -> Merge
     """
     parts = {agent: read_part(texts[agent], skeleton) for agent in shares}
     stubs = {stub.key: stub for stub in skeleton.stubs}
-    meanings = dict.fromkeys(dir(builtins), "Python's own") | _meanings(skeleton.tree.body)
+    meanings = dict.fromkeys(dir(builtins), "Python's own") | meanings_of(skeleton.tree.body)
     there = {renamed(statement, {}) for statement in skeleton.tree.body}
     written: dict[str, dict[str, str]] = {}
     members: dict[str, str] = {}
@@ -71,8 +70,8 @@ def merge(skeleton: Skeleton, shares: Shares, texts: Mapping[str, str]) -> Merge
     for agent, part in parts.items():
         own = {key: part.methods[key] for key in shares[agent] if key in part.methods}
         brought = needed([*own.values(), *part.members.values()], part.around)
-        changed = _clashing(_meanings(brought), meanings, agent)
-        meanings |= _meanings(brought)
+        changed = _clashing(meanings_of(brought), meanings, agent)
+        meanings |= meanings_of(brought)
         written[agent] = {key: text for key in own if (text := _method(own[key], stubs[key], changed)) is not None}
         further = {key: text for key, node in part.members.items() if (text := renamed(node, changed)) is not None}
         taken += sum(text != members[key] for key, text in further.items() if key in members)
@@ -106,25 +105,6 @@ def _method(method: Function, stub: Stub, changed: Mapping[str, str]) -> str | N
         return None
     own = {ast.unparse(decorator) for decorator in method.decorator_list}
     return "".join(f"@{decorator}\n" for decorator in stub.decorators if decorator not in own) + text
-
-
-def _meanings(statements: Iterable[ast.stmt]) -> dict[str, str]:
-    """Every name that the statements bind outside of functions and classes, and what it then stands for."""
-    found: dict[str, str] = {}
-    for statement in statements:
-        match statement:
-            case ast.Import(names=names):
-                for name in names:
-                    package = name.name.partition(".")[0]
-                    found[name.asname or package] = f"import {name.name if name.asname else package}"
-            case ast.ImportFrom(module="__future__"):
-                continue
-            case ast.ImportFrom(names=names, module=module, level=level):
-                said = f"from {'.' * level}{module} import "
-                found |= {name.asname or name.name: said + name.name for name in names if name.name != "*"}
-            case _:
-                found |= dict.fromkeys(bound_outside(statement), renamed(statement, {}) or "")
-    return found
 
 
 def _clashing(mine: Mapping[str, str], meanings: Mapping[str, str], agent: str) -> dict[str, str]:

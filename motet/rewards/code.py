@@ -4,29 +4,21 @@
 
 Terms are shares from 0 to 1 and the reward is their weighted sum: at most 4.0, at most 2.1 for an agent alone. Without main there
 is nothing to parse, what does not parse is not tested, and the last three need a helper's function and at least one test passed.
-What helpers earn is averaged over them. Whatever of it can be seen without running is read off the tree.
+What helpers earn is averaged over them. Whatever of it can be seen without running is read off the tree (cooperation.py), so these
+terms can be earned by a program that only looks like one; `needs_aux`, which weighs nothing, says whether it does.
 """
 
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-from motet.rewards.extract import without
-from motet.rewards.python import (
-    applies,
-    binds,
-    definition,
-    merely_returns,
-    parse_bounded,
-    reached,
-    returns,
-    syntax_error,
-    throws_away,
-)
+from motet.rewards.cooperation import Cooperation, cooperation
+from motet.rewards.joining import joined, unimported
+from motet.rewards.python import definition, parse_bounded, returns, syntax_error
 from motet.sandbox.suite import Suite, Verdict
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -61,17 +53,12 @@ class Program:
 
     @cached_property
     def sources(self) -> list[str]:
-        """The whole, to be run one after the other: what is given, the helpers that define their function, main.
-
-        Nobody's function is replaced by somebody else's of that name: each part goes in without the others' names.
-        """
+        """The whole, to be run one after the other: what is given, the helpers that define their function, main."""
         parts = {
-            **{name: code for name, code in self.helpers.items() if defines(code, name)},
+            **{name: code for name, code in self.helpers.items() if returns_value(code, name)},
             self.entry_point: self.main,
         }
-        names = {*self.helpers, self.entry_point}
-        texts = [self.prelude, *(without(code, names - {name}) for name, code in parts.items())]
-        return [text for text in texts if text.strip()]
+        return [text for text in (self.prelude, *joined(parts, self.prelude, self.helpers)) if text.strip()]
 
     @property
     def text(self) -> str:
@@ -80,32 +67,19 @@ class Program:
     @cached_property
     def main_tree(self) -> ast.Module:
         """Main's part less its imports of a helper's name, which can only mean its partner; empty where it does not parse."""
-        tree = parse_bounded(self.main)
-        body = [] if tree is None else tree.body
-        return ast.Module([node for node in body if not _imports(node, self.helpers)], [])
+        return parse_bounded(unimported(self.main, self.helpers)) or ast.Module([], [])
 
     @property
     def main_function(self) -> ast.FunctionDef | None:
         return definition(self.main_tree, self.entry_point)
 
-    def calls(self, name: str) -> bool:
-        """Whether main calls this helper. A main that gives the name a meaning of its own has not called its partner."""
-        return not binds(self.main_tree, name) and any(
-            applies(node, name) for node in reached(self.main_tree, self.entry_point)
-        )
-
-    def ignores(self, name: str) -> bool:
-        """Whether main throws away what this helper returns."""
-        return any(throws_away(node, name) for node in reached(self.main_tree, self.entry_point))
+    def without_help(self) -> "Program":
+        """The same, with helpers' functions that return nothing."""
+        silent = {name: f"def {name}(*given, **named):\n    return None" for name in self.helpers}
+        return replace(self, helpers=silent)
 
 
-def _imports(node: ast.stmt, names: Mapping[str, str]) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom) and any(
-        alias.name in names and alias.asname in (None, alias.name) for alias in node.names
-    )
-
-
-def defines(code: str, name: str) -> bool:
+def returns_value(code: str, name: str) -> bool:
     """Whether `code` defines a function `name` that itself returns or yields a value. What cannot be parsed is read by lines."""
     tree = parse_bounded(code)
     if tree is not None:
@@ -122,7 +96,8 @@ class CodeScore:
     levels: float
     """The weighted sum of the terms."""
     terms: Mapping[str, float]
-    """Every term of the table, 0 where its level was not reached, and `success`: 1 where all tests passed."""
+    """Every term of the table, 0 where its level was not reached; `success`: 1 where all tests passed; and for a team `needs_aux`: 1
+    where main calls a helper, and fewer tests pass when helpers' functions return nothing."""
     notes: Mapping[str, tuple[Note, ...]]
     """Function -> what was found of it, in the order of the levels, as far as they were reached."""
     share: float = 0.0
@@ -131,47 +106,35 @@ class CodeScore:
 
 async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeScore:
     """Runs the tests where the levels get that far. A time-out is a failed test. Raises: SandboxFault."""
-    defined = {name: defines(code, name) for name, code in program.helpers.items()}
-    main_defined = defines(program.main, program.entry_point)
+    defined = {name: returns_value(code, name) for name, code in program.helpers.items()}
+    main_defined = returns_value(program.main, program.entry_point)
     parses = main_defined and all(parse_bounded(source) is not None for source in program.sources)
     verdict = await sandbox.judge(program.sources, suite) if parses else None
     if verdict is not None and verdict.failure == "syntax":  # what the compiler sees and the parser does not
         parses, verdict = False, None
     share, success = (0.0, False) if verdict is None else (verdict.share, verdict.passed)
-    together = _together(program, [name for name in defined if defined[name]]) if share > 0.0 else None
+    present = [name for name in defined if defined[name]]
+    together = cooperation(program.main_tree, program.entry_point, present) if share > 0.0 else None
     found = {"main_defined": float(main_defined), "parses": float(parses), "tests_passed": share}
+    needs: dict[str, float] = {}
     if defined:
         count = len(defined)
         found["aux_defined"] = sum(defined.values()) / count
         found["calls_aux"] = len(together.called) / count if together else 0.0
         found["beyond_wrapper"] = len(together.called) / count if together and not together.wrapper else 0.0
         found["aux_ignored"] = len(together.ignored) / count if together else 0.0
+        needs["needs_aux"] = 0.0
+        if together and together.called:
+            alone = await sandbox.judge(program.without_help().sources, suite)
+            needs["needs_aux"] = float(alone.share < share)
     terms = {name: found[name] for name in WEIGHTS if name in found}
     levels = sum(WEIGHTS[name] * value for name, value in terms.items())
     notes = _notes(program, defined, main_defined, together)
-    return CodeScore(levels, {**terms, "success": float(success)}, notes, share)
-
-
-@dataclass(frozen=True)
-class _Together:
-    """How main works with the helpers that are there."""
-
-    called: Sequence[str]
-    ignored: Sequence[str]
-    """Of those called, whose value is thrown away."""
-    wrapper: bool
-    """Whether main merely returns what they do."""
-
-
-def _together(program: Program, present: Sequence[str]) -> _Together:
-    called = [name for name in present if program.calls(name)]
-    main = program.main_function
-    wrapper = main is not None and merely_returns(main, called)
-    return _Together(called, [name for name in called if program.ignores(name)], wrapper)
+    return CodeScore(levels, {**terms, "success": float(success), **needs}, notes, share)
 
 
 def _notes(
-    program: Program, defined: Mapping[str, bool], main_defined: bool, together: _Together | None
+    program: Program, defined: Mapping[str, bool], main_defined: bool, together: Cooperation | None
 ) -> dict[str, tuple[Note, ...]]:
     main = program.entry_point
     parts = {**program.helpers, main: program.main}

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from motet.errors import SandboxFault
-from motet.rewards.code import WEIGHTS, Program, defines, score_program
+from motet.rewards.code import WEIGHTS, Program, returns_value, score_program
 from motet.rewards.extract import extract
 from motet.sandbox import Limits, Sandbox
 from motet.sandbox.suite import CaseResult, Suite, Verdict
@@ -30,6 +30,7 @@ HALF_TOGETHER = "def total(xs):\n    return sum(aux(xs)) if len(xs) < 2 else 0\n
 WRAPPER = "def total(xs):\n    result = aux(xs)\n    return result\n"
 IGNORING = "def total(xs):\n    aux(xs)\n    return sum(x * x for x in xs)\n"
 HALF_IGNORING = "def total(xs):\n    squares = aux(xs)\n    return 0 if not xs else 9\n"
+TRIED = "try:\n    from helper import aux\nexcept ImportError:\n    pass"
 STUB = "def total(xs):\n    pass\n"
 NOT_COMPILED = "def total(xs):\n    nonlocal y\n    return sum(aux(xs))\n"
 
@@ -60,6 +61,36 @@ LEVELS = {
 }
 
 
+ALONE = "def total(xs):\n{}    return sum(x * x for x in xs)\n"
+PRETENDING = {
+    "a value that is overwritten": (
+        AUX,
+        "def total(xs):\n    y = aux(xs)\n    y = sum(x * x for x in xs)\n    return y\n",
+        3.5,
+    ),
+    "a value that is printed": (AUX, ALONE.format("    print(aux(xs))\n"), 3.5),
+    "a value that is made a text": (AUX, ALONE.format("    str(aux(xs))\n"), 3.5),
+    "a value that decides nothing": (AUX, ALONE.format("    y = aux(xs)\n    if y:\n        pass\n"), 3.5),
+    "a branch never taken": (AUX, ALONE.format("    if False:\n        return aux(xs)\n"), 2.5),
+    "a call behind the return": (AUX, ALONE.format("") + "    return aux(xs)\n", 2.5),
+    "a function that nobody calls": (AUX, ALONE.format("    def f():\n        return aux(xs)\n"), 2.5),
+    "a lambda that nobody calls": (AUX, ALONE.format("    f = lambda: aux(xs)\n"), 2.5),
+    "a wrapper with a line more": (AUX_ALL, "def total(xs):\n    n = str(xs)\n    print()\n    return aux(xs)\n", 3.0),
+    "a wrapper that tries": (
+        AUX_ALL,
+        "def total(xs):\n    try:\n        return aux(xs)\n    except Exception:\n        return 0\n",
+        3.0,
+    ),
+    "a wrapper with a choice of one": (AUX_ALL, "def total(xs):\n    return aux(xs) if True else 0\n", 3.0),
+    "a wrapper around a wrapper": (
+        AUX_ALL,
+        "def inner(xs):\n    return aux(xs)\n\ndef total(xs):\n    return inner(xs)\n",
+        3.0,
+    ),
+    "a wrapper in a class": (AUX_ALL, "class Solution:\n    def total(self, xs):\n        return aux(xs)\n", 3.0),
+}
+
+
 @pytest.fixture(scope="module")
 def sandbox():
     with Sandbox(workers=1, limits=Limits(wall_seconds=3.0, cpu_seconds=1)) as running:
@@ -82,8 +113,56 @@ def test_every_level_is_worth_what_it_says(sandbox, aux, main, levels):
     found = score(sandbox, aux, main)
     assert found.levels == pytest.approx(levels)
     assert found.terms["success"] == float(found.terms["tests_passed"] == 1.0)
-    assert set(found.terms) == {*WEIGHTS, "success"}
+    assert set(found.terms) == {*WEIGHTS, "success", "needs_aux"}
     assert all(0.0 <= value <= 1.0 for value in found.terms.values())
+
+
+@pytest.mark.parametrize(("aux", "main", "levels"), PRETENDING.values(), ids=PRETENDING.keys())
+def test_who_only_pretends_to_work_together_earns_no_more(sandbox, aux, main, levels):
+    found = score(sandbox, aux, main)
+    assert (found.levels, found.terms["success"]) == (pytest.approx(levels), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("main", "levels", "needed"),
+    [
+        (TOGETHER, 4.0, 1.0),
+        (HALF_TOGETHER, 3.5, 1.0),
+        (BY_ITSELF, 2.5, 0.0),
+        (IGNORING, 3.5, 0.0),
+        # what no tree can say
+        ("def total(xs):\n    own = sum(x * x for x in xs)\n    return own or aux(xs) and own\n", 4.0, 0.0),
+        ("def total(xs):\n    if len(aux(xs)) < 0:\n        return 1\n    return sum(x * x for x in xs)\n", 4.0, 1.0),
+        (
+            "def total(xs):\n    try:\n        return sum(aux(xs))\n    except TypeError:\n        return sum(x * x for x in xs)\n",
+            4.0,
+            0.0,
+        ),
+    ],
+)
+def test_the_helper_is_needed_where_fewer_tests_pass_when_it_says_nothing(sandbox, main, levels, needed):
+    found = score(sandbox, AUX, main)
+    assert (found.levels, found.terms["needs_aux"]) == (pytest.approx(levels), needed)
+
+
+def test_only_a_program_that_calls_its_helper_is_run_twice():
+    class Counting:
+        asked = 0
+
+        async def judge(self, sources, suite):
+            self.asked += 1
+            return Verdict((CaseResult("1", "passed" if self.asked == 1 else "failed"),))
+
+    for main, times in ((BY_ITSELF, 1), (TOGETHER, 2)):
+        judge = Counting()
+        assert score(judge, AUX, main).terms["needs_aux"] == float(times == 2)
+        assert judge.asked == times
+
+
+def test_names_that_two_parts_have_cost_nobody_the_reward(sandbox):
+    aux = "from math import *\nmemo = {}\ndef max(a, b):\n    return a\ndef aux(xs):\n    memo[0] = max(1, 2)\n    return [pow(x, 2) for x in xs]\n"
+    main = "memo = {}\ndef total(xs):\n    assert not memo\n    return max([0, pow(int(sum(aux(xs))), 1, 1000)])\n"
+    assert score(sandbox, aux, main).levels == pytest.approx(4.0)
 
 
 def test_the_levels_of_a_team_add_up_to_4_and_those_of_one_agent_to_2_1(sandbox):
@@ -94,7 +173,10 @@ def test_the_levels_of_a_team_add_up_to_4_and_those_of_one_agent_to_2_1(sandbox)
 
 
 def test_terms_of_levels_that_were_not_reached_are_zero(sandbox):
-    assert score(sandbox, AUX, "").terms == {**dict.fromkeys(WEIGHTS, 0.0), "aux_defined": 1.0, "success": 0.0}
+    assert score(sandbox, AUX, "").terms == {
+        **dict.fromkeys([*WEIGHTS, "success", "needs_aux"], 0.0),
+        "aux_defined": 1.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -121,9 +203,12 @@ def test_the_mains_function_is_the_one_that_runs(sandbox):
     assert score(sandbox, f"{AUX}\n{BY_ITSELF}", "No.").levels == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("line", ["from helper import aux", "import aux", "from aux import aux as aux"])
+@pytest.mark.parametrize(
+    "line", ["from helper import aux", "import aux", "import math, aux", "from aux import aux as aux", TRIED]
+)
 def test_an_import_of_aux_can_only_mean_the_partners(sandbox, line):
     assert score(sandbox, AUX, f"{line}\n{TOGETHER}").levels == pytest.approx(4.0)
+    assert score(sandbox, f"{line}\n{AUX}", TOGETHER).levels == pytest.approx(4.0)
 
 
 def test_an_import_of_something_else_under_its_name_is_no_call_of_the_partner(sandbox):
@@ -227,4 +312,4 @@ def test_notes_say_what_was_found_as_far_as_the_levels_were_reached(sandbox):
     ],
 )
 def test_what_cannot_be_parsed_is_read_by_its_lines(code, value):
-    assert defines(code, "aux") is value
+    assert returns_value(code, "aux") is value

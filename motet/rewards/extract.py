@@ -1,7 +1,8 @@
 """From what a model said to the Python in it: total (whatever the text, a string comes back), and no code is run.
 
-Kept: imports, functions, classes, and assignments. Dropped: prose, fences, chat markers, REPL prompts, and what a program says or
-tries beside its functions (prints, calls, asserts, loops, `if __name__` blocks). A function's own text stays as it was written.
+Kept: imports, functions, classes, assignments, and what fills a table that a function reads. Dropped: thoughts, prose, fences, chat
+markers, REPL prompts, and what a program says or tries beside its functions (prints, calls, asserts, `if __name__` blocks). A
+function's own text stays as it was written; a method of a class gets a function beside it, where that is all there is of the name.
 """
 
 import ast
@@ -12,7 +13,8 @@ from itertools import chain, islice
 from textwrap import dedent, indent
 
 from motet.rewards.program_text import ProgramText
-from motet.rewards.python import MAX_CHARACTERS, bound_outside, definition, parse_bounded, returns, syntax_error
+from motet.rewards.python import MAX_CHARACTERS, bound_outside, definition, free, parse_bounded, returns, syntax_error
+from motet.rewards.spoken import spoken
 
 _MOST_CHARACTERS = 4 * MAX_CHARACTERS
 _READ_AGAIN = 4
@@ -29,6 +31,8 @@ _STARTS = re.compile(
 _OPENS = re.compile(r"@|try\b")
 _OPEN = re.compile(r"never closed|triple-quoted|unexpected EOF")
 """What the parser says of a statement that may go on."""
+_MARGIN = re.compile(r"^[ \t]*[\u00a0\u3000][ \t\u00a0\u3000]*", re.MULTILINE)
+"""Indentation with spaces that web pages have and Python has not."""
 _PROMPTED = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: (.*)|$)")
 
 
@@ -51,7 +55,7 @@ def extract(text: str, name: str = "", opening: str = "") -> str:
 
 def _normal(text: str) -> str:
     text = text[:_MOST_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
-    return text.rpartition("</think>")[2].removeprefix("\ufeff")
+    return _MARGIN.sub(lambda margin: re.sub(r"[^\t]", " ", margin.group()), spoken(text).removeprefix("\ufeff"))
 
 
 def without(code: str, names: Set[str]) -> str:
@@ -121,6 +125,8 @@ class _Piece:
 def _statements(text: str, name: str) -> _Code:
     pieces = list(_pieces(text))
     kept = _kept([piece for piece in pieces if piece.node is not None])
+    if name and not any(_is_def(piece.node, name) for piece in kept):
+        kept += _for_method(kept, name)
     # a stub, or a second writing that was cut off, does not undo a function that is there
     if any(_is_done(piece.node, name) for piece in kept):
         kept = [piece for piece in kept if not _is_def(piece.node, name) or _is_done(piece.node, name)]
@@ -142,6 +148,16 @@ def _continued(opening: str, text: str, name: str) -> Iterator[_Code]:
         if function is not None and returns(function):
             yield code
             return
+
+
+def _for_method(pieces: Sequence[_Piece], name: str) -> list[_Piece]:
+    """A function that calls the method `name` of the last class that has one, as `class Solution` does on some sites."""
+    classes = [piece.node for piece in pieces if isinstance(piece.node, ast.ClassDef)]
+    having = [node for node in classes if any(_is_done(method, name) for method in node.body)]
+    if not having:
+        return []
+    call = f"def {name}(*given, **named):\n    return {having[-1].name}().{name}(*given, **named)"
+    return _parsed(call) or []
 
 
 def _is_def(node: ast.stmt | None, name: str) -> bool:
@@ -219,24 +235,55 @@ def _text_of(node: ast.stmt, program: ProgramText) -> str:
 _DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEFINING = (*_DECORATED, ast.Import, ast.ImportFrom)
 _ASSIGNING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_SPEAKING = frozenset({"print", "input", "open", "exit", "quit", "eval", "exec", "breakpoint"})
 
 
 def _kept(pieces: Sequence[_Piece]) -> list[_Piece]:
     """What makes a program, without what tries it. An assignment that calls something stays where what is kept reads it."""
-    read: set[str] = set()
+    nodes = [piece.node for piece in pieces if piece.node is not None]
+    read = {name for node in nodes if _defining(node) for name in free(node)}
+    own = {name for node in nodes if isinstance(node, _ASSIGNING) for name in _named(node)}
+    bound = {name for node in nodes for name in bound_outside(node)}
     kept: list[_Piece] = []
-    for piece in pieces:
-        if piece.node is not None and _defining(piece.node):
-            read |= _loaded([piece.node])
     for piece in reversed(pieces):
         node = piece.node
         assert node is not None
         if isinstance(node, _ASSIGNING) and (_named(node) & read or not _calls(node)):
             read |= _loaded([node])
             kept.append(piece)
-        elif _defining(node):
+        elif _defining(node) or (_sets_recursion(node) and free(node) <= bound):
+            kept.append(piece)
+        elif isinstance(node, ast.For | ast.While | ast.Expr) and (filled := _filled(node)) & read and filled <= own:
+            read |= _loaded([node])
             kept.append(piece)
     return kept[::-1]
+
+
+def _filled(statement: ast.stmt) -> set[str]:
+    """The names of what a loop or a call fills or changes; none where it asserts, or speaks to anybody."""
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        match node:
+            case ast.Assert() | ast.Raise():
+                return set()
+            case ast.Name(id=name) if name in _SPEAKING:
+                return set()
+            case (
+                ast.Expr(value=ast.Call(func=ast.Attribute(value=place)))
+                | ast.Subscript(value=place, ctx=ast.Store())
+                | ast.AugAssign(target=place)
+            ):
+                while isinstance(place, ast.Subscript | ast.Attribute):
+                    place = place.value
+                found.add(place.id if isinstance(place, ast.Name) else "")
+    return found
+
+
+def _sets_recursion(node: ast.stmt) -> bool:
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[argument])):
+            return name == "setrecursionlimit" and not _calls(argument)
+    return False
 
 
 def _defining(node: ast.stmt) -> bool:

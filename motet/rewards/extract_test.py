@@ -72,6 +72,23 @@ TABLE = {
     "chat markers": (f"<|im_start|>assistant\n{AUX}<|im_end|>\n<|im_start|>user\nThanks", AUX),
     "an end marker": (f"{AUX}</s>", AUX),
     "thoughts": (f"<think>\ndef aux(x):\n    return 0\n</think>\n{AUX}", AUX),
+    "thoughts that do not end": (f"<think>\n{AUX}", ""),
+    "thoughts that the prompt began": (f"def aux(x):\n    return 0\n</think>\n{AUX}", AUX),
+    "spaces of a web page": (AUX.replace("    ", "\u00a0\u00a0 \u00a0"), AUX),
+    "a class for a function": (
+        "class Solution:\n    def aux(self, x):\n        return x",
+        "class Solution:\n    def aux(self, x):\n        return x\n\n"
+        "def aux(*given, **named):\n    return Solution().aux(*given, **named)",
+    ),
+    "a table that is filled": (
+        f"T = []\nfor i in range(3):\n    T.append(i)\nT.append(9)\n{AUX} + T[0]\nT.sort(key=print)\nfor t in T:\n    assert aux(t)",
+        f"T = []\n\nfor i in range(3):\n    T.append(i)\n\nT.append(9)\n\n{AUX} + T[0]",
+    ),
+    "a list that is only tried": (f"{AUX}\nx = [aux(3)]\nx.append(aux(4))\nfor i in x:\n    x[i] = aux(i)", AUX),
+    "room for recursion": (
+        f"import sys\nsys.setrecursionlimit(10**6)\nsys.exit(0)\n{AUX}",
+        f"import sys\n\nsys.setrecursionlimit(10**6)\n\n{AUX}",
+    ),
     "REPL prompts": (">>> def aux(x):\n...     return x\n...\n>>> aux(3)\n3", AUX),
     "a rest that was cut off": (f"{AUX}\n\ndef another(n):\n    if n > ", AUX),
     "said twice, the second cut off": (f"{AUX}\n\n{AUX[:-6]}", AUX),

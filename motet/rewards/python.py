@@ -3,7 +3,7 @@
 import ast
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 MAX_CHARACTERS = 16_384
 """Longer texts are not parsed: the tree of a text is a hundred times its size."""
@@ -35,11 +35,6 @@ def _parse(text: str) -> ast.Module | str:
         return str(error) or "nested too deeply"
 
 
-def defines(tree: ast.Module, name: str) -> bool:
-    """Whether a top-level `def name` stands in the text."""
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
-
-
 def definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
     """The top-level `def name` that counts: the last one."""
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
@@ -54,7 +49,7 @@ def returns(function: ast.FunctionDef) -> bool:
     )
 
 
-def own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
     """What stands in a function's body, but not in functions or classes inside it."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
@@ -131,117 +126,18 @@ def _bound(node: ast.AST) -> tuple[str | None, ...]:
     return ()
 
 
-# ---------------------------------------------------------------------------------------------------- working together
-
-_APPLYING = {"map", "filter", "reduce", "starmap"}
-
-
-def reached(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """The top-level functions and classes that `name` leads to, itself first: what it mentions, what those mention, and so on."""
-    defined: dict[str, ast.stmt] = {
-        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    found: dict[str, ast.stmt] = {}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        if current in defined and current not in found:
-            found[current] = defined[current]
-            waiting += [node.id for node in ast.walk(defined[current]) if isinstance(node, ast.Name)]
-    return list(found.values())
-
-
-def applies(node: ast.AST, name: str) -> bool:
-    """Whether `name` is called somewhere in `node`, by itself or by `map`, `filter`, `reduce` or as a `key`."""
-    if calls(node, name):
-        return True
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            by = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            handed = [*(call.args[:1] if by in _APPLYING else []), *(k.value for k in call.keywords if k.arg == "key")]
-            if any(isinstance(value, ast.Name) and value.id == name for value in handed):
-                return True
-    return False
-
-
-def merely_returns(function: ast.FunctionDef, names: Collection[str]) -> bool:
-    """Whether all that `function` does is to return what one of `names` does: passing arguments on in any order, and giving
-    things other names, is nothing besides."""
-    given: set[str] = set()
-    for node in function.body:
-        match node:
-            case ast.Return(value=ast.expr() as value):
-                return _is_call(value, names) or (isinstance(value, ast.Name) and value.id in given)
-            case (
-                ast.Assign(targets=[ast.Name(id=target)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
-            ):
-                if _is_call(value, names) or (isinstance(value, ast.Name) and value.id in given):
-                    given.add(target)
-                elif _is_passed_on(value, names):
-                    given.discard(target)
-                else:
-                    return False
-            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
-                continue
-            case _:
-                return False
-    return False
-
-
-def _is_call(node: ast.expr, names: Collection[str]) -> bool:
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names):
-        return False
-    return all(_is_passed_on(value, names) for value in (*node.args, *(keyword.value for keyword in node.keywords)))
-
-
-def _is_passed_on(node: ast.expr, names: Collection[str]) -> bool:
-    if isinstance(node, ast.Starred):
-        return _is_passed_on(node.value, names)
-    return isinstance(node, ast.Name | ast.Constant) or _is_call(node, names)
-
-
-def throws_away(node: ast.AST, name: str) -> bool:
-    """Whether some call of `name` in `node` comes to nothing: it is a statement, or goes into names that nobody reads."""
-    nodes = list(ast.walk(node))
-    read = {inner.id for inner in nodes if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
-    shared = {one for inner in nodes if isinstance(inner, ast.Global | ast.Nonlocal) for one in inner.names}
-    for statement in nodes:
-        match statement:
-            case ast.Expr(value=ast.NamedExpr(target=target, value=value)):
-                targets: list[ast.expr] = [target]
-            case ast.Expr(value=value):
-                targets = []
-            case ast.Assign(targets=targets, value=value):
-                pass
-            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.AugAssign(target=target, value=value):
-                targets = [target]
-            case _:
-                continue
-        if _comes_of(value, name) and all(_is_unread(target, read | shared) for target in targets):
-            return True
-    return False
-
-
-def _is_unread(target: ast.expr, read: Collection[str]) -> bool:
-    match target:
-        case ast.Name(id=name):
-            return name not in read
-        case ast.Starred(value=inner):
-            return _is_unread(inner, read)
-        case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            return all(_is_unread(element, read) for element in elements)
-    return False  # an attribute or an item of something lives on
-
-
-def _comes_of(value: ast.expr, name: str) -> bool:
-    """Whether `value` is made of what a call of `name` returns. What that is handed to, or decides, has had its use of it."""
-    waiting: list[ast.AST] = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id == name:
-                return True
-        elif not isinstance(node, ast.BoolOp | ast.Lambda | ast.Yield | ast.YieldFrom | ast.comprehension):
-            waiting += ast.iter_child_nodes(node)
-    return False
+def normalised(program: str) -> str | None:
+    """A program without layout, comments and docstrings; None for what cannot be parsed."""
+    tree = parse_bounded(program)
+    if tree is None:
+        return None
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    try:
+        return ast.dump(tree)
+    except RecursionError:  # a tree that the parser could make and Python cannot walk
+        return program

@@ -2,9 +2,10 @@
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from motet.rewards.python import bound_outside
 from motet.rewards.skeleton import Function
 
 Scope = TypeVar("Scope", ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -20,6 +21,25 @@ def renamed(statement: ast.stmt, names: Mapping[str, str], *, outside: bool = Fa
         return None
 
 
+def meanings_of(statements: Iterable[ast.stmt]) -> dict[str, str]:
+    """Every name that the statements bind outside of functions and classes, and what it then stands for."""
+    found: dict[str, str] = {}
+    for statement in statements:
+        match statement:
+            case ast.Import(names=names):
+                for name in names:
+                    package = name.name.partition(".")[0]
+                    found[name.asname or package] = f"import {name.name if name.asname else package}"
+            case ast.ImportFrom(module="__future__"):
+                continue
+            case ast.ImportFrom(names=names, module=module, level=level):
+                said = f"from {'.' * level}{module} import "
+                found |= {name.asname or name.name: said + name.name for name in names if name.name != "*"}
+            case _:
+                found |= dict.fromkeys(bound_outside(statement), renamed(statement, {}) or "")
+    return found
+
+
 class _Renamed(ast.NodeTransformer):
     def __init__(self, names: Mapping[str, str], outside: bool) -> None:
         self.names = names
@@ -32,6 +52,26 @@ class _Renamed(ast.NodeTransformer):
     def visit_Global(self, node: ast.Global) -> ast.Global:
         node.names = [self._new(name) for name in node.names]
         return node
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.Nonlocal:
+        node.names = [self._new(name) for name in node.names]
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        node.name = node.name and self._new(node.name)
+        return self.generic_visit(node)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
+        node.name = node.name and self._new(node.name)
+        return self.generic_visit(node)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> ast.AST:
+        node.name = node.name and self._new(node.name)
+        return node
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
+        node.rest = node.rest and self._new(node.rest)
+        return self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         for alias in node.names:
@@ -68,7 +108,7 @@ class _Renamed(ast.NodeTransformer):
             node.name = self._new(node.name)
         hidden = {parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg)}
         kept = {name: new for name, new in self.names.items() if name not in hidden}
-        return _Renamed(kept, outside=False).generic_visit(node)
+        return _Renamed(kept, outside=True).generic_visit(node)  # a function inside is one more name of it
 
     def _change(self, alias: ast.alias) -> None:
         bound = alias.asname or alias.name

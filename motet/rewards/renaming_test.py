@@ -22,6 +22,18 @@ def statement(text):
         ("def f(helper):\n    return helper + when", "def f(helper):\n    return helper + when_b"),
         ("f = lambda helper: helper + when", "f = lambda helper: helper + when_b"),
         ("def helper(self):\n    return 1", "def helper(self):\n    return 1"),
+        (
+            "def f():\n\n    def helper():\n        return when\n    return helper",
+            "def f():\n\n    def helper_b():\n        return when_b\n    return helper_b",
+        ),
+        (
+            "def f():\n    try:\n        g()\n    except E as when:\n        return when",
+            "def f():\n    try:\n        g()\n    except E as when_b:\n        return when_b",
+        ),
+        (
+            "def f(x):\n    match x:\n        case [*os]:\n            return os\n        case when:\n            return when",
+            "def f(x):\n    match x:\n        case [*os_b]:\n            return os_b\n        case when_b:\n            return when_b",
+        ),
     ],
 )
 def test_every_use_of_a_global_name_changes_and_nothing_else(text, expected):

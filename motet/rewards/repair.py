@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TypeAlias
 
-from motet.rewards.code import Judge, Note, Program, defines
+from motet.rewards.code import Judge, Note, Program, returns_value
 from motet.rewards.python import syntax_error
 from motet.sandbox.suite import Suite
 from motet.settings import Settings
@@ -107,7 +107,7 @@ async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judg
     """Runs the tests where the repair is a function that parses. A time-out is a failed test. Raises: SandboxFault."""
     name, code = program.entry_point, program.main
     error = syntax_error(code) if code else ""
-    defined = defines(code, name)
+    defined = returns_value(code, name)
     notes = [(defined, f"`{name}` is {'defined' if defined else 'not defined, or returns nothing'}")]
     verdict = None
     if defined:

@@ -9,7 +9,7 @@ from motet.sandbox.values import Known
 
 
 def learn(numpy: ModuleType) -> None:
-    """Arrays become containers that both sides share, numbers of numpy values; both by their bytes, so never arrays of objects."""
+    """Arrays become containers that both sides share, numpy's numbers values; both travel as bytes: no arrays of objects."""
     kinds = {kind for kind in numpy.sctypeDict.values() if kind is not numpy.object_}
     for kind in kinds:
         tag = f"numpy.{kind.__name__}"

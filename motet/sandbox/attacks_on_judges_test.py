@@ -193,9 +193,9 @@ FORGEABLE = {
     "equal_to_everything", "equal_integer", "equal_text", "equal_list", "equal_dict", "equal_deep_inside",
     "equal_by_the_librarys_own_joker", "agrees_with_every_operator", "difference_of_zero", "difference_of_nothing",
     "becomes_what_it_is_compared_with", "remembers_what_it_was_compared_with", "lying_class", "class_with_a_lying_metaclass",
-    "a_lying_object_of_the_class_that_tests_use", "error_of_every_kind", "patch_unittest", "frames", "memory",
+    "a_lying_object_of_the_class_that_tests_use", "error_of_every_kind", "frames", "memory",
 }  # fmt: skip
-"""Attacks that pass tests which run together with them, `patch_unittest` all of them: there the promise is the host's safety."""
+"""Attacks that pass some tests which run together with them: there the promise is the host's safety."""
 
 
 @pytest.mark.parametrize("level", [Level.NAMESPACES, Level.LANDLOCK, Level.SECCOMP])

@@ -17,6 +17,9 @@ from motet.sandbox.heap import Form, Heap
 from motet.sandbox.values import OFTEN, SPECIAL, TYPES, VALUES
 
 
+_MOST_NOTES = 20
+
+
 class Candidate(Heap):
     """Does what the judge asks. Its own objects stay here under a number."""
 
@@ -98,8 +101,8 @@ class Candidate(Heap):
         if isinstance(value, type):
             return self._class(value, depth)
         if isinstance(value, BaseException):
-            described = self.encode(kind, depth + 1)
-            return ["error", self.register(value), described, self._arguments(value, depth), _said(value)]
+            about = [self.encode(kind, depth + 1), self.arguments(value, depth), self.encode(_noted(value), depth + 1)]
+            return ["error", self.register(value), *about, _said(value)]
         container = kind_of(value)
         if container is not None:
             return self.container(container, value, self.encode(kind, depth + 1), depth)
@@ -123,12 +126,6 @@ class Candidate(Heap):
         ]
         hashable = vars(kind).get("__hash__", kind) is not None
         return ["class", number, kind.__name__, str(kind.__module__), bases, names, hashable]
-
-    def _arguments(self, error: BaseException, depth: int) -> Form:
-        try:
-            return self.encode(tuple(error.args), depth + 1)
-        except ValueError:
-            return ["tuple"]
 
     # ------------------------------------------------------------------------------------------------ the judge's objects
 
@@ -182,7 +179,7 @@ def _borrowed_class(name: str, special: Sequence[str]) -> type:
 def _plain(base: type, value: Any) -> Any:
     """What an instance of a subclass is as its builtin base."""
     if base in (tuple, frozenset):
-        return base(base.__iter__(value))  # type: ignore[attr-defined]
+        return base(base.__iter__(value))
     if base is str:
         return "".join(str.__iter__(value))
     if base is bytes:
@@ -192,12 +189,19 @@ def _plain(base: type, value: Any) -> Any:
 
 def _hash(value: Any) -> int | None:
     """Its hash where its class has one of its own: what stands for it must not ask for it while it is being unpacked."""
-    if type(value).__hash__ in (object.__hash__, None):
+    own: Any = type(value).__hash__
+    if own is object.__hash__ or own is None:
         return None
     try:
         return hash(value)
     except BaseException:  # noqa: BLE001
         return None
+
+
+def _noted(error: BaseException) -> tuple[tuple[str, Any], ...]:
+    """What the library's exceptions remember besides their arguments: where in a text, for example."""
+    notes = [(name, value) for name, value in vars(error).items() if type(value) in (str, int, float, bool, type(None))]
+    return tuple(notes[:_MOST_NOTES])
 
 
 def _said(error: BaseException) -> str:
@@ -210,30 +214,3 @@ def _said(error: BaseException) -> str:
 def _sendable(error: BaseException) -> Exception:
     """In place of what cannot be sent, as what happened on the way says."""
     return RuntimeError(f"cannot be handed to the tests: {type(error).__name__}: {_said(error)}"[:300])
-
-
-def run(sources: Sequence[str], namespace: dict[str, Any]) -> tuple[str | None, str]:
-    """Runs the texts one after the other: why they did not come to their end, or None."""
-    try:
-        codes = [compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)]
-    except BaseException as error:  # noqa: BLE001
-        return "syntax", line(error)
-    try:
-        for code in codes:
-            exec(code, namespace)  # noqa: S102
-    except BaseException as error:  # noqa: BLE001
-        kind = "exited" if isinstance(error, SystemExit) else "memory" if isinstance(error, MemoryError) else "raised"
-        return kind, line(error)
-    return None, ""
-
-
-def line(error: BaseException) -> str:
-    return ": ".join(filter(None, described(error)))
-
-
-def described(error: BaseException) -> tuple[str, str]:
-    """Class and message, bounded; the program may have made printing itself fail."""
-    try:
-        return str(type(error).__name__)[:300], str(error)[:300]
-    except BaseException:  # noqa: BLE001
-        return "Exception", "the error cannot be printed"

@@ -16,10 +16,9 @@ import socket
 import struct
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from types import ModuleType
 from typing import Any
 
-from motet.sandbox import candidate, landlock, namespaces, packages, protocol, scratch, seccomp
+from motet.sandbox import landlock, namespaces, packages, program, protocol, scratch, seccomp
 from motet.sandbox.libc import LIBC
 
 NOBODY = 65534
@@ -149,8 +148,8 @@ def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> N
     """
     left = output_bytes
     _say([protocol.READY])
-    module = fresh_module()
-    failure, message = candidate.run(sources, module.__dict__)
+    module = program.fresh_module()
+    failure, message = program.run(sources, module.__dict__)
     if failure is not None:
         return _say([protocol.END, failure, message])
     for name, arguments in calls:
@@ -163,17 +162,9 @@ def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> N
             if left < 0:
                 raise protocol.Oversize(f"all values together have over {output_bytes} bytes")
         except BaseException as error:  # noqa: BLE001
-            line = [protocol.RAISED, *candidate.described(error)]
+            line = [protocol.RAISED, *program.described(error)]
         _say(line)
     return _say([protocol.END, None, ""])
-
-
-def fresh_module() -> ModuleType:
-    """Where a program runs. Its name is registered, because dataclasses look their module up."""
-    module = ModuleType("candidate")
-    module.__file__ = "candidate.py"  # no such file is there, but its folder is the working folder
-    sys.modules["candidate"] = module
-    return module
 
 
 def _absent(name: str) -> Any:

@@ -19,7 +19,7 @@ class Container(NamedTuple):
     parts: Callable[[Any], Iterable[Any]]
     fill: Callable[[Any, list[Any]], Any]
     """Puts these parts in the place of all that was there."""
-    new: Callable[[type, Any], Any] = lambda kind, extra: kind.__new__(kind)
+    new: Callable[[Any, Any], Any] = lambda kind, extra: kind.__new__(kind)
     """An empty one of a class, made without running a line of it. May raise anything: `extra` may be any value."""
     extra: Callable[[Any], Any] = lambda value: None
     """What a container is made with, and keeps."""

@@ -10,7 +10,6 @@ an attacker's: `decode` looks up and builds, and runs nothing. Both sides import
 """
 
 import sys
-from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from motet.sandbox import containers, values
@@ -102,6 +101,13 @@ class Heap:
         extra = self.encode(container.extra(value), depth + 1)
         return [container.base.__name__, number, kind, extra, *[self.encode(part, depth + 1) for part in parts]]
 
+    def arguments(self, error: BaseException, depth: int) -> Form:
+        """The form of an exception's arguments; of none, where they cannot be sent."""
+        try:
+            return self.encode(tuple(error.args), depth + 1)
+        except ValueError:
+            return ["tuple"]
+
     def register(self, value: Any) -> int:
         """A number of ours for something."""
         number, self._next = self._next, self._next + 2
@@ -190,7 +196,7 @@ class Heap:
 
     # ------------------------------------------------------------------------------------------------ forgetting
 
-    def forget(self, numbers: Iterable[int]) -> None:
+    def forget(self, numbers: list[int]) -> None:
         for number in numbers:
             if number in self.objects:
                 del self.numbers[id(self.objects[number])]

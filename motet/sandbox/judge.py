@@ -1,17 +1,17 @@
 """Runs a suite's tests and says, one line a time, what came of them. Trusted code that meets untrusted objects.
 
-The lines, behind a secret each: [BEGIN, index], [DONE, index, status, kind, message], and last [END, how, kind, message]. An index
-counts the chosen tests.
+The lines, each behind a secret: [BEGIN, index], [DONE, index, status, kind, message], and last [END, how, kind, message]. An
+index counts the chosen tests.
 """
 
 from collections.abc import Callable, Sequence
-from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from unittest import TestCase
 
 from motet.sandbox import protocol
-from motet.sandbox.candidate import described
-from motet.sandbox.standins import Gone
+from motet.sandbox.program import described
+from motet.sandbox.protocol import Compiled
+from motet.sandbox.world import Gone
 
 Say: TypeAlias = Callable[[list[Any]], None]
 
@@ -27,6 +27,7 @@ class Seal:
         self._owners = [(owner, dict(vars(owner))) for owner in owners]
 
     def broken(self) -> bool:
+        """Whether anything is patched now; it is mended."""
         found = False
         for owner, saved in self._owners:
             now = vars(owner)
@@ -50,10 +51,6 @@ class Bench:
     def case(self, index: int) -> "_Case":
         """A block that is one test: whatever it raises is its failure. Raises: Gone, where the candidate is."""
         return _Case(self, index)
-
-    def mend(self) -> None:
-        """Takes back what the program has patched so far: its tests are to tell what it does, not what it did."""
-        self._seal.broken()
 
     def begin(self, index: int) -> None:
         self._say([protocol.BEGIN, index])
@@ -85,27 +82,24 @@ class _Case:
         return True
 
 
-def examine(
-    kind: str, first: CodeType, entries: Sequence[Any], space: dict[str, Any], bench: Bench, skips: bool
-) -> list[Any]:
+def examine(suite: Compiled, space: dict[str, Any], bench: Bench) -> tuple[str | None, str, str]:
     """Runs a compiled suite in a namespace where the candidate's names can be found; returns how it ended.
 
     Ends: None, or "suite" with the class and message of what the suite's own set-up raised. Raises: Gone.
     """
-    run = {"check": _run_check, "asserts": _run_asserts, "unittest": _run_classes}[kind]
     space[protocol.CASE] = bench.case
     try:
-        exec(first, space)  # noqa: S102
-        run(entries, space, bench, skips)
+        exec(suite.first, space)  # noqa: S102
+        _RUN[suite.kind](suite, space, bench)
     except Gone:
         raise
     except BaseException as error:  # noqa: BLE001
-        return ["suite", *described(error)]
-    return [None, "", ""]
+        return "suite", *described(error)
+    return None, "", ""
 
 
-def _run_check(entries: Sequence[Any], space: dict[str, Any], bench: Bench, _: bool) -> None:
-    name, count = entries
+def _run_check(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
+    name, count = suite.entries
     try:
         candidate = eval(name, space)  # noqa: S307 - the suite's own text
     except NameError as error:
@@ -119,8 +113,8 @@ def _run_check(entries: Sequence[Any], space: dict[str, Any], bench: Bench, _: b
             pass  # `check` returned before it came here, and is content
 
 
-def _run_asserts(entries: Sequence[CodeType], space: dict[str, Any], bench: Bench, _: bool) -> None:
-    for index, code in enumerate(entries):
+def _run_asserts(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
+    for index, code in enumerate(suite.entries):
         with bench.case(index):
             exec(code, space)  # noqa: S102
 
@@ -171,14 +165,15 @@ class _Outcome:
         pass
 
 
-def _run_classes(entries: Sequence[str], space: dict[str, Any], bench: Bench, skips: bool) -> None:
+def _run_classes(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
     if "setUpModule" in space:
         space["setUpModule"]()
-    names = [entry.partition(".")[::2] for entry in entries]
-    for owner in dict.fromkeys(owner for owner, _ in names):
-        _run_class(
-            space[owner], [(index, method) for index, (of, method) in enumerate(names) if of == owner], bench, skips
-        )
+    methods: dict[str, list[tuple[int, str]]] = {}
+    for index, entry in enumerate(suite.entries):
+        owner, _, method = entry.partition(".")
+        methods.setdefault(owner, []).append((index, method))
+    for owner, members in methods.items():
+        _run_class(space[owner], members, bench, suite.skips)
 
 
 def _run_class(kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skips: bool) -> None:
@@ -198,3 +193,6 @@ def _run_class(kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skip
                 kind.doClassCleanups()
             if outcome.bad is not None:
                 raise _Failed(*outcome.bad)
+
+
+_RUN: Final = {"check": _run_check, "asserts": _run_asserts, "unittest": _run_classes}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from motet.sandbox.protocol import CASE
+from motet.sandbox.protocol import CASE, Compiled
 
 Kind: TypeAlias = Literal["check", "asserts", "unittest"]
 _TEST_CASES: Final = frozenset({"TestCase", "IsolatedAsyncioTestCase", "FunctionTestCase"})
@@ -51,7 +51,7 @@ def find(text: Text) -> tuple[Found, ...]:
 
 @lru_cache(maxsize=1024)
 def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> bytes:
-    """What the judge loads, as marshal writes it: a Compiled."""
+    """What the judge loads: a Compiled, as marshal writes its parts."""
     tests = find(text)
     trees = [_tree(text.source)]
     if text.kind == "check":
@@ -67,25 +67,8 @@ def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> by
     shadows = _shadows(trees) if text.kind == "asserts" else []
     operators = text.kind == "unittest" and _uses_operators(trees[0])
     modules = list(dict.fromkeys(name for tree in trees for name in _modules(tree)))
-    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, shadows, "skip" in text.source, operators)))
-
-
-class Compiled(NamedTuple):
-    """A suite as its judge has it."""
-
-    kind: Kind
-    first: CodeType
-    """What runs before the tests: definitions and set-up."""
-    entries: list[Any]
-    """check: the entry point's name and the number of tests. asserts: code, one each. unittest: Class.method, one each."""
-    modules: list[str]
-    """What its import statements name."""
-    shadows: list[str]
-    """Builtin names that mean the candidate's, where it has them: a function under test may be called `sum`."""
-    skips: bool
-    """Whether the suite itself may skip a test while it runs."""
-    operators: bool
-    """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
+    early = sorted({name for tree in trees for name in _read_by_classes(tree)} - _BUILTINS)
+    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, shadows, early, "skip" in text.source, operators)))
 
 
 @lru_cache(maxsize=1024)
@@ -109,8 +92,21 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def _read_by_classes(tree: ast.Module) -> Iterator[str]:
+    """The names that class bodies read, outside of the bodies of their functions."""
+    waiting: list[ast.AST] = [part for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, _Function):
+            waiting += [*node.decorator_list, node.args]
+        elif not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
 def _uses_operators(tree: ast.Module) -> bool:
-    """Whether an operator, or `in`, is applied to `Name(...)` or to what was assigned from it, where Name is not the suite's own."""
+    """Whether an operator, or `in`, is applied to `Name(...)` or to what was assigned from it, where Name is the candidate's."""
     nodes = list(ast.walk(tree))
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     made = {
@@ -151,7 +147,7 @@ def _shadows(trees: Sequence[ast.Module]) -> list[str]:
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = [node for node in nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    own = {node.id for node in names} - read
+    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     own |= {
         alias.asname or alias.name.partition(".")[0]
         for node in nodes

@@ -49,6 +49,7 @@ class Sandbox:
         packages: Sequence[str] = (),
     ) -> None:
         self.packages = tuple(packages)
+        """What programs may import besides the standard library."""
         count = _cores() if workers is None else workers
         if count < 1:
             raise ConfigError(f"sandbox workers: got {count}, expected at least 1")
@@ -232,7 +233,7 @@ class _Servers:
 
 
 class _Cache(Generic[_Known]):
-    """What is known by request; beyond `capacity` bytes the least recently used go. Reports are kept raw: no two share a value."""
+    """What is known by request; beyond `capacity` bytes the least recently used go. Reports lie here raw: none share a value."""
 
     def __init__(self, capacity: int) -> None:
         self._left = capacity

@@ -17,6 +17,7 @@ import os
 import re
 import socket
 import struct
+from types import CodeType
 from typing import Any, Final, NamedTuple
 
 
@@ -29,6 +30,26 @@ class Request(NamedTuple):
     output_bytes: int
     mode: int
     files: bool
+
+
+class Compiled(NamedTuple):
+    """A suite as its judge has it (plan.py makes it, judge.py runs it)."""
+
+    kind: str
+    first: CodeType
+    """What runs before the tests: definitions and set-up."""
+    entries: list[Any]
+    """check: the entry point's name and the number of tests. asserts: code, one each. unittest: Class.method, one each."""
+    modules: list[str]
+    """What its import statements name."""
+    shadows: list[str]
+    """Builtin names that mean the candidate's, where it has them: a function under test may be called `sum`."""
+    early: list[str]
+    """Names that class bodies read: Python looks for those in a plain way, which finds nothing behind a namespace."""
+    skips: bool
+    """Whether the suite itself may skip a test while it runs."""
+    operators: bool
+    """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
 
 
 CALLS, APART, TOGETHER = range(3)

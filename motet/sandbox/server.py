@@ -19,7 +19,8 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
-from motet.sandbox import arrays, child, landlock, namespaces, packages, protocol, scratch, seccomp, standins, trial
+from motet.sandbox import arrays, child, landlock, namespaces, packages, protocol, scratch, seccomp, trial
+from motet.sandbox.world import World
 
 _WARM = (
     "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "dataclasses",
@@ -103,7 +104,7 @@ def outcome(
     head: protocol.Request,
     layers: Collection[str],
     place: scratch.Place | None,
-    world: standins.World,
+    world: World,
 ) -> bool:
     """Runs one program and replies: how its processes ended, and what was written. False where they did not begin."""
     started = time.monotonic()

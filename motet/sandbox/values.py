@@ -99,15 +99,15 @@ BY_TAG: Final = {known.tag: known for known in KNOWN.values()}
 VALUES: Final = (int, float, complex, str, bytes, tuple, frozenset)
 """Immutable types that programs inherit from."""
 
-_ERRORS: Final = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)]
-TYPES: Final[dict[str, type]] = {
-    kind.__name__: kind
-    for kind in (
-        object, type, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice,
-        type(None), Decimal, Fraction, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone,
-        Counter, OrderedDict, defaultdict, deque, *_ERRORS,
-    )
-}  # fmt: skip
+_ERRORS: Final[list[type]] = [
+    kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)
+]
+_SHARED: Final[tuple[type, ...]] = (
+    object, type, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
+    Decimal, Fraction, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, Counter,
+    OrderedDict, defaultdict, deque, *_ERRORS,
+)  # fmt: skip
+TYPES: Final[dict[str, type]] = {kind.__name__: kind for kind in _SHARED}
 """Classes that are the same on both sides. SystemExit and its like are not: no candidate raises those in its judge."""
 TYPE_NAMES: Final = {kind: name for name, kind in TYPES.items()}
 

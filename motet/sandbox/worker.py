@@ -23,7 +23,7 @@ from motet.sandbox import server
 server.main(*sys.argv[2:])
 """
 """Stands empty packages where ours are, so that the server loads this folder's files and nothing else of Motet. What the library
-would do after every fork (seed generators, look after threads) costs a child a third of its time, and is done where it matters."""
+would do after every fork (seed generators, look after threads) would cost a child a third of its time, for nothing."""
 _FLAGS = ("-P", "-s", "-S", "-W", "ignore", "-X", "utf8")
 """Together with the environment below this is -I -S, but for the one variable that makes the order of sets repeatable."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}

@@ -1,0 +1,264 @@
+"""The judge's end of test mode: what its tests and a candidate in another process say to each other.
+
+Every byte of the candidate is an attacker's. It is read as JSON, sized and typed by heap.py, and becomes a value, a stand-in, or
+an exception of a class that is harmless to raise. Functions and objects that a test hands over are called back, and objects read,
+by public names and with such values only.
+"""
+
+import functools
+import marshal
+import sys
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)  # fmt: skip
+from typing import Any, Final, NoReturn
+from unittest import TestCase
+
+from motet.sandbox import protocol
+from motet.sandbox.heap import Form, Garbled, Heap
+from motet.sandbox.protocol import NotPlain
+from motet.sandbox.standins import StandIns
+from motet.sandbox.values import SPECIAL, TYPES, VALUES
+
+_FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
+"""What is called back, and has no attributes for a candidate."""
+_INSIDES: Final = (TracebackType, FrameType, CodeType)
+"""Ways from a generator or an error to everything that the tests know: they do not travel."""
+_DEEPEST: Final = 40
+"""Calls back and forth within one another."""
+_SWEEP: Final = 64
+"""Every so many requests, objects that the tests no longer hold are let go. Containers are at once: they cost something."""
+_PURE: Final = frozenset(
+    {"bisect", "cmath", "copy", "datetime", "functools", "heapq", "itertools", "math", "operator", "statistics"}
+)
+"""Functions of these modules are each side's own: they can do no harm there."""
+_ALIASES: Final = {"np": "numpy", "pd": "pandas", "ET": "xml.etree.ElementTree", "dt": "datetime", "path": "posixpath"}
+_NO_LIMIT: Final = 1 << 40
+
+
+class Gone(BaseException):
+    """The candidate is no more, or speaks nonsense; the tests cannot go on. Not an Exception, so that no test catches it."""
+
+
+class Absent(Exception):
+    """The candidate's module does not define a name."""
+
+
+class World(Heap):
+    """The judge's side of all that it and its candidate share."""
+
+    _pipe: protocol.Pipe
+    operators: bool
+
+    def __init__(self) -> None:
+        """Before there is a candidate: what takes time is done by the server, once for all judges."""
+        super().__init__(first=0)
+        self.unpacking = False
+        """Nothing may be asked now: the candidate's last message is not read to its end."""
+        self.named: list[Any] = []
+        """Classes that the suite knows by name."""
+        self.end: str | None = None
+        """Why there is no candidate any more: "gone" or "garbled"."""
+        self._depth = self._asked = 0
+        self._lent: list[Any] = []
+        self._stand_ins = StandIns(self)
+        self.types = TYPES | self._stand_ins.often()
+
+    def connect(self, pipe: protocol.Pipe, operators: bool) -> None:
+        """`operators`: whether the suite tests what operators do with plain values and objects that it made."""
+        self._pipe, self.operators = pipe, operators
+
+    def began(self) -> tuple[str, str] | None:
+        """Waits until the candidate's module has run: why it did not come to its end, if so. Raises: Gone."""
+        match self._read():
+            case [None, ""]:
+                return None
+            case [("syntax" | "raised" | "exited" | "memory") as failure, str(message)]:
+                return failure, message
+        self._over("garbled", "no word of how the program began")
+
+    # ------------------------------------------------------------------------------------------------ asking
+
+    def ask(self, kind: str, *values: Any) -> Any:
+        """Has the candidate do something; returns or raises what comes of it. Raises: Gone."""
+        if self.end is not None:
+            raise Gone(self.end)
+        self._asked += 1
+        # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
+        forms = self.pack(list(values), _NO_LIMIT)
+        dropped = self.unreferenced() if self._asked % _SWEEP == 0 else self.unreferenced_containers()
+        self.forget(dropped)
+        self._send([kind, dropped, *forms])
+        while True:
+            kind, (value, *more) = self._receive()
+            if kind == "returned":
+                return value
+            if kind == "raised":
+                raise value
+            self._send(self._called_back(value, *more))
+
+    def name(self, name: str) -> Any:
+        """What the candidate's module means by a name. Raises: Absent."""
+        match self.ask("name", name):
+            case ():
+                raise Absent(name)
+            case (True, value):
+                if isinstance(value, type):
+                    self.named.append(value)
+                return value
+            case (False, str(module), ""):
+                if module in (name, _ALIASES.get(name)) and isinstance(sys.modules.get(module), ModuleType):
+                    return sys.modules[module]
+                raise Absent(name)
+            case (False, str(module), str(qualified), value):
+                own = vars(sys.modules[module]).get(name) if module in _PURE and module in sys.modules else None
+                return own if isinstance(own, _FUNCTIONS) and qualified == name else value
+        self._over("garbled", "no answer about a name")
+
+    def forget(self, numbers: list[int]) -> None:
+        super().forget(numbers)
+        for number in numbers:
+            self._stand_ins.forget(number)
+
+    def _send(self, message: list[Form]) -> None:
+        try:
+            self._pipe.write(marshal.dumps(message))
+        except EOFError as error:
+            self._over("gone", str(error))
+
+    def _receive(self) -> tuple[str, list[Any]]:
+        message = self._read()
+        self.unpacking = True
+        try:
+            kind, *forms = message
+            values = self.unpack(forms)
+            if kind not in ("returned", "raised", "asks") or len(values) != (4 if kind == "asks" else 1):
+                raise Garbled("a message of no known kind")
+            if kind == "raised" and not isinstance(values[0], Exception):
+                raise Garbled("what was raised is no exception")
+            return kind, values
+        except (ValueError, TypeError, MemoryError) as error:
+            self._over("garbled", str(error))
+        finally:
+            self.unpacking = False
+
+    def _read(self) -> Any:
+        try:
+            return protocol.loads(self._pipe.read())
+        except EOFError as error:
+            self._over("gone", str(error))
+        except (ValueError, MemoryError) as error:
+            self._over("garbled", str(error))
+
+    def _over(self, end: str, why: str) -> NoReturn:
+        self.end = end
+        raise Gone(f"{end}: {why}"[:300]) from None
+
+    # ------------------------------------------------------------------------------------------------ the candidate's things
+
+    def adopt(self, tag: str, parts: list[Form]) -> Any:
+        match tag, parts:
+            case "class", [number, str(name), str(module), list(bases), list(names), bool(hashable)]:
+                value: Any = _known_error(module, name)
+                if value is None:
+                    within = [self.decode(base, 1) for base in bases]
+                    value = self._stand_ins.make_class(name, module, within, names, hashable)
+            case "object", [number, kind, hashed] if hashed is None or type(hashed) is int:
+                value = self._stand_ins.make_object(number, self._class_of(kind, object), hashed)
+            case "value", [number, kind, plain]:
+                content = self.decode(plain, 1)
+                if type(content) not in VALUES:
+                    raise Garbled("no plain value")
+                value = type(content).__new__(self._class_of(kind, type(content)), content)
+            case "error", [number, kind, args, notes, str(said)]:
+                known, about = self._class_of(kind, Exception), (self.decode(args, 1), self.decode(notes, 1))
+                value = self._stand_ins.make_error(known, *about, said)
+            case _:
+                raise Garbled("an unknown form")
+        self.accept(number, value)
+        return value
+
+    def _class_of(self, form: Form, base: type) -> Any:
+        kind = self.decode(form, 1)
+        if not isinstance(kind, type) or not issubclass(kind, base):
+            raise Garbled("an object of no such class")
+        return kind
+
+    # ------------------------------------------------------------------------------------------------ the tests' things
+
+    def export(self, value: Any, depth: int) -> Form:
+        if isinstance(value, BaseException):
+            base = next(kind for kind in (*type(value).__mro__, Exception) if kind in TYPES.values())
+            about = [self.encode(base, depth + 1), type(value).__name__, self.arguments(value, depth)]
+            return ["borrowed error", self._lend(value), *about]
+        if isinstance(value, _INSIDES):
+            return None
+        if isinstance(value, ModuleType):
+            return ["module", value.__name__]
+        if isinstance(value, _FUNCTIONS):
+            return self._function(value, depth)
+        if isinstance(value, TestCase):
+            raise NotPlain("a TestCase is not for the candidate")
+        kind = type(value)
+        special = [each for each in SPECIAL if getattr(kind, each, None) is not getattr(object, each, None)]
+        return ["borrowed", self._lend(value), False, kind.__name__, special]
+
+    def _function(self, value: Any, depth: int) -> Form:
+        name, module = str(getattr(value, "__name__", "")), str(getattr(value, "__module__", ""))
+        if isinstance(value, MethodDescriptorType) and value.__objclass__ in TYPES.values():
+            return ["attribute", self.encode(value.__objclass__, depth + 1), name]
+        if module in (*_PURE, "builtins") and getattr(sys.modules.get(module), name, None) is value:
+            return ["global", module, name]
+        return ["borrowed", self._lend(value), True, name, []]
+
+    def _lend(self, value: Any) -> int:
+        self._lent.append(value)  # the candidate may keep it longer than the tests do
+        return self.register(value)
+
+    def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[Form]:
+        """The message that says what came of the candidate's use of something that a test handed over."""
+        if not any(value is lent for lent in self._lent) or type(args) is not tuple or type(named) is not tuple:
+            self._over("garbled", "asks about what was not handed over")
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise RecursionError("tests and candidate call each other too deeply")
+            return ["returned", [], *self.pack([_used(value, called, args, dict(named))], _NO_LIMIT)]
+        except Exception as error:  # noqa: BLE001 - as it would through any caller
+            return ["raised", [], *self.pack([error], _NO_LIMIT)]
+        finally:
+            self._depth -= 1
+
+
+def _used(value: Any, called: Any, args: tuple[Any, ...], named: dict[Any, Any]) -> Any:
+    """What comes of calling something of the tests, or of reading, changing or using it by a public name."""
+    if called == "__call__":
+        return value(*args, **named)
+    if isinstance(value, (*_FUNCTIONS, BaseException)):
+        raise AttributeError("a function of the tests can be called, and nothing else")
+    if called in SPECIAL:
+        return getattr(type(value), called)(value, *args)
+    match called, args:
+        case "get", (str(name),) if not name.startswith("_"):
+            return getattr(value, name)
+        case "set", (str(name), content) if not name.startswith("_"):
+            return setattr(value, name, content)
+    raise AttributeError("an object of the tests has no such attribute for the candidate")
+
+
+def _known_error(module: str, name: str) -> type | None:
+    """The judge's own class for an exception of the standard library. What ends a test run is none."""
+    if module == "builtins" and name == "BaseException":
+        return Exception
+    package = module.partition(".")[0]
+    if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
+        return None
+    found = vars(sys.modules[module]).get(name)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None

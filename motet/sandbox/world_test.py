@@ -1,0 +1,442 @@
+"""A judge's view of a candidate, without walls: the candidate listens in a thread."""
+
+import copy
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from motet.sandbox import program, protocol
+from motet.sandbox.candidate import Candidate
+from motet.sandbox.world import Absent, Gone, World
+
+LIMIT = 1 << 20
+Enter = Callable[..., World]
+
+
+@pytest.fixture
+def enter() -> Iterator[Enter]:
+    """Makes a World whose candidate has run a text."""
+    pipes: list[int] = []
+
+    def world(source: str, operators: bool = False) -> World:
+        (asked, asks), (answer, answers) = os.pipe(), os.pipe()
+        pipes.append(asks)
+        space: dict[str, Any] = {"__name__": "candidate"}
+        assert program.run([source], space) == (None, "")
+        candidate = Candidate(protocol.Pipe(asked, answers), space, LIMIT)
+        threading.Thread(target=_listen, args=(candidate,), daemon=True).start()
+        made = World()
+        made.connect(protocol.Pipe(answer, asks, 8 * LIMIT), operators)
+        return made
+
+    yield world
+    for descriptor in pipes:
+        os.close(descriptor)
+
+
+def _listen(candidate: Candidate) -> None:
+    try:
+        candidate.listen()
+    except EOFError:
+        return
+
+
+BOX = """
+class Box:
+    made = 0
+    def __init__(self, x): self.x, self.items = x, []; Box.made += 1
+    def put(self, item): self.items.append(item); return self
+    def __eq__(self, other): return isinstance(other, Box) and other.x == self.x
+    def __hash__(self): return hash(self.x)
+    def __add__(self, other): return Box(self.x + (other.x if isinstance(other, Box) else other))
+    def __lt__(self, other): return self.x < other.x
+    def __len__(self): return len(self.items)
+    def __iter__(self): return iter(self.items)
+    def __getitem__(self, index): return self.items[index]
+    def __contains__(self, item): return item in self.items
+    def __enter__(self): return self
+    def __exit__(self, *error): self.items.append(error[0] and error[0].__name__); return True
+    def __call__(self, *args, **named): return args, named
+    def __format__(self, spec): return f"box{spec}"
+    @property
+    def double(self): return 2 * self.x
+    @classmethod
+    def named(cls): return cls.__name__
+class Small(Box):
+    pass
+"""
+
+
+def test_objects_answer_from_afar_like_objects_at_hand(enter: Enter) -> None:
+    world = enter(BOX)
+    Box, Small = world.name("Box"), world.name("Small")
+    box = Box(3)
+    assert (box.x, box.double, Box.made, Small.named()) == (3, 6, 1, "Small")
+    box.x = 4
+    assert (box.double, vars(box)["x"], hasattr(box, "x"), hasattr(box, "y")) == (8, 4, True, False)
+    del box.x
+    with pytest.raises(AttributeError, match="no attribute 'x'"):
+        _ = box.x
+    box.put(1).put([2])
+    assert (len(box), list(box), box[1], f"{box:es}", box(1, a=2)) == (2, [1, [2]], [2], "boxes", ((1,), {"a": 2}))
+    with box as same:
+        assert same is box
+        raise KeyError
+    assert box.items[-1] == "KeyError"
+    assert callable(box) and not callable(Small(1).put(1).items)
+    assert copy.deepcopy(box).items == box.items
+
+
+def test_classes_from_afar_are_classes(enter: Enter) -> None:
+    world = enter(BOX)
+    Box, Small = world.name("Box"), world.name("Small")
+    small = Small(1)
+    assert isinstance(small, Box) and type(small) is Small and issubclass(Small, Box)
+    assert not isinstance(Box(1), Small)
+    assert not isinstance(1, Box)
+    assert (Small.__name__, Small.__mro__[1]) == ("Small", Box)
+    with pytest.raises(TypeError, match="such tests must run `together`"):
+        type("Mine", (Box,), {})(1)
+
+
+def test_objects_compare_with_each_other_and_equal_nothing_plain(enter: Enter) -> None:
+    world = enter(BOX + "class Liar:\n    __eq__ = __lt__ = __ge__ = lambda *_: True\n    __hash__ = lambda *_: 1")
+    Box, liar = world.name("Box"), world.name("Liar")()
+    assert Box(1) == Box(1) and Box(1) != Box(2) and Box(1) < Box(2) and sorted([Box(2), Box(1)]) == [Box(1), Box(2)]
+    assert {Box(1): "one"}[Box(1)] == "one"
+    assert liar == Box(1), "what two of its objects say of each other is the candidate's to say"
+    for plain in (1, None, "", [], True, object(), math.nan):
+        assert liar != plain and not liar == plain and plain != liar and liar not in [plain]
+        with pytest.raises(TypeError):
+            _ = liar < plain
+        with pytest.raises(TypeError):
+            _ = plain <= liar  # type: ignore[operator]
+
+
+def test_an_object_is_not_told_what_stands_beside_it(enter: Enter) -> None:
+    source = """
+class Ear:
+    heard = []
+    def hear(self, other): Ear.heard.append(other); return 0.0
+    __add__ = __radd__ = __sub__ = __rsub__ = __contains__ = __eq__ = __lt__ = __ge__ = __divmod__ = __pow__ = hear
+    def __iter__(self): return iter([1])
+class IntEar(Ear, int):
+    pass
+"""
+    world = enter(source)
+    for ear in (world.name("Ear")(), world.name("IntEar")(5)):
+        for attempt in (
+            lambda: ear + 7,
+            lambda: 7 - ear,
+            lambda: 7 in ear,
+            lambda: ear == 7,
+            lambda: ear < 7,
+            lambda: divmod(ear, 7),
+        ):
+            try:
+                attempt()
+            except TypeError:
+                continue
+    assert world.name("Ear").heard == []
+    assert world.name("IntEar")(5) - 2 == 3, "what is an int by birth is one"
+
+
+def test_where_operators_are_tested_an_object_answers_with_an_object_only(enter: Enter) -> None:
+    liar = """
+class Liar(Box):
+    def __sub__(self, other): return 0.0
+    def __mul__(self, other): return self
+    def __abs__(self): return 0.0
+"""
+    world = enter(BOX + liar, operators=True)
+    Box, Liar = world.name("Box"), world.name("Liar")
+    assert (Box(1) + 2).x == 3
+    assert 5 in Box(0).put(5) and 6 not in Box(0).put(5)
+    with pytest.raises(TypeError, match="only an object is believed"):
+        _ = Liar(1) - 5
+    with pytest.raises(TypeError, match="is not believed"):
+        abs(Liar(1) * 5)
+
+
+def test_an_heir_of_a_plain_type_is_its_plain_value_with_its_own_methods(enter: Enter) -> None:
+    source = """
+import collections, enum
+Point = collections.namedtuple("Point", "x y")
+class Level(enum.IntEnum):
+    LOW = 1
+class Color(enum.Enum):
+    RED = "r"
+class Loud(str):
+    __eq__ = lambda *_: True
+    __hash__ = str.__hash__
+    def upper(self): return "loud"
+class Stack(list):
+    def append(self, item): super().append(item * 10)
+    def push(self, item): self.append(item)
+"""
+    world = enter(source)
+    point, level, Color, loud, stack = (
+        world.name("Point")(1, 2), world.name("Level").LOW, world.name("Color"), world.name("Loud")("a"), world.name("Stack")([1]),
+    )  # fmt: skip
+    assert point == (1, 2) and point.x == 1 and point._replace(y=5) == (1, 5) and isinstance(point, tuple)
+    assert level == 1 and level is world.name("Level")(1) and level.name == "LOW" and isinstance(level, int)
+    assert (
+        Color("r") is Color.RED and [member.value for member in Color] == ["r"] and Color.RED != "r" and len(Color) == 1
+    )
+    assert loud == "a" and loud != "b" and loud.upper() == "loud" and loud + "b" == "ab"
+    stack.push(2)
+    stack.append(3)
+    stack.extend([4])
+    assert stack == [1, 20, 30, 4] and isinstance(stack, list)
+    stack.push(5)
+    assert list(stack) == [1, 20, 30, 4, 50], "what was changed here is changed there"
+
+
+def test_what_either_side_changes_in_place_both_see(enter: Enter) -> None:
+    world = enter(BOX + "def sort(xs): xs.sort()\ndef first(xs): return xs[0]")
+    box = world.name("Box")(0)
+    items = box.items
+    box.put(1)
+    items.append(2)
+    box.items.append(3)
+    assert items == list(box) == [1, 2, 3] and box.items is items
+    box.x = {"deep": [[3, 1]]}
+    world.name("sort")(box.x["deep"][0])
+    assert box.x == {"deep": [[1, 3]]}
+    mine = [[2, 1], 0]
+    world.name("sort")(mine[0])
+    assert mine == [[1, 2], 0]
+    assert world.name("first")(mine) is mine[0]
+
+
+ERRORS = """
+import json
+class Wrong(ValueError):
+    def __init__(self, code): super().__init__(f"code {code}"); self.code = code
+class Leave(SystemExit): pass
+class Mute(Exception):
+    def __str__(self): raise SystemExit
+def fail(how):
+    if how == "json": json.loads("[1,")
+    if how == "unicode": b"\\xff".decode()
+    if how == "file": raise FileNotFoundError(2, "No such file", "a")
+    import unittest
+    raise {"own": Wrong(7), "exit": SystemExit(0), "leave": Leave(), "key": KeyError("k"), "assert": AssertionError("no"),
+           "keyboard": KeyboardInterrupt(), "close": GeneratorExit(), "stop": StopIteration(3), "mute": Mute(),
+           "skip": unittest.SkipTest("later")}[how]
+"""
+
+
+def test_errors_arrive_as_what_they_are(enter: Enter) -> None:
+    world = enter(ERRORS)
+    fail, Wrong = world.name("fail"), world.name("Wrong")
+    with pytest.raises(Wrong, match="code 7") as wrong:
+        fail("own")
+    assert isinstance(wrong.value, ValueError) and wrong.value.code == 7 and wrong.value.args == ("code 7",)
+    with pytest.raises(json.JSONDecodeError, match="line 1 column 4") as decoding:
+        fail("json")
+    assert decoding.value.pos == 3
+    with pytest.raises(UnicodeDecodeError):
+        fail("unicode")
+    with pytest.raises(FileNotFoundError) as missing:
+        fail("file")
+    assert missing.value.errno == 2
+    with pytest.raises(KeyError, match="'k'"):
+        fail("key")
+    with pytest.raises(StopIteration) as stop:
+        fail("stop")
+    assert stop.value.value == 3
+    with pytest.raises(AssertionError, match="no"):
+        fail("assert")
+    assert isinstance(Wrong(3), ValueError), "an error that is not raised"
+
+
+@pytest.mark.parametrize("how", ["exit", "leave", "keyboard", "close", "skip", "mute"])
+def test_what_would_end_a_test_run_is_an_ordinary_exception(how: str, enter: Enter) -> None:
+    import unittest
+
+    with pytest.raises(Exception) as error:  # noqa: PT011 - which is the point
+        enter(ERRORS).name("fail")(how)
+    assert not isinstance(error.value, unittest.SkipTest)
+    assert type(error.value).__name__ in (
+        "SystemExit",
+        "Leave",
+        "KeyboardInterrupt",
+        "GeneratorExit",
+        "SkipTest",
+        "Mute",
+    )
+
+
+def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
+    world = enter(
+        BOX + "def apply(f, xs): return [f(x) for x in xs]\ndef keep(f): keep.f = f\ndef kept(x): return keep.f(x)"
+    )
+    apply, Box = world.name("apply"), world.name("Box")
+
+    class Mine(Exception):
+        pass
+
+    def fail(x: object) -> None:
+        raise Mine(x)
+
+    assert apply(lambda x: x + 1, [1, 2]) == [2, 3]
+    assert apply(lambda box: box.x, [Box(4)]) == [4], "with its own objects as arguments"
+    assert [apply(each, ["ab"]) for each in (len, str.upper, list)] == [[2], ["AB"], [["a", "b"]]]
+    assert apply(lambda x: x, (each for each in [5])) == [5], "and what iterates there is iterated here"
+    with pytest.raises(Mine) as error:
+        apply(fail, [3])
+    assert error.value.args == (3,)
+    world.name("keep")(lambda x: x * 2)
+    for _ in range(200):
+        assert world.name("kept")(21) == 42, "however long it was kept"
+
+
+def test_calls_back_and_forth_have_a_depth(enter: Enter) -> None:
+    world = enter("def call(f, n): return f(n)")
+    call = world.name("call")
+
+    def down(n: int) -> int:
+        return call(down, n - 1) + 1 if n else 0
+
+    assert call(down, 20) == 20
+    with pytest.raises(RecursionError):
+        call(down, 100)
+    assert call(down, 3) == 3
+
+
+def test_of_what_a_test_hands_over_the_candidate_sees_public_names_only(enter: Enter) -> None:
+    class Given:
+        shown = 1
+        _hidden = 2
+
+        def __len__(self) -> int:
+            return 3
+
+    source = "def read(x, name): return getattr(x, name)\ndef size(x): return len(x)\ndef write(x): x.shown = 5"
+    world = enter(source)
+    read, given = world.name("read"), Given()
+    assert (read(given, "shown"), world.name("size")(given)) == (1, 3)
+    world.name("write")(given)
+    assert given.shown == 5
+    for secret in ("_hidden", "__hidden__"):
+        with pytest.raises(AttributeError):
+            read(given, secret)
+    for secret in ("__globals__", "__code__", "func_globals", "__closure__"):
+        with pytest.raises(AttributeError):
+            read(lambda: given, secret)
+    assert read((each for each in [1]), "gi_frame") is None
+
+
+def test_names_mean_what_the_candidate_means_unless_it_is_a_module_by_another_name(enter: Enter) -> None:
+    world = enter(
+        "import math, pickle as json, statistics as st\nfrom math import isclose\nfrom os import getcwd\nx = [1]"
+    )
+    assert world.name("math") is math
+    assert world.name("isclose") is math.isclose
+    assert world.name("x") == [1]
+    assert world.name("getcwd") is not os.getcwd and world.name("getcwd")() == os.getcwd()
+    for name in ("json", "st", "absent"):
+        with pytest.raises(Absent):
+            world.name(name)
+
+
+def test_what_the_tests_no_longer_hold_is_let_go(enter: Enter) -> None:
+    world = enter(BOX + "def count(xs): return len(xs)")
+    count, Box = world.name("count"), world.name("Box")
+    for number in range(300):
+        count([number])
+        Box(number)
+    assert len(world.objects) < 150
+    boxes = [Box(number) for number in range(200)]
+    assert [box.x for box in boxes] == list(range(200))
+
+
+def test_a_large_answer_is_an_error_of_its_own_and_the_next_is_not(enter: Enter) -> None:
+    world = enter("def f(n): return 'A' * n\ndef grow(xs): xs.append('A' * 10**7)")
+    with pytest.raises(Exception, match="too many bytes"):
+        world.name("f")(10**7)
+    assert world.name("f")(3) == "AAA"
+    with pytest.raises(RuntimeError, match="cannot be handed to the tests: Oversize"):
+        world.name("grow")([])
+    assert world.name("f")(3) == "AAA"
+
+
+# ---------------------------------------------------------------------------------------------------- a candidate that attacks
+
+
+class Script:
+    """A pipe whose other end says what it likes."""
+
+    def __init__(self, *lines: bytes | str) -> None:
+        self._lines = [line.encode() if isinstance(line, str) else line for line in lines]
+
+    def write(self, _: bytes) -> None: ...
+
+    def read(self) -> bytes:
+        if not self._lines:
+            raise EOFError("gone")
+        return self._lines.pop(0)
+
+
+def hear(*lines: bytes | str) -> World:
+    world = World()
+    world.connect(Script(*lines), False)  # type: ignore[arg-type]
+    return world
+
+
+FORGED = (
+    "", "nope", "1", "[]", '["returned"]', '["returned",1]', '["returned",1,2,[]]', '["raised",1,[]]', '["raised",["type","ValueError"],[]]',
+    '["says",1,[]]', '["asks",1,"__call__",["tuple"],["tuple"],[]]', '["asks",["type","eval"],"__call__",["tuple","1"],["tuple"],[]]',
+    '["returned",["object",2,["type","object"],null],[]]',
+    '["returned",["class",1,"X","m",["ValueError"],[],true],[]]', '["returned",["class",1,"X","m",[5],[],true],[]]',
+    '["returned",["class",1,"X","m",[],[5],true],[]]', '["returned",["class",1,"X\\u0000","m",[],[],true],[]]',
+    '["returned",["class",1,"X","m",[["type","type"]],[],true],[["x"]]]', '["returned",["value",1,["type","int"],"a"],[]]',
+    '["returned",["value",1,["type","int"],["list",3,null,null]],[]]', '["raised",["error",1,["type","int"],["tuple"],["tuple"],""],[]]',
+    '["raised",["error",1,["type","ValueError"],5,["tuple"],""],[]]', '["raised",["error",1,["type","ValueError"],["tuple"],5,""],[]]',
+    '["returned",["frozenset",["object",1,["class",3,"X","m",[],["__hash__"],false],null]],[]]', "[" * 100_000, b"\xff\xfe", '["returned",1,[]] ',
+    '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]', '["returned",["global","os","system"],[]]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", FORGED, ids=range(len(FORGED)))
+def test_a_forged_answer_ends_the_candidate_and_not_the_judge(line: bytes | str) -> None:
+    world = hear(line)
+    with pytest.raises(Gone):
+        world.ask("name", "f")
+    assert world.end == "garbled"
+    with pytest.raises(Gone):
+        world.ask("name", "f")
+
+
+def test_a_candidate_that_hangs_up_is_gone() -> None:
+    world = hear()
+    with pytest.raises(Gone):
+        world.began()
+    assert world.end == "gone"
+
+
+def test_forged_classes_become_harmless_ones() -> None:
+    odd = '["class",1,"SystemExit","builtins",[["class",3,"BaseException","builtins",[["type","object"]],[],true]],[],true]'
+    world = hear(f'["raised",["error",5,{odd},["tuple"],["tuple"],"bye"],[]]')
+    try:
+        world.ask("call")
+    except Exception as error:  # noqa: BLE001
+        assert str(error) == "bye"
+    assert hear('["returned",["object",1,["type","int"],null],[]]').ask("call") != 0
+    for base in ("bool", "NoneType", "range", "type"):
+        world = hear(f'["returned",["object",1,["class",3,"X","m",[["type","{base}"]],["__eq__"],true],null],[]]')
+        assert world.ask("call") != True  # noqa: E712
+
+
+def test_lying_about_how_it_began_is_garbled() -> None:
+    assert hear('["raised","x"]').began() == ("raised", "x")
+    assert hear('[null,""]').began() is None
+    for line in ('["timeout","x"]', "[]", '[null,"x"]', '["raised",1]'):
+        with pytest.raises(Gone):
+            hear(line).began()
