@@ -26,9 +26,7 @@ def titled(title: str, columns: list[str]) -> Table:
     out.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
     table = Table()
     for place, column in enumerate(columns):
-        table.add_column(
-            column, justify="left" if place == 0 or column.startswith("differs") else "right", overflow="fold"
-        )
+        table.add_column(column, justify="left" if place == 0 or column.startswith("differs") else "right")
     return table
 
 

@@ -168,7 +168,10 @@ def contents(folder):
         # who plays
         ("team.left=smal", "team.left names policy 'smal'; policies are: left, right"),
         ("team.middle=left", "environment ./game.py:Same has the agents left, right: name each once"),
-        ("team.left=null policies.left=null", "team names right; environment ./game.py:Same has the agents left, right: name each once"),
+        (
+            "team.left=null policies.left=null",
+            "team names right; environment ./game.py:Same has the agents left, right: name each once",
+        ),
         ("policies.left.train=frozen policies.right.train=frozen", "every policy is frozen (left, right)"),
         # how it is sampled
         ("rollout.samples=[1]", "rollout.samples [1] gives groups of 1 at turn 1, but baseline group_mean"),

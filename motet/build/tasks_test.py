@@ -122,7 +122,7 @@ def test_tasks_of_one_row_or_of_the_environment_with_one_id_are_refused(tmp_path
         def tasks(self, split):
             return [Task("same", {}), Task("same", {"other": 1})]
 
-    with pytest.raises(ConfigError, match="data.eval: several tasks have the id 'once'"):
+    with pytest.raises(ConfigError, match=r"data\.eval: several tasks have the id 'once'"):
         tasks_of(called(tmp_path, "once"), Same(), train=False)
     with pytest.raises(ConfigError, match=r"quickstart, tasks\('eval'\): several tasks have the id 'same'"):
         tasks_of(config(), Own(), train=False)

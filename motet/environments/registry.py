@@ -14,6 +14,7 @@ ENVIRONMENTS: dict[str, str] = {
     "quickstart": "motet.environments.quickstart:Quickstart",
     "relay": "motet.environments.relay:Relay",
     "bug_fix": "motet.environments.bug_fix:BugFix",
+    "bug_fix_tiny": "motet.environments.bug_fix_tiny:TinyBugFix",
     "code_completion": "motet.environments.code_completion:CodeCompletion",
     "code_generation": "motet.environments.code_generation:CodeGeneration",
     "writing": "motet.environments.writing:Writing",

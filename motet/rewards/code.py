@@ -4,8 +4,8 @@
 
 Terms are shares from 0 to 1 and the reward is their weighted sum: at most 4.0, at most 2.1 for an agent alone. Without main there
 is nothing to parse, what does not parse is not tested, and the last three need a helper's function and at least one test passed.
-What helpers earn is averaged over them. Whatever of it can be seen without running is read off the tree (cooperation.py), so these
-terms can be earned by a program that only looks like one; `needs_aux`, which weighs nothing, says whether it does.
+What helpers earn is averaged over them. How they work together is read off the tree (cooperation.py), so a program that only
+looks like it may earn it too; `needs_aux`, which weighs nothing, says so.
 """
 
 import ast
@@ -32,6 +32,17 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "aux_ignored": -0.5,
     }
 )
+NOTHING = """\
+class Nothing:
+    __len__ = __index__ = __hash__ = lambda self: 0
+    __float__ = lambda self: 0.0
+    __iter__ = lambda self: iter(())
+    __bool__ = __contains__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, *other: False
+    __call__ = __getattr__ = __getitem__ = __abs__ = __neg__ = lambda self, *given, **named: self
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = lambda self, other: other
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = lambda self, other: other
+"""
+"""A value that says nothing and that nothing stumbles over: what passes with it has no need of the one it stands for."""
 Note: TypeAlias = tuple[bool, str]
 """Whether it is as it should be, and what was found."""
 
@@ -74,8 +85,8 @@ class Program:
         return definition(self.main_tree, self.entry_point)
 
     def without_help(self) -> "Program":
-        """The same, with helpers' functions that return nothing."""
-        silent = {name: f"def {name}(*given, **named):\n    return None" for name in self.helpers}
+        """The same, with helpers' functions that return `Nothing`."""
+        silent = {name: f"{NOTHING}\ndef {name}(*given, **named):\n    return Nothing()" for name in self.helpers}
         return replace(self, helpers=silent)
 
 
@@ -96,8 +107,8 @@ class CodeScore:
     levels: float
     """The weighted sum of the terms."""
     terms: Mapping[str, float]
-    """Every term of the table, 0 where its level was not reached; `success`: 1 where all tests passed; and for a team `needs_aux`: 1
-    where main calls a helper, and fewer tests pass when helpers' functions return nothing."""
+    """Every term of the table, 0 where its level was not reached; `success`: 1 where all tests passed; for a team `needs_aux`:
+    1 where main calls a helper, and fewer tests pass when helpers' functions return `Nothing`."""
     notes: Mapping[str, tuple[Note, ...]]
     """Function -> what was found of it, in the order of the levels, as far as they were reached."""
     share: float = 0.0

@@ -30,7 +30,7 @@ HALF_TOGETHER = "def total(xs):\n    return sum(aux(xs)) if len(xs) < 2 else 0\n
 WRAPPER = "def total(xs):\n    result = aux(xs)\n    return result\n"
 IGNORING = "def total(xs):\n    aux(xs)\n    return sum(x * x for x in xs)\n"
 HALF_IGNORING = "def total(xs):\n    squares = aux(xs)\n    return 0 if not xs else 9\n"
-TRIED = "try:\n    from helper import aux\nexcept ImportError:\n    pass"
+TRY = "try:\n    from helper import aux\nexcept ImportError:\n    pass"
 STUB = "def total(xs):\n    pass\n"
 NOT_COMPILED = "def total(xs):\n    nonlocal y\n    return sum(aux(xs))\n"
 
@@ -131,13 +131,10 @@ def test_who_only_pretends_to_work_together_earns_no_more(sandbox, aux, main, le
         (BY_ITSELF, 2.5, 0.0),
         (IGNORING, 3.5, 0.0),
         # what no tree can say
-        ("def total(xs):\n    own = sum(x * x for x in xs)\n    return own or aux(xs) and own\n", 4.0, 0.0),
-        ("def total(xs):\n    if len(aux(xs)) < 0:\n        return 1\n    return sum(x * x for x in xs)\n", 4.0, 1.0),
-        (
-            "def total(xs):\n    try:\n        return sum(aux(xs))\n    except TypeError:\n        return sum(x * x for x in xs)\n",
-            4.0,
-            0.0,
-        ),
+        ("def total(xs):\n    own = sum(x * x for x in xs)\n    return own if xs else len(aux(xs))\n", 4.0, 0.0),
+        ("def total(xs):\n    if len(aux(xs)) < 0:\n        return 1\n    return sum(x * x for x in xs)\n", 4.0, 0.0),
+        ("def total(xs):\n    return sum(x * x for x in xs) + 0 * sum(aux(xs))\n", 4.0, 0.0),
+        ("def total(xs):\n    first, *rest = [0, *aux(xs)]\n    return first + sum(rest)\n", 4.0, 1.0),
     ],
 )
 def test_the_helper_is_needed_where_fewer_tests_pass_when_it_says_nothing(sandbox, main, levels, needed):
@@ -160,7 +157,8 @@ def test_only_a_program_that_calls_its_helper_is_run_twice():
 
 
 def test_names_that_two_parts_have_cost_nobody_the_reward(sandbox):
-    aux = "from math import *\nmemo = {}\ndef max(a, b):\n    return a\ndef aux(xs):\n    memo[0] = max(1, 2)\n    return [pow(x, 2) for x in xs]\n"
+    own = "from math import *\nmemo = {}\ndef max(a, b):\n    return a\n"
+    aux = f"{own}def aux(xs):\n    memo[0] = max(1, 2)\n    return [pow(x, 2) for x in xs]\n"
     main = "memo = {}\ndef total(xs):\n    assert not memo\n    return max([0, pow(int(sum(aux(xs))), 1, 1000)])\n"
     assert score(sandbox, aux, main).levels == pytest.approx(4.0)
 
@@ -204,7 +202,7 @@ def test_the_mains_function_is_the_one_that_runs(sandbox):
 
 
 @pytest.mark.parametrize(
-    "line", ["from helper import aux", "import aux", "import math, aux", "from aux import aux as aux", TRIED]
+    "line", ["from helper import aux", "import aux", "import math, aux", "from aux import aux as aux", TRY]
 )
 def test_an_import_of_aux_can_only_mean_the_partners(sandbox, line):
     assert score(sandbox, AUX, f"{line}\n{TOGETHER}").levels == pytest.approx(4.0)

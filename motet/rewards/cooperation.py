@@ -97,7 +97,7 @@ def merely_returns(function: ast.FunctionDef, names: Collection[str]) -> bool:
 
 
 def _passing(nodes: Sequence[ast.stmt], main: ast.FunctionDef, names: Collection[str]) -> set[str]:
-    """`names`, and those of the functions in `nodes` beside `main` that only pass on what they are given or what `names` return."""
+    """`names`, and the functions in `nodes` beside `main` that only pass on what they are given or what `names` return."""
     own = sorted((one for one in _functions(nodes) if one is not main), key=lambda one: one.name)
     left = {name: list(named) for name, named in groupby(own, key=lambda one: one.name)}
     passing = {*names, *_passing_lambdas(nodes, names)}

@@ -1,8 +1,8 @@
 """From what a model said to the Python in it: total (whatever the text, a string comes back), and no code is run.
 
-Kept: imports, functions, classes, assignments, and what fills a table that a function reads. Dropped: thoughts, prose, fences, chat
-markers, REPL prompts, and what a program says or tries beside its functions (prints, calls, asserts, `if __name__` blocks). A
-function's own text stays as it was written; a method of a class gets a function beside it, where that is all there is of the name.
+Kept: imports, functions, classes, assignments, and what fills a table that a function reads. Dropped: thoughts, prose, fences,
+chat markers, REPL prompts, and what a program says or tries beside its functions (prints, calls, asserts, `if __name__` blocks).
+A function's own text stays as it was written. Where the name is only a method's, a function that calls it comes with the class.
 """
 
 import ast

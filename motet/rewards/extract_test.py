@@ -81,7 +81,7 @@ TABLE = {
         "def aux(*given, **named):\n    return Solution().aux(*given, **named)",
     ),
     "a table that is filled": (
-        f"T = []\nfor i in range(3):\n    T.append(i)\nT.append(9)\n{AUX} + T[0]\nT.sort(key=print)\nfor t in T:\n    assert aux(t)",
+        f"T = []\nfor i in range(3):\n    T.append(i)\nT.append(9)\n{AUX} + T[0]\nT.sort(key=print)\nfor t in T:\n    assert t",
         f"T = []\n\nfor i in range(3):\n    T.append(i)\n\nT.append(9)\n\n{AUX} + T[0]",
     ),
     "a list that is only tried": (f"{AUX}\nx = [aux(3)]\nx.append(aux(4))\nfor i in x:\n    x[i] = aux(i)", AUX),

@@ -1,19 +1,32 @@
 """Which values of a function come to something. Read backwards, from what it returns: strongly live variables.
 
-A value comes to something where it is returned, yielded or raised, kept outside of the function, handed to somebody whose doings are
-not known, or where it decides whether something of that happens. It does not where it ends in a variable that nobody reads again, or
-is only read to make a value that comes to nothing itself. In doubt, it comes to something.
+A value comes to something where it is returned, yielded or raised, kept outside of the function, handed to somebody whose doings
+are not known, or where it decides whether something of that happens. It does not where it ends in a variable that nobody reads
+again, or that is only read to make a value which comes to nothing itself. In doubt, it comes to something.
 """
 
 import ast
+import builtins
 from collections.abc import Collection, Iterable
 
 from motet.rewards.python import own_nodes
 
-_IDLE = frozenset(
-    "abs all any bin bool chr complex dict divmod enumerate float format frozenset hash hex id int isinstance len list oct ord pow "
-    "print range repr reversed round set slice str sum tuple type zip".split()
-)
+_BUSY = {
+    "map",
+    "filter",
+    "next",
+    "input",
+    "open",
+    "exec",
+    "eval",
+    "compile",
+    "breakpoint",
+    "exit",
+    "quit",
+    "setattr",
+    "delattr",
+}
+_IDLE = {name for name in dir(builtins) if name.islower() and not name.startswith("_")} - _BUSY
 """What does nothing besides its value, which is not the function's business here: nobody hears what it prints."""
 _MOST_PASSES = 20
 """Every pass carries a name backwards through one more round of each loop; programs that people write need three."""

@@ -20,8 +20,8 @@ def joined(parts: Mapping[str, str], given: str, helpers: Collection[str]) -> li
     """The parts, by the function that each is to define, as they are run one after the other behind `given`.
 
     Nobody's function is replaced by somebody else's of that name: each part goes in without the others', and without imports of
-    what `helpers` write. What else a part gives a name to is its own: where Python or a later part has the name too, it is changed
-    in this one, except what `given` has. A part that does not parse stays as it is.
+    what `helpers` write. What else a part gives a name to is its own: where Python or a later part has the name too, it is
+    changed in this one, except what `given` has. A part that does not parse stays as it is.
     """
     names = {*helpers, *parts}
     texts = {name: without(unimported(code, helpers), names - {name}) for name, code in parts.items()}

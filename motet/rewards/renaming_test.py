@@ -31,8 +31,8 @@ def statement(text):
             "def f():\n    try:\n        g()\n    except E as when_b:\n        return when_b",
         ),
         (
-            "def f(x):\n    match x:\n        case [*os]:\n            return os\n        case when:\n            return when",
-            "def f(x):\n    match x:\n        case [*os_b]:\n            return os_b\n        case when_b:\n            return when_b",
+            "def f(x):\n    match x:\n        case [*os, when]:\n            return os",
+            "def f(x):\n    match x:\n        case [*os_b, when_b]:\n            return os_b",
         ),
     ],
 )

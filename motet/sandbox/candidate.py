@@ -16,7 +16,6 @@ from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
 from motet.sandbox.values import OFTEN, SPECIAL, TYPES, VALUES
 
-
 _MOST_NOTES = 20
 
 

@@ -10,6 +10,7 @@ an attacker's: `decode` looks up and builds, and runs nothing. Both sides import
 """
 
 import sys
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from motet.sandbox import containers, values
@@ -203,14 +204,14 @@ class Heap:
                 self._seen.pop(number, None)
                 del self.objects[number]
 
-    def unreferenced_containers(self) -> list[int]:
-        """Those that nothing else on this side refers to."""
-        objects = self.objects
-        return [number for number in self._seen if sys.getrefcount(objects[number]) <= _ALONE]
+    @property
+    def containers(self) -> Iterable[int]:
+        return self._seen
 
-    def unreferenced(self) -> list[int]:
+    def unreferenced(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the things with these numbers that nothing else on this side refers to."""
         objects = self.objects
-        return [number for number in objects if sys.getrefcount(objects[number]) <= _ALONE]
+        return [number for number in numbers if sys.getrefcount(objects[number]) <= _ALONE]
 
 
 def _references_of_one_in_a_dict() -> int:

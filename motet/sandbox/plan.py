@@ -68,7 +68,9 @@ def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> by
     operators = text.kind == "unittest" and _uses_operators(trees[0])
     modules = list(dict.fromkeys(name for tree in trees for name in _modules(tree)))
     early = sorted({name for tree in trees for name in _read_by_classes(tree)} - _BUILTINS)
-    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, shadows, early, "skip" in text.source, operators)))
+    return marshal.dumps(
+        tuple(Compiled(text.kind, first, entries, modules, shadows, early, "skip" in text.source, operators))
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -84,6 +84,10 @@ class Sandbox:
     async def judge(self, sources: Sequence[str], suite: Suite, limits: Limits | None = None) -> Verdict:
         """Runs a suite's chosen tests on the program that `sources` are, one after the other in one module.
 
+        `limits` are for the program's process and as much again for its judge's. A test that exceeds them costs itself: the rest
+        is run again, set-up and all, in fresh processes with fresh limits, up to three times. So a verdict may take four times
+        `wall_seconds`. One that time or memory decided is not remembered.
+
         ValueError for a suite without such tests, ConfigError for one with `files` where `check_folders` refuses them.
         """
         return await asyncio.wrap_future(self._submit_suite(sources, suite, limits))

@@ -7,8 +7,9 @@ from typing import Any
 
 
 def fresh_module() -> ModuleType:
-    """Where a program runs. Its name is registered, because dataclasses look their module up."""
+    """Where a program runs. Its name is registered, because dataclasses look their module up; it stands in the working folder."""
     module = ModuleType("candidate")
+    module.__file__ = "candidate.py"
     sys.modules["candidate"] = module
     return module
 

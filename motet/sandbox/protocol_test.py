@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import socket
 from typing import Any
 
@@ -8,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet.sandbox import same
-from motet.sandbox.protocol import MAX_DEPTH, MAX_KEYS, NotPlain, Oversize, decode, dumps, encode, loads, receive, send
+from motet.sandbox.protocol import (
+    LENGTH,
+    MAX_DEPTH,
+    MAX_KEYS,
+    NotPlain,
+    Oversize,
+    Pipe,
+    decode,
+    dumps,
+    encode,
+    loads,
+    receive,
+    send,
+)  # fmt: skip
 
 LIMIT = 1 << 20
 KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.tuples(st.integers()))
@@ -94,3 +108,28 @@ def test_frames_keep_their_bounds_and_a_closed_end_is_an_eof() -> None:
         assert (receive(right), receive(right)) == (b"", b"two")
         with pytest.raises(EOFError):
             receive(right)
+
+
+def test_a_pipe_keeps_frames_apart_and_bounded() -> None:
+    hear, speak = os.pipe()
+    left, right = Pipe(-1, speak), Pipe(hear, -1, limit=100_000)
+    for payload in (b"", b"two", b"x" * 10_000, b"end"):
+        left.write(payload)
+    assert [right.read() for _ in range(4)] == [b"", b"two", b"x" * 10_000, b"end"]
+    os.write(speak, LENGTH.pack(100_001))
+    with pytest.raises(ValueError, match="a message of 100001 bytes, expected at most 100000"):
+        right.read()
+    left.write(b"cut")
+    os.close(speak)
+    assert right.read() == b"cut"
+    with pytest.raises(EOFError):
+        right.read()
+    os.close(hear)
+
+
+def test_a_pipe_that_nobody_hears_is_an_eof() -> None:
+    hear, speak = os.pipe()
+    os.close(hear)
+    with pytest.raises(EOFError):
+        Pipe(-1, speak).write(b"x")
+    os.close(speak)

@@ -160,7 +160,7 @@ class Names(dict[str, Any]):
     """
 
     def __init__(self, world: World, shadows: frozenset[str]) -> None:
-        super().__init__(__name__="tests")
+        super().__init__(__name__="tests", __file__="tests.py")
         self._world, self._shadows = world, shadows
 
     def fetch(self, names: Iterable[str]) -> None:

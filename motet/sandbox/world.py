@@ -68,6 +68,8 @@ class World(Heap):
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._depth = self._asked = 0
         self._lent: list[Any] = []
+        self._errors: list[int] = []
+        """The library's exceptions that came with the last answer: all there is to know of them has come too."""
         self._stand_ins = StandIns(self)
         self.types = TYPES | self._stand_ins.often()
 
@@ -93,16 +95,26 @@ class World(Heap):
         self._asked += 1
         # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
         forms = self.pack(list(values), _NO_LIMIT)
-        dropped = self.unreferenced() if self._asked % _SWEEP == 0 else self.unreferenced_containers()
-        self.forget(dropped)
-        self._send([kind, dropped, *forms])
+        self._send([kind, self._drop(), *forms])
         while True:
             kind, (value, *more) = self._receive()
             if kind == "returned":
                 return value
             if kind == "raised":
-                raise value
+                try:
+                    raise value
+                finally:
+                    del value  # else the error would hold, by way of this frame, itself and all that was handed over
             self._send(self._called_back(value, *more))
+
+    def _drop(self) -> list[int]:
+        """Forgets what the tests no longer hold, and returns its numbers."""
+        errors = self._errors.copy()
+        self._errors.clear()
+        self.forget(errors)  # first: an error holds the frames that it came through, and they what was handed over
+        dropped = self.unreferenced(self.objects if self._asked % _SWEEP == 0 else self.containers)
+        self.forget(dropped)
+        return errors + dropped
 
     def name(self, name: str) -> Any:
         """What the candidate's module means by a name. Raises: Absent."""
@@ -183,6 +195,8 @@ class World(Heap):
             case _:
                 raise Garbled("an unknown form")
         self.accept(number, value)
+        if tag == "error" and not isinstance(value, self._stand_ins.root):
+            self._errors.append(number)
         return value
 
     def _class_of(self, form: Form, base: type) -> Any:
