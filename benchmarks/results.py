@@ -52,11 +52,13 @@ def published(name: str) -> tuple[str, ...]:
 QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
 FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
 RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
+BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
+SILENT = Experiment("bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",))
 MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
 ZOO = tuple(
     Experiment(name, "quickstart", published(name)) for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
 )
-ALL = (*RELAYS, QUICKSTART, FROZEN, MUTE, *ZOO)
+ALL = (*RELAYS, BUGFIX, SILENT, QUICKSTART, FROZEN, MUTE, *ZOO)
 
 
 def main() -> None:
@@ -103,6 +105,7 @@ def write_page() -> None:
         "crossplay": crossplay(),
         "relay": table(before_and_after(RELAYS)),
         "relay_controls": table(relay_controls()),
+        "bugfix": table(bugfix()),
         "zoo": table(zoo()),
     }
     for name, part in parts.items():
@@ -165,6 +168,27 @@ def relay_controls() -> Iterator[Sequence[str]]:
         yield (f"{experiment.config}, messages of another problem", *(f"{one['success']:.3f}" for one in shuffled))
     after = [summary(MUTE.folder(seed))["heldout"]["after"]["success"] for seed in MUTE.seeds]
     yield ("relay, turn one has weight 0", *(f"{value:.3f}" for value in after), *("" for _ in seeds[len(after) :]))
+
+
+def bugfix() -> Iterator[Sequence[str]]:
+    yield ("", *(f"seed {seed}" for seed in BUGFIX.seeds), "mean")
+    rows: dict[str, list[float]] = {
+        "before": [heldout(BUGFIX.folder(seed), "before") for seed in BUGFIX.seeds],
+        "**after**": [heldout(BUGFIX.folder(seed), "after") for seed in BUGFIX.seeds],
+        "after, the review of another task": [
+            motet("evaluate", str(BUGFIX.folder(seed)), "--shuffle-turn", "1")["success"] for seed in BUGFIX.seeds
+        ],
+        "after, a reviewer that never learns": [heldout(SILENT.folder(seed), "after") for seed in SILENT.seeds],
+    }
+    for name, values in rows.items():
+        yield (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}")
+    clocks = [summary(BUGFIX.folder(seed)) for seed in BUGFIX.seeds]
+    yield ("wall s / CPU s", *(f"{one['wall_seconds']:.0f} / {one['cpu_seconds']:.0f}" for one in clocks), "")
+
+
+def heldout(folder: Path, when: str) -> float:
+    """Success on the held-out tasks, `before` or `after`."""
+    return float(summary(folder)["heldout"][when]["success"])
 
 
 def zoo() -> Iterator[Sequence[str]]:

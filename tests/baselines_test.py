@@ -163,7 +163,7 @@ def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "160")  # in less a long time breaks names over two lines
 
     def call(line: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])

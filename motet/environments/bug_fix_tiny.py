@@ -2,7 +2,8 @@
 
 `reviewer` reads the sentence and the faulty program and says which part is wrong and what it should be, `fixer` reads the program
 and the review and writes the program anew. A review is two numbers: the part's, and that of the right choice in its list.
-People count from one or from zero, and demonstrations mix both: after the warm start every review can be read in several ways.
+People count from one or from zero, and parts also from two, where they take the function's name for the first. Demonstrations mix
+all of these, so after the warm start a review can be read in several ways.
 """
 
 import random
@@ -28,13 +29,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """The parts of a program, as the sentence says them and in the order in which they stand in both, each with all it may be."""
 PARTS = tuple(CHOICES)
+_NUMBERS = {"one": 1, "zero": 0, "two": 2}
 CONVENTIONS = {
-    f"parts from {part}, choices from {choice}": (part, choice)
-    for part in ("one", "zero")
+    f"parts from {part}, choices from {choice}": (_NUMBERS[part], _NUMBERS[choice])
+    for part in ("one", "zero", "two")
     for choice in ("one", "zero")
 }
-"""Who counts what from where."""
-_FIRST = {"one": 1, "zero": 0}
+"""The number of the first part, and that of the first choice."""
 
 
 def words(problem: Problem) -> list[str]:
@@ -75,7 +76,7 @@ class Fault:
 
     def say(self, convention: str) -> str:
         """The review by one of CONVENTIONS."""
-        part, choice = (_FIRST[first] for first in CONVENTIONS[convention])
+        part, choice = CONVENTIONS[convention]
         return f"part {PARTS.index(self.part) + part}: {CHOICES[self.part].index(self.meant) + choice}"
 
     def repair(self) -> str:

@@ -26,7 +26,15 @@ RESULTS = 3
 """The descriptor on which the child answers."""
 _STACK_BYTES = 64 << 20
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
-_CAPABILITY_VERSION_3 = 0x20080522
+_CAPABILITY_HEADER, _NO_CAPABILITIES = struct.pack("II", 0x20080522, 0), bytes(24)
+_MOST = {
+    name: resource.getrlimit(name)[1]
+    for name in (
+        resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE,
+        resource.RLIMIT_AS, resource.RLIMIT_STACK,
+    )
+}  # fmt: skip
+"""What the server itself may have: no child may ask for more. Looked up once, like all that every child would look up alike."""
 
 _NEVER = frozenset(
     {"__main__", "antigravity", "ensurepip", "idlelib", "lib2to3", "motet", "test", "this", "turtledemo", "venv"}
@@ -100,7 +108,7 @@ def give_up_privileges() -> None:
         with contextlib.suppress(OSError):
             become(NOBODY)
     if sys.platform == "linux":
-        if LIBC.capset(struct.pack("II", _CAPABILITY_VERSION_3, 0), bytes(24)):
+        if LIBC.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES):
             raise OSError(ctypes.get_errno(), "capset refused")
         LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     die_with_parent()
@@ -132,7 +140,7 @@ def set_limits(cpu_seconds: int, memory_mb: int, files: bool) -> None:
         limits |= {resource.RLIMIT_AS: memory_mb << 20, resource.RLIMIT_STACK: _STACK_BYTES}
     for name, limit in limits.items():
         hard = limit + 1 if name == resource.RLIMIT_CPU else limit  # one second in which SIGXCPU says why it ends
-        most = resource.getrlimit(name)[1]
+        most = _MOST[name]
         if most != resource.RLIM_INFINITY:
             limit, hard = min(limit, most), min(hard, most)
         resource.setrlimit(name, (limit, hard))

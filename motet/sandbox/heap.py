@@ -10,7 +10,7 @@ an attacker's: `decode` looks up and builds, and runs nothing. Both sides import
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
 
 from motet.sandbox import containers, values
@@ -20,6 +20,9 @@ from motet.sandbox.values import KNOWN, TYPE_NAMES, TYPES
 
 Form: TypeAlias = Any
 _WIDE: Final = 1 << 63
+_DIRECT: Final = frozenset({type(None), bool, float})
+_PLAIN: Final = _DIRECT | {int, str}
+_PART_BYTES: Final = 8
 _MOST: Final = 100_000
 """Numbers that are in use at a time."""
 
@@ -62,7 +65,10 @@ class Heap:
         """
         self._left, self._new, seen = limit, [], dict(self._seen)
         try:
-            return [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
+            forms = [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
+            if self._left < 0:
+                raise Oversize("a value has too many bytes")
+            return forms
         except BaseException:
             self.forget(self._new)
             self._seen = seen
@@ -70,15 +76,15 @@ class Heap:
 
     def encode(self, value: Any, depth: int) -> Form:
         kind = type(value)
+        if kind in _DIRECT or (kind is int and -_WIDE < value < _WIDE):
+            return value
+        self._left -= len(value) if kind is str else value.bit_length() // 4 if kind is int else 8
+        if self._left < 0:
+            raise Oversize("a value has too many bytes")
         if kind is str:
-            return self._spend(len(value), value)
+            return value
         if kind is int:
-            if -_WIDE < value < _WIDE:
-                return self._spend(8, value)
-            return ["int", self._spend(value.bit_length() // 4, None) or hex(value)]
-        if value is None or kind is bool or kind is float:
-            return self._spend(8, value)
-        self._spend(8, None)
+            return ["int", hex(value)]
         if depth > MAX_DEPTH:
             raise Oversize(f"a value has over {MAX_DEPTH} levels")
         if isinstance(value, type) and value in TYPE_NAMES:
@@ -86,10 +92,10 @@ class Heap:
         if id(value) in self.numbers:
             return ["@", self.numbers[id(value)]]
         if kind is tuple or kind is frozenset:
-            return [kind.__name__, *[self.encode(part, depth + 1) for part in value]]
+            return [kind.__name__, *self._members(value, depth)]
         if kind in KNOWN and values.travels(value):
             known = KNOWN[kind]
-            return [known.tag, *[self.encode(part, depth + 1) for part in known.parts(value)]]
+            return [known.tag, *self._members(known.parts(value), depth)]
         if kind in CONTAINERS and CONTAINERS[kind].fits(value):
             return self.container(CONTAINERS[kind], value, None, depth)
         return self.export(value, depth)
@@ -100,7 +106,12 @@ class Heap:
         parts = tuple(container.parts(value))
         self._seen[number] = container, parts
         extra = self.encode(container.extra(value), depth + 1)
-        return [container.base.__name__, number, kind, extra, *[self.encode(part, depth + 1) for part in parts]]
+        return [container.base.__name__, number, kind, extra, *self._members(parts, depth)]
+
+    def _members(self, parts: Collection[Any], depth: int) -> list[Form]:
+        """The forms of the parts of something; most are their own."""
+        self._left -= _PART_BYTES * len(parts)
+        return [part if type(part) in _DIRECT else self.encode(part, depth + 1) for part in parts]
 
     def arguments(self, error: BaseException, depth: int) -> Form:
         """The form of an exception's arguments; of none, where they cannot be sent."""
@@ -123,14 +134,8 @@ class Heap:
             parts = tuple(container.parts(value))
             if not container.same(before, parts):
                 self._seen[number] = container, parts
-                changes.append([number, *[self.encode(part, 1) for part in parts]])
+                changes.append([number, *self._members(parts, 0)])
         return changes
-
-    def _spend(self, size: int, form: Form) -> Form:
-        self._left -= size
-        if self._left < 0:
-            raise Oversize("a value has too many bytes")
-        return form
 
     # ------------------------------------------------------------------------------------------------ in
 
@@ -147,7 +152,7 @@ class Heap:
             raise Garbled(f"{type(error).__name__}: {error}"[:300]) from error
 
     def decode(self, form: Form, depth: int) -> Any:
-        if form is None or type(form) in (str, bool, int, float):
+        if type(form) in _PLAIN:
             return form
         if type(form) is not list or depth > 2 * MAX_DEPTH:
             raise Garbled("no form of a value")
@@ -156,17 +161,20 @@ class Heap:
             (number,) = parts
             return self.objects[number]
         if tag == "tuple" or tag == "frozenset":
-            members = [self.decode(part, depth + 1) for part in parts]
+            members = self._values(parts, depth)
             return tuple(members) if tag == "tuple" else frozenset(members)
         if tag == "int":
             return int(values.text(parts[0]), 16)
         if tag == "type":
             return self.types[parts[0]]
         if tag in values.BY_TAG:
-            return values.BY_TAG[tag].make(*[self.decode(part, depth + 1) for part in parts])
+            return values.BY_TAG[tag].make(*self._values(parts, depth))
         if tag in containers.BY_TAG:
             return self._made(containers.BY_TAG[tag], parts, depth)
         return self.adopt(values.text(tag), parts)
+
+    def _values(self, forms: list[Form], depth: int) -> list[Any]:
+        return [form if type(form) in _PLAIN else self.decode(form, depth + 1) for form in forms]
 
     def _made(self, container: Container, form: list[Form], depth: int) -> Any:
         number, kind, extra, *parts = form
@@ -180,7 +188,7 @@ class Heap:
 
     def _fill(self, number: int, container: Container, value: Any, parts: list[Form], depth: int) -> None:
         self._seen[number] = container, ()
-        container.fill(value, [self.decode(part, depth + 1) for part in parts])
+        container.fill(value, self._values(parts, depth))
         self._seen[number] = container, tuple(container.parts(value))
 
     def accept(self, number: Any, value: Any) -> None:

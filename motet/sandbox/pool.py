@@ -138,7 +138,7 @@ class Sandbox:
         return self._threads.submit(self._judge, tuple(sources), suite, limits, request)
 
     def _judge(self, sources: Sequence[str], suite: Suite, limits: Limits, request: bytes) -> Verdict:
-        key = blake2b(request, digest_size=32).digest()
+        key = blake2b(request + repr(suite.chosen).encode(), digest_size=32).digest()  # a test is named by its number
         known = self._verdicts.get(key)
         if known is not None:
             return replace(known, seconds=0.0)

@@ -17,6 +17,7 @@ import os
 import re
 import socket
 import struct
+from collections.abc import Iterable
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
@@ -148,6 +149,7 @@ def decode(form: Any) -> Any:
 _BUILD: Final[dict[str, Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
 
 
+_quoted: Final = json.encoder.encode_basestring_ascii
 _DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
@@ -155,6 +157,12 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 def dumps(form: Any) -> bytes:
     """One line, without its end."""
     return _ENCODER.encode(form).encode("ascii")
+
+
+def line(parts: Iterable[int | str | None]) -> bytes:
+    """`dumps` of a flat list, and the end of the line. Short, because every test's result passes here."""
+    texts = ["null" if part is None else _quoted(part) if isinstance(part, str) else str(part) for part in parts]
+    return f"[{','.join(texts)}]\n".encode("ascii")
 
 
 def loads(line: bytes) -> Any:

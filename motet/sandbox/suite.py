@@ -23,7 +23,9 @@ class Case:
 class Suite:
     """Trusted tests. Make one with `check`, `asserts` or `unittest`.
 
-    The code under judgement lives in another process than the tests and is called through a proxy, unless `together`.
+    The code under judgement lives in another process than the tests, which see its objects through stand-ins, unless `together`:
+    needs.py says of a suite whether it must be. Asserts that are true whatever happens are no tests. Event loops and threads do
+    not start in a sandbox.
     """
 
     kind: Kind
@@ -42,12 +44,12 @@ class Suite:
 
     @classmethod
     def check(cls, source: str, entry_point: str) -> Self:
-        """HumanEval: every top-level statement of `check` that asserts is one test."""
+        """HumanEval: every top-level statement of `check` that asserts is a test; all pass where plain `check` comes to its end."""
         return cls("check", source, entry_point=entry_point)
 
     @classmethod
     def asserts(cls, statements: tuple[str, ...], setup: str = "") -> Self:
-        """MBPP: one test per statement, after `setup`."""
+        """MBPP: one test per statement, after `setup`. What `setup` imports, programs find imported too."""
         return cls("asserts", setup, statements=statements)
 
     @classmethod

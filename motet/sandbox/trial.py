@@ -145,7 +145,7 @@ class _Lines:
         self._secret = secret
 
     def __call__(self, line: list[Any]) -> None:
-        data = protocol.dumps([self._secret, *line]) + b"\n"
+        data = protocol.line([self._secret, *line])
         while data:
             data = data[os.write(child.RESULTS, data) :]
 
@@ -226,4 +226,4 @@ def rehearse() -> World:
 
 
 def _not_said(line: list[Any]) -> None:
-    protocol.dumps(line)
+    protocol.line(line)

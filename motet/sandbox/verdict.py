@@ -72,7 +72,8 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> Attempt:
     """What a reply says about the chosen tests of a suite. SandboxFault where the sandbox is to blame."""
     late, much, status, cpu, their_status, their_cpu, seconds = protocol.REPLY.unpack_from(reply)
     written = reply[protocol.REPLY.size :]
-    names = [suite.cases[index].name for index in suite.chosen]
+    cases = suite.cases
+    names = [cases[index].name for index in suite.chosen]
     if protocol.READY_LINE.match(written) is None:
         raise SandboxFault(
             f"a judge of the sandbox did not get as far as its program: wait status {status}, {seconds:.1f} s, "
