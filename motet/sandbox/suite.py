@@ -44,7 +44,7 @@ class Suite:
 
     @classmethod
     def check(cls, source: str, entry_point: str) -> Self:
-        """HumanEval: every top-level statement of `check` that asserts is a test; all pass where plain `check` comes to its end."""
+        """HumanEval: every top-level statement of `check` that asserts is a test; all pass where `check` comes to its end."""
         return cls("check", source, entry_point=entry_point)
 
     @classmethod
