@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import motet
+from motet import tables
 from motet.cli import main
 from tests.small_runs import GAMES, LORA, run_config, summary
 
@@ -163,7 +164,7 @@ def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "160")  # in less a long time breaks names over two lines
+    monkeypatch.setattr(tables.out, "_width", 160)  # in less a long time breaks names over two lines
 
     def call(line: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])

@@ -31,3 +31,10 @@ def test_what_was_said_at_turn_one_earns_its_credit_at_turn_two(config, tmp_path
     assert before <= 0.35
     assert after >= 0.70
     assert motet.evaluate(tmp_path / config, shuffle_turn=1, show="silent")["success"] <= 0.05
+
+
+def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
+    before, after = learnt("bugfix_tiny", tmp_path)
+    assert before <= 0.45
+    assert after >= 0.75
+    assert motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent")["success"] <= 0.30

@@ -109,7 +109,7 @@ class BugFix:
         chosen = self.options
         wanted = chosen.mutants_per_row if chosen.mutate else 1
         bugs = made_bugs(row, chosen.mutation_seed, TRIES * wanted) if chosen.mutate else [read_bug(row)]
-        grading = chosen.feedback.divide(len(bugs[0].problem.suite.cases))[1] if bugs else ()
+        grading = self._divided(bugs[0])[1] if bugs else ()
         return [Task(bug.id, bug.fields) for bug in proven(bugs, wanted, grading, self._verdicts)]
 
     async def start(self, task: Task, seed: int) -> Repair:
@@ -170,10 +170,9 @@ class BugFix:
         return {FIXER: fix_prompt(state.bug, with_task=self.options.fixer_sees_task)}
 
     async def _judge(self, state: Repair, text: str) -> Transition:
-        bug, suite = state.bug, state.bug.problem.suite
-        shown, grading = self.options.feedback.divide(len(suite.cases))
-        program = _written(bug, text)
-        score = await score_repair(program, bug.program, suite.choose(grading), self.sandbox)
+        bug, program = state.bug, _written(state.bug, text)
+        suite = bug.problem.suite.choose(self._divided(bug)[1])
+        score = await score_repair(program, bug.program, suite, self.sandbox)
         terms = dict(score.terms)
         if self.options.reviewer:
             terms = {"located": located(state.review, bug.program, bug.lines), **terms}
@@ -183,8 +182,7 @@ class BugFix:
         if terms["success"] == 1.0 or attempts == self.attempts:
             reward = self.options.reward.reward(levels)
             return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
-        tests = suite.choose(shown) if shown else _examples(bug)
-        told = await self._feedback.give(await self._attempt(state, text, program, score, terms, tests))
+        told = await self._feedback.give(await self._attempt(state, text, program, score, terms))
         return Transition(self._again(state, program, told), dict.fromkeys(self.agents, 0.0), done=False, terms=terms)
 
     def _again(self, state: Repair, program: Program, told: Mapping[str, str]) -> Repair:
@@ -196,16 +194,11 @@ class BugFix:
         return replace(state, asked={REVIEWER: asked}, told=told[FIXER])
 
     async def _attempt(
-        self,
-        state: Repair,
-        text: str,
-        program: Program,
-        score: RepairScore,
-        terms: Mapping[str, float],
-        shown: Suite | None,
+        self, state: Repair, text: str, program: Program, score: RepairScore, terms: Mapping[str, float]
     ) -> Attempt:
         """What feedback may be made of; the tests that may be shown are run here."""
-        bug, runs = state.bug, shown is not None and score.terms["parses"] == 1.0
+        bug, shown = state.bug, self._shown(state.bug)
+        runs = score.terms["parses"] == 1.0
         named = bool(named_lines(state.review, bug.program))
         every = {
             REVIEWER: ("the review", state.review, "", ((named, f"it names {'a' if named else 'no'} line"),)),
@@ -224,12 +217,20 @@ class BugFix:
             terms=terms,
         )
 
-    # ------------------------------------------------------------------------------------------------ the faulty program
+    # ------------------------------------------------------------------------------------------------ tests
+
+    def _divided(self, bug: Bug) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tests that may be shown, and those that grade."""
+        return self.options.feedback.divide(len(bug.problem.suite.cases))
+
+    def _shown(self, bug: Bug) -> Suite | None:
+        """Tests that may be shown; where there are none, the examples in the task's own text."""
+        shown, examples = self._divided(bug)[0], bug.problem.examples
+        return bug.problem.suite.choose(shown) if shown else Suite.asserts(examples) if examples else None
 
     async def _failures(self, bug: Bug) -> str:
         """Which of the tests that may be shown the faulty program fails."""
-        shown = self.options.feedback.divide(len(bug.problem.suite.cases))[0]
-        tests = bug.problem.suite.choose(shown) if shown else _examples(bug)
+        tests = self._shown(bug)
         if tests is None:
             return ""
         return failures_of(tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests))
@@ -244,8 +245,3 @@ def _written(bug: Bug, text: str) -> Program:
     """The program with what a fixer wrote."""
     problem = bug.problem
     return bug.with_code(extract(text, problem.entry_point, problem.signature))
-
-
-def _examples(bug: Bug) -> Suite | None:
-    """The examples in the task's own text."""
-    return Suite.asserts(bug.problem.examples) if bug.problem.examples else None

@@ -242,7 +242,7 @@ def test_a_state_is_compared_by_what_it_says(sandbox):
 @pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark data is not here")
 @pytest.mark.parametrize("file", ["humaneval/test.jsonl", "mbpp/validation.jsonl"])
 def test_the_solution_of_every_twentieth_row_repairs_its_mutant(sandbox, file):
-    rows = [json.loads(line) for line in (DATA / file).read_text().splitlines()][::20]
+    rows = [json.loads(line) for line in (DATA / file).read_text().splitlines()][5::20]
     environment = made(sandbox, mutate=True)
 
     async def solved(task):

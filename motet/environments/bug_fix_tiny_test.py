@@ -10,7 +10,7 @@ from motet.environments.check import check_environment
 from motet.environments.quickstart import Problem
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault
-from motet.sandbox import NotRun, Report, Sandbox
+from motet.sandbox import Limits, NotRun, Report, Sandbox
 
 PROBLEM = Problem("largest", "plus 3", "above 2")
 FAULT = Fault(PROBLEM, "operator", "minus")
@@ -18,7 +18,7 @@ FAULT = Fault(PROBLEM, "operator", "minus")
 
 @pytest.fixture(scope="module")
 def environment():
-    with Sandbox(workers=1) as sandbox:
+    with Sandbox(workers=1, limits=Limits(cpu_seconds=1)) as sandbox:
         yield resolve("bug_fix_tiny")(TinyBugFix.Options(), sandbox=sandbox)
 
 
@@ -37,17 +37,18 @@ def test_the_reviewer_knows_what_is_meant_and_the_fixer_does_not(environment):
 @pytest.mark.parametrize(
     ("fault", "reviews"),
     [
-        (FAULT, ["part 2: 1", "part 2: 0", "part 1: 1", "part 1: 0"]),  # the second part, the first of three operators
-        (Fault(PROBLEM, "reducer", "sum"), ["part 1: 2", "part 1: 1", "part 0: 2", "part 0: 1"]),
-        (Fault(PROBLEM, "number", "7"), ["part 3: 2", "part 3: 1", "part 2: 2", "part 2: 1"]),
-        (Fault(PROBLEM, "comparison", "below"), ["part 4: 1", "part 4: 0", "part 3: 1", "part 3: 0"]),
-        (Fault(replace(PROBLEM, reduce="sum"), "bound", "5"), ["part 5: 2", "part 5: 1", "part 4: 2", "part 4: 1"]),
+        (FAULT, "2:1 2:0 1:1 1:0 3:1 3:0"),  # the second part, the first of three operators
+        (Fault(PROBLEM, "reducer", "sum"), "1:2 1:1 0:2 0:1 2:2 2:1"),
+        (Fault(PROBLEM, "number", "7"), "3:2 3:1 2:2 2:1 4:2 4:1"),
+        (Fault(PROBLEM, "comparison", "below"), "4:1 4:0 3:1 3:0 5:1 5:0"),
+        (Fault(replace(PROBLEM, reduce="sum"), "bound", "5"), "5:2 5:1 4:2 4:1 6:2 6:1"),
     ],
 )
-def test_a_review_counts_parts_and_choices_from_one_or_from_zero(environment, fault, reviews):
-    assert [fault.say(name) for name in CONVENTIONS] == reviews
+def test_a_review_counts_parts_and_choices_in_one_of_six_ways(environment, fault, reviews):
+    texts = [f"part {part}: {choice}" for part, choice in (pair.split(":") for pair in reviews.split())]
+    assert [fault.say(name) for name in CONVENTIONS] == texts
     task = next(one for one in environment.tasks("train") if environment._begin(one) == fault)
-    assert [environment.convention(task, "reviewer", text) for text in reviews] == list(CONVENTIONS)
+    assert [environment.convention(task, "reviewer", text) for text in texts] == list(CONVENTIONS)
 
 
 def test_one_review_has_several_readings_of_which_one_repairs():
@@ -64,6 +65,8 @@ def test_one_review_has_several_readings_of_which_one_repairs():
         ("operator", "times"),
         ("number", "2"),
         ("number", "3"),
+        ("reducer", "sum"),
+        ("reducer", "largest"),
     }
 
 
@@ -121,7 +124,7 @@ def test_every_part_is_at_fault_and_a_fifth_of_the_900_problems_is_held_out(envi
 
 def test_demonstrations_mix_agents_and_conventions_evenly(environment):
     task = next(one for one in environment.tasks("train") if one.fields["part"] == "number")
-    shown = [environment.demonstrate(task, seed) for seed in range(800)]
+    shown = [environment.demonstrate(task, seed) for seed in range(1200)]
     reviews = [environment.convention(task, "reviewer", one.text) for one in shown if one.agent == "reviewer"]
     counts = collections.Counter(reviews)
     assert set(counts) == set(CONVENTIONS)
