@@ -88,9 +88,8 @@ for name in names:
 @pytest.mark.slow
 def test_classes_fare_as_in_a_plain_interpreter(sandbox: Sandbox, tmp_path: Path) -> None:
     differ = []
-    found = [
-        row for row in rows("classeval/test.jsonl") if row["class_name"] != "JSONProcessor"
-    ]  # tests what root may not
+    apart = ("ClassEval_50", "ClassEval_58")  # one tests what root may not, one places mines by chance
+    found = [row for row in rows("classeval/test.jsonl") if row["task_id"] not in apart]
     verdicts = judged(sandbox, [(row["solution_code"], _suite(row)) for row in found])
     for row, verdict in zip(found, verdicts, strict=True):
         if verdict.failure == "raised" and "No module named" in verdict.message:
