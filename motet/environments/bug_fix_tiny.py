@@ -84,11 +84,6 @@ class Fault:
         return f"# {self.part}: {self.meant}\n{program(self.problem)}"
 
 
-def _faults_in(problem: Problem, part: str) -> list[Fault]:
-    every = [Fault(problem, part, choice) for choice in CHOICES[part]]
-    return [fault for fault in every if fault.wrong != fault.meant]
-
-
 def _answer(problem: Problem, xs: Sequence[int]) -> object:
     try:
         return problem.answer(xs)
@@ -122,13 +117,13 @@ class TinyBugFix:
         self.sandbox = sandbox
 
     def tasks(self, split: str) -> list[Task]:
-        """For `train` a fault in each part of every problem, for `eval` one in two parts: always the same, in an order of their own.
-        Each of them shows in the problem's tests."""
+        """For `train` all faults that show in their problem's tests, for `eval` two of each problem: always the same, in an order
+        of their own."""
         problems = [problem for problem in PROBLEMS if len(words(problem)) == len(PARTS)]
         draw = random.Random(0)
         draw.shuffle(problems)
         held_out = int(len(problems) * self.options.held_out)
-        parts = {"train": (problems[held_out:], len(PARTS)), "eval": (problems[:held_out], 2)}
+        parts = {"train": (problems[held_out:], None), "eval": (problems[:held_out], 2)}
         if split not in parts:
             raise ConfigError(f"bug_fix_tiny has no split {split!r}; expected one of {', '.join(parts)}")
         chosen, most = parts[split]
@@ -143,9 +138,8 @@ class TinyBugFix:
         ]
 
     def _faults(self, problem: Problem, draw: random.Random) -> list[Fault]:
-        """One in each part in which any shows."""
-        every = ([fault for fault in _faults_in(problem, part) if fault.shows(self.options.tests)] for part in PARTS)
-        found = [draw.choice(faults) for faults in every if faults]
+        every = [Fault(problem, part, choice) for part in PARTS for choice in CHOICES[part]]
+        found = [fault for fault in every if fault.wrong != fault.meant and fault.shows(self.options.tests)]
         draw.shuffle(found)
         return found
 
@@ -195,10 +189,9 @@ class TinyBugFix:
     # ------------------------------------------------------------------------------------------------ right answers
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """Of any fault in the task's problem: a review by a random convention, or the repair that whoever wrote it had in mind."""
+        """A review by a random convention, or the repair that whoever wrote such a review had in mind."""
         draw = random.Random(seed)
-        fault = draw.choice(_faults_in(self._begin(task).problem, draw.choice(PARTS)))
-        agent = draw.choice(AGENTS)
+        fault, agent = self._begin(task), draw.choice(AGENTS)
         review = fault.say(draw.choice(list(CONVENTIONS)))
         if agent == "reviewer":
             return Demonstration(agent, self._prompt(fault, agent), review, turn=0)
