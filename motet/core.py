@@ -21,6 +21,10 @@ End = Literal["done", "stopped", "limit", "pruned"]
 """Why nothing follows an outcome: the environment is done; a stop rule of the run; the last turn; not chosen to go on."""
 Path: TypeAlias = tuple[int, ...]
 """Where a Round hangs: the index of the outcome taken at each earlier Round. () is the root."""
+RIGHT = "right/"
+"""The term `right/AGENT`: 1 where the agent's answer of this turn is right by the gold label, else 0."""
+PERSONAL = "personal/"
+"""The term `personal/AGENT`: what this turn earns the agent beside its reward. It is never shared and crosses no turn."""
 
 
 # ---------------------------------------------------------------------------------------------------- texts
