@@ -13,6 +13,14 @@ from motet.losses import POLICY_LOSSES
 from motet.plugins import is_reference, load_object, nearest
 from motet.settings import Algorithm, Plan
 
+PPO: dict[str, Any] = {
+    "policy_loss": "clipped_surrogate",
+    "epochs": 4,
+    "whiten": True,
+    "clip_value": 0.2,
+    "reduce": "token_mean",
+}
+"""What the clipped ones share: Schulman et al. 2017 (arXiv 1707.06347), and the details of its reference code."""
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
@@ -25,6 +33,25 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(name="remax", baseline="greedy_path", compare="task"),
         # GRPO (arXiv 2402.03300) in Dr. GRPO's form (2503.20783): magrpo with one agent
         Algorithm(name="grpo", baseline="group_mean"),
+        # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), a critic on the own or on the joint observation
+        Algorithm(name="iac", critic_view="own", trace=0.95),
+        Algorithm(name="maac", critic_view="joint", trace=0.95),
+        # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
+        Algorithm(name="ippo", critic_view="own", trace=0.95, **PPO),
+        Algorithm(name="mappo", critic_view="joint", trace=0.95, **PPO),
+        # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn, returns that look at everyone's later scores
+        Algorithm(
+            name="maporl",
+            critic_view="own",
+            scope="token",
+            trace=0.95,
+            returns="discounted_sum",
+            discount=0.3,
+            minibatches=8,
+            kl_in="reward",
+            kl_coefficient=0.002,
+            **PPO,
+        ),
     )
 }
 
@@ -55,7 +82,6 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
 
     Raises: ConfigError naming both values.
     """
-    _refuse_what_needs_a_critic(algorithm)
     samples = list(plan.samples)
     grouped = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
     comparing = f"baseline {algorithm.baseline}" if algorithm.scale == "none" else f"scale {algorithm.scale}"
@@ -80,16 +106,8 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
             f"sample at least 2 at turn 1, or use baseline: none"
         )
-    if (algorithm.returns != "tree" or algorithm.baseline == "greedy_path") and not plan.straight:
-        what = f"returns {algorithm.returns}" if algorithm.returns != "tree" else "baseline greedy_path"
-        raise ConfigError(f"{what} needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
-    if algorithm.returns != "tree" and plan.pairing == "crossed" and agents > 1 and len(samples) > 1:
-        raise ConfigError(f"returns {algorithm.returns} needs straight paths, got rollout.pairing crossed: use aligned")
+    if algorithm.baseline == "greedy_path" and not plan.straight:
+        raise ConfigError(f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
 
-
-def _refuse_what_needs_a_critic(algorithm: Algorithm) -> None:
-    for field, value in (("critic_view", algorithm.critic_view), ("scope", algorithm.scope)):
-        if value not in (None, "turn"):
-            raise ConfigError(f"algorithm.{field} is {value}, but no critic can be trained yet: leave {field} out")

@@ -6,16 +6,26 @@ A Batch is of one policy; a prompt stands once for its completions.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from motet.core import TrainSample
+from motet.core import TrainSample, ValueSample
 from motet.errors import ConfigError
-from motet.losses import KL_ESTIMATORS, POLICY_LOSSES, Reduction, entropy_bonus, kl_k3, loss_weights, reduce
+from motet.losses import (
+    KL_ESTIMATORS,
+    POLICY_LOSSES,
+    Clip,
+    Reduction,
+    entropy_bonus,
+    kl_k3,
+    loss_weights,
+    reduce,
+    value_error,
+)
 from motet.seeding import derive
 from motet.settings import Algorithm
 
@@ -74,12 +84,38 @@ class Batch:
         return replace(self, **moved)
 
 
+@dataclass(frozen=True)
+class ValueBatch:
+    """What one critic reads, B rows of at most L tokens, padded on the right, and what it should have said where.
+
+    `weight_B` is what each *value* of a row weighs in the loss.
+    """
+
+    critic: str
+    tokens_BL: Tensor
+    """int64 [B, L]"""
+    mask_BL: Tensor
+    """bool [B, L]: true where there is a token."""
+    read_BL: Tensor
+    """bool [B, L]: true where a value is read, after the token that stands there."""
+    targets_BL: Tensor
+    """float32 [B, L], 0 where none is read."""
+    old_values_BL: Tensor
+    """float32 [B, L]: what the critic said when the step was played."""
+    weight_B: Tensor
+    """float32 [B]"""
+
+    def to(self, device: torch.device | str) -> "ValueBatch":
+        tensors = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "critic"}
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
 # ---------------------------------------------------------------------------------------------------- samples -> batches
 
+Some = TypeVar("Some", TrainSample, ValueSample)
 
-def minibatches(
-    samples: Sequence[TrainSample], epochs: int, minibatches: int, seed: int
-) -> Iterator[list[TrainSample]]:
+
+def minibatches(samples: Sequence[Some], epochs: int, minibatches: int, seed: int) -> Iterator[list[Some]]:
     """The sample lists of one optimiser step each: `epochs` passes, every pass dealt into `minibatches` parts at random.
 
     All agents together. Weights in a part are multiplied by samples/part, so that each part has in expectation the gradient of
@@ -187,6 +223,48 @@ def _padded(rows: Sequence[Sequence[float]], dtype: torch.dtype, side: str = "ri
     return pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True, padding_side=side)
 
 
+def pack_values(samples: Sequence[ValueSample], token_budget: int) -> list[ValueBatch]:
+    """Batches of one critic each whose padded size B·L stays within `token_budget`; a larger sample goes alone.
+
+    `samples` are all of one optimiser step. The loss of a critic is the mean over its values, each weighing what its Round does.
+    """
+    batches: list[ValueBatch] = []
+    for critic in dict.fromkeys(sample.critic for sample in samples):
+        own = sorted((s for s in samples if s.critic == critic), key=lambda sample: len(sample.tokens))
+        total = sum(sample.weight * len(sample.positions) for sample in own)
+        part: list[ValueSample] = []
+        for sample in own:  # in the order of their lengths: the newest is the longest
+            if part and (len(part) + 1) * len(sample.tokens) > token_budget:
+                batches.append(_value_batch(critic, part, total))
+                part = []
+            part.append(sample)
+        batches.append(_value_batch(critic, part, total))
+    return batches
+
+
+def _value_batch(critic: str, rows: Sequence[ValueSample], total: float) -> ValueBatch:
+    tokens_BL = _padded([row.tokens for row in rows], torch.int64)
+    row_K = torch.tensor([place for place, row in enumerate(rows) for _ in row.positions])
+    at_K = torch.tensor([position for row in rows for position in row.positions])
+
+    def spread(name: str) -> Tensor:
+        values_BL = torch.zeros(tokens_BL.shape)
+        values_BL[row_K, at_K] = torch.tensor([value for row in rows for value in getattr(row, name)])
+        return values_BL
+
+    read_BL = torch.zeros(tokens_BL.shape, dtype=torch.bool)
+    read_BL[row_K, at_K] = True
+    return ValueBatch(
+        critic=critic,
+        tokens_BL=tokens_BL,
+        mask_BL=_padded([[True] * len(row.tokens) for row in rows], torch.bool),
+        read_BL=read_BL,
+        targets_BL=spread("target"),
+        old_values_BL=spread("old_value"),
+        weight_B=torch.tensor([row.weight / total for row in rows], dtype=torch.float32),
+    )
+
+
 # ---------------------------------------------------------------------------------------------------- what is learnt from one
 
 
@@ -223,12 +301,14 @@ class Objective(Protocol):
     def __call__(self, batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, Metrics]: ...
 
 
-def policy_objective(algorithm: Algorithm) -> Objective:
+def policy_objective(algorithm: Algorithm, kl_coefficients: Mapping[str, float] | None = None) -> Objective:
     """The algorithm's policy loss, its KL where that is in the loss, and its entropy bonus.
 
+    Args: kl_coefficients, policy -> its own coefficient, where they adapt.
     Metrics are means per token: entropy, ratio (π/π_old), sampler_mismatch (|log π − what the sampler recorded|, which on the
-    first update of a step says how far sampling and training disagree); clip_fraction (for losses with a ratio: tokens whose
-    ratio has left the clip range on the side their advantage pushes to); kl (k3, wherever the samples carry a reference).
+    first update of a step says how far sampling and training disagree); moved (k3 from where the step began) and clip_fraction
+    (tokens whose ratio has left the clip range on the side their advantage pushes to), both for losses with a ratio; kl (k3,
+    wherever the samples carry a reference).
     Raises: ConfigError where the loss has no ratio and the algorithm takes several optimiser steps per sample set.
     """
     policy_loss = POLICY_LOSSES[algorithm.policy_loss]
@@ -238,26 +318,54 @@ def policy_objective(algorithm: Algorithm) -> Objective:
             f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimiser step per sample set; epochs "
             f"{algorithm.epochs} x minibatches {algorithm.minibatches} = {updates}. Use policy_loss: clipped_surrogate"
         )
-    low, high = algorithm.clip_low, algorithm.clip_high
+    clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
+    adapted = kl_coefficients or {}
 
     def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, Metrics]:
         # Emptied first: masking the loss alone would stop its value, but not a gradient of 0·inf through exp().
         logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
         old_BL = batch.behaviour_logp_BL if batch.old_logp_BL is None else batch.old_logp_BL
-        loss_BL = policy_loss.of(logp_BL, old_BL, batch.advantages_BL, low, high)
+        loss_BL = policy_loss.of(logp_BL, old_BL, batch.advantages_BL, clip)
         if algorithm.kl_in == "loss":
             if batch.reference_logp_BL is None:
                 raise ValueError(f"kl_in loss needs reference log-probabilities, samples of {batch.policy} carry none")
-            loss_BL = loss_BL + algorithm.kl_coefficient * KL_ESTIMATORS[algorithm.kl_estimator](
-                logp_BL, batch.reference_logp_BL
-            )
+            coefficient = adapted[batch.policy] if batch.policy in adapted else algorithm.kl_coefficient
+            divergence_BL = KL_ESTIMATORS[algorithm.kl_estimator](logp_BL, batch.reference_logp_BL)
+            loss_BL = loss_BL + coefficient * divergence_BL
         if algorithm.entropy_coefficient > 0.0:
             loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
         measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
         if policy_loss.ratio:
             ratio_BL, up_BL = measured["ratio"], batch.advantages_BL > 0.0
-            measured["clip_fraction"] = torch.where(up_BL, ratio_BL > 1.0 + high, ratio_BL < 1.0 - low).float()
+            measured["clip_fraction"] = torch.where(
+                up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
+            ).float()
+            measured["moved"] = kl_k3(old_BL, logp_BL.detach())
         return reduce(loss_BL, batch.mask_BL, batch.weight_B), _token_means(measured, batch.mask_BL)
+
+    return objective
+
+
+class ValueObjective(Protocol):
+    """What a critic minimises: `(batch, values_BL)` -> (loss, a scalar already weighted; metrics)."""
+
+    def __call__(self, batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, Metrics]: ...
+
+
+def value_objective(algorithm: Algorithm, coefficient: float) -> ValueObjective:
+    """Half the squared error of the values that are read, clipped where the algorithm says so, times `coefficient`.
+
+    Metrics are means per value: value (what the critic says), value_error (half the squared error, unclipped).
+    """
+
+    def objective(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, Metrics]:
+        values_BL = torch.where(batch.read_BL, values_BL, 0.0)
+        loss_BL = value_error(values_BL, batch.targets_BL, batch.old_values_BL, algorithm.clip_value)
+        measured = {
+            "value": values_BL.detach(),
+            "value_error": 0.5 * (values_BL.detach() - batch.targets_BL).square(),
+        }
+        return coefficient * reduce(loss_BL, batch.read_BL, batch.weight_B), _token_means(measured, batch.read_BL)
 
     return objective
 
@@ -286,14 +394,18 @@ OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Learner(Protocol):
-    """Owns one backbone in training, with one optimiser per policy on it, wherever that lives."""
+    """Owns one backbone in training, with one optimiser per policy and critic on it, wherever that lives."""
 
     async def accumulate(self, batch: Batch, objective: Objective) -> Metrics:
         """Adds the batch's gradient to its policy's."""
         ...
 
+    async def accumulate_values(self, batch: ValueBatch, objective: ValueObjective) -> Metrics:
+        """Adds the batch's gradient to its critic's."""
+        ...
+
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """One optimiser step of each policy of `names` that accumulated anything; its figures.
+        """One optimiser step of each policy and critic of `names` that accumulated anything; its figures.
 
         Raises: TrainingDiverged before any weight is touched.
         """

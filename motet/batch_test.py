@@ -204,7 +204,7 @@ def test_the_end_of_sequence_token_is_trained() -> None:
 
 
 def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(monkeypatch) -> None:
-    monkeypatch.setitem(POLICY_LOSSES, "mine", PolicyLoss(lambda logp, old, a, low, high: -a * logp, ratio=False))
+    monkeypatch.setitem(POLICY_LOSSES, "mine", PolicyLoss(lambda logp, old, a, clip: -a * logp, ratio=False))
     with pytest.raises(ConfigError, match=r"mine has no ratio.*epochs 2 x minibatches 3 = 6"):
         policy_objective(Algorithm(policy_loss="mine", epochs=2, minibatches=3))
 

@@ -243,10 +243,32 @@ class ScoreRequest:
     temperature: float
 
 
+@dataclass(frozen=True)
+class ValueRequest:
+    """What a critic is to value: a prompt, at its end, after its own tokenizer; or, where it shares the player's tokenizer, a
+    completion behind the tokens of its prompt, before each token of it."""
+
+    critic: str
+    prompt: Prompt | None = None
+    prompt_tokens: tuple[int, ...] = ()
+    completion: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Valued:
+    """What a critic said: `values[k]` after reading `tokens` up to and with the one at `positions[k]`."""
+
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    values: tuple[float, ...]
+
+
 class Scorer(Protocol):
-    """What credit needs beyond the episodes: reference log-probabilities per token (and, with critics, values)."""
+    """What credit needs beyond the episodes: reference log-probabilities per token, and the values of critics."""
 
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]: ...
+
+    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]: ...
 
 
 class Publisher(Protocol):
@@ -265,6 +287,8 @@ class Team:
     system: Mapping[str, str] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
     """Policies that are never trained."""
+    critics: Mapping[str, str] = field(default_factory=dict)
+    """Agent -> the critic that values its situations; empty where the algorithm has none."""
 
     def policy_of(self, agent: str, turn: int) -> str:
         policies = self.agents[agent]
@@ -309,10 +333,27 @@ class TrainSample:
 
 
 @dataclass(frozen=True)
-class ValueSample:
-    """One regression target of a critic: its input, where in it values are read, and what they should have been."""
+class ReadingId:
+    """What a critic read: the Round at `path` of an episode, as `agent` sees it or (None) as all together do; with `index`, the
+    tokens of that completion of the agent."""
 
+    episode: str
+    path: Path
+    agent: str | None
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class ValueSample:
+    """One regression target of a critic: its input, where in it values are read, and what they should have been.
+
+    `weight` is the Round's share of the step. `policies` acted in it; who learns only when they do follows them.
+    """
+
+    id: ReadingId
     critic: str
+    policies: tuple[str, ...]
+    turn: int
     tokens: tuple[int, ...]
     positions: tuple[int, ...]
     target: tuple[float, ...]
@@ -326,6 +367,8 @@ class Scores:
 
     reference: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
     """Log-probabilities of each completion's tokens under its policy's reference."""
+    values: Mapping[ReadingId, Valued] = field(default_factory=dict)
+    """What critics say of every situation, or of every completion's tokens."""
 
 
 @dataclass(frozen=True)
@@ -334,3 +377,5 @@ class CreditState:
 
     averages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """`agent/turn` -> (decayed sum of returns, decayed count), for the moving_average baseline."""
+    kl_coefficients: Mapping[str, float] = field(default_factory=dict)
+    """Policy -> its coefficient, where it adapts."""

@@ -24,29 +24,43 @@ def policy_gradient(logp_BL: Tensor, advantages_BL: Tensor) -> Tensor:
     return -advantages_BL * logp_BL
 
 
-def clipped_surrogate(logp_BL: Tensor, old_logp_BL: Tensor, advantages_BL: Tensor, low: float, high: float) -> Tensor:
-    """−min(ρA, clip(ρ, 1 − low, 1 + high)·A) with ρ = π/π_old (PPO: Schulman et al. 2017, equation 7)."""
+@dataclass(frozen=True)
+class Clip:
+    """The ratio counts from 1 − low to 1 + high; with `dual`, at most `dual` where the advantage is negative."""
+
+    low: float
+    high: float
+    dual: float | None = None
+
+
+def clipped_surrogate(logp_BL: Tensor, old_logp_BL: Tensor, advantages_BL: Tensor, clip: Clip) -> Tensor:
+    """−min(ρA, clip(ρ, 1 − low, 1 + high)·A) with ρ = π/π_old (PPO: Schulman et al. 2017, equation 7).
+
+    With a dual clip c, −max(min(...), c·A) where A < 0: a ratio gone far does not push for ever (Ye et al. 2020, arXiv
+    1912.09729, equation 7).
+    """
     _check_shapes(logp_BL=logp_BL, old_logp_BL=old_logp_BL, advantages_BL=advantages_BL)
     ratio_BL = torch.exp(logp_BL - old_logp_BL)
-    clipped_BL = ratio_BL.clamp(1.0 - low, 1.0 + high)
-    return -torch.minimum(ratio_BL * advantages_BL, clipped_BL * advantages_BL)
+    clipped_BL = ratio_BL.clamp(1.0 - clip.low, 1.0 + clip.high)
+    gain_BL = torch.minimum(ratio_BL * advantages_BL, clipped_BL * advantages_BL)
+    if clip.dual is not None:
+        gain_BL = torch.where(advantages_BL < 0.0, torch.maximum(gain_BL, clip.dual * advantages_BL), gain_BL)
+    return -gain_BL
 
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """A row of `POLICY_LOSSES`: `of(logp_BL, old_logp_BL, advantages_BL, low, high) -> loss_BL`.
+    """A row of `POLICY_LOSSES`: `of(logp_BL, old_logp_BL, advantages_BL, clip) -> loss_BL`.
 
     `ratio`: it weighs samples by π/π_old, so it may take more than one optimiser step on them.
     """
 
-    of: Callable[[Tensor, Tensor, Tensor, float, float], Tensor]
+    of: Callable[[Tensor, Tensor, Tensor, Clip], Tensor]
     ratio: bool
 
 
 POLICY_LOSSES: dict[str, PolicyLoss] = {
-    "policy_gradient": PolicyLoss(
-        lambda logp, old, advantages, low, high: policy_gradient(logp, advantages), ratio=False
-    ),
+    "policy_gradient": PolicyLoss(lambda logp, old, advantages, clip: policy_gradient(logp, advantages), ratio=False),
     "clipped_surrogate": PolicyLoss(clipped_surrogate, ratio=True),
 }
 """A loss of one's own is a row of one's own: `POLICY_LOSSES["mine"] = PolicyLoss(mine, ratio=True)`."""

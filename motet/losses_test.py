@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from motet.errors import ConfigError
 from motet.losses import (
     POLICY_LOSSES,
+    Clip,
     Reduction,
     clipped_surrogate,
     entropy_bonus,
@@ -35,7 +36,7 @@ def test_clipped_surrogate_by_hand() -> None:
     ratio_BL = torch.tensor([[1.5, 0.5, 1.5, 0.5, 1.1]])
     advantages_BL = torch.tensor([[1.0, 1.0, -1.0, -1.0, 2.0]])
     # Clipped where the ratio already moved the way the advantage pushes: 1.5 -> 1.3 and 0.5 -> 0.8.
-    loss_BL = clipped_surrogate(ratio_BL.log(), torch.zeros(1, 5), advantages_BL, low=0.2, high=0.3)
+    loss_BL = clipped_surrogate(ratio_BL.log(), torch.zeros(1, 5), advantages_BL, Clip(0.2, 0.3))
     assert close(loss_BL, [[-1.3, -0.5, 1.5, 0.8, -2.2]])
 
 
@@ -44,14 +45,14 @@ def test_clipped_surrogate_has_the_policy_gradient_where_the_ratio_is_one() -> N
     gradients = []
     for row in POLICY_LOSSES.values():
         logp_BL = old_BL.clone().requires_grad_()
-        row.of(logp_BL, old_BL, advantages_BL, 0.2, 0.2).sum().backward()
+        row.of(logp_BL, old_BL, advantages_BL, Clip(0.2, 0.2)).sum().backward()
         gradients.append(logp_BL.grad)
     assert torch.equal(gradients[0], gradients[1])
 
 
 def test_a_clipped_token_has_no_gradient() -> None:
     logp_BL = torch.tensor([[0.5]], requires_grad=True)
-    clipped_surrogate(logp_BL, torch.zeros(1, 1), torch.ones(1, 1), 0.2, 0.2).sum().backward()
+    clipped_surrogate(logp_BL, torch.zeros(1, 1), torch.ones(1, 1), Clip(0.2, 0.2)).sum().backward()
     assert logp_BL.grad == 0.0
 
 

@@ -3,6 +3,7 @@
 They lie on the lowest floor because credit, rollout and policies each read their own, and no room may import another's.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
@@ -68,6 +69,24 @@ class Plan(Settings):
         return all(count == 1 for count in self.samples[1:])
 
 
+class Incentives(Settings):
+    """MAPoRL's bonuses for changing one's mind rightly and for making others do so (arXiv 2502.18439; the signs are ours:
+    docs/algorithms.md). "Right" is by the gold label; the others are right where strictly more than half of them are."""
+
+    alpha0: NonNegativeFloat = 0.0
+    """Own answer from wrong to right: + where the others were right before; from right to wrong: - where they were wrong."""
+    alpha1: NonNegativeFloat = 0.0
+    """Own answer from wrong to right: + where the others were wrong before; from right to wrong: - where they were right."""
+    beta0: NonNegativeFloat = 0.0
+    """The others wrong to right at the next turn: + where one's own answer was wrong; right to wrong: - where it was right."""
+    beta1: NonNegativeFloat = 0.0
+    """The others wrong to right at the next turn: + where one's own answer was right; right to wrong: - where it was wrong."""
+
+    @property
+    def any(self) -> bool:
+        return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
+
+
 class Algorithm(Settings):
     """A learning rule as one record of choices. `motet.algorithms` has the table of the named ones."""
 
@@ -78,15 +97,19 @@ class Algorithm(Settings):
     baseline: str = "none"
     """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max, greedy_path, moving_average."""
     critic_view: Literal["own", "joint"] | None = None
-    """What a critic reads instead of a baseline; None is no critic."""
+    """What a critic reads, whose value takes the place of a baseline: an agent's own observation, or everyone's. None is no
+    critic."""
     scope: Literal["turn", "token"] = "turn"
-    """One advantage per completion, or one per token."""
+    """One advantage per completion, from values at the ends of prompts; or one per token, from values before every token (γ = 1
+    and λ within a completion, its return on the last token, nothing across turns)."""
     discount: float = Field(1.0, ge=0.0, le=1.0)
     """γ between turns."""
     trace: float = Field(1.0, ge=0.0, le=1.0)
-    """λ of TD(λ) and GAE; 1 is Monte Carlo."""
+    """λ of TD(λ) and GAE, over turns or over tokens as `scope` says; 1 is Monte Carlo."""
     returns: Literal["tree", "discounted_sum", "last", "current"] = "tree"
-    """tree: the fold. The others read each path's scores directly, as in debate."""
+    """tree: the fold. The others read the scores of the turns directly, as in debate, and no value crosses a turn."""
+    incentives: Incentives = Incentives()
+    """Added to the returns, never to the rewards that are folded."""
     share: Literal["all", "own"] = "all"
     """Whether the return of a path counts every agent's scores (their mean) or the agent's own."""
     absorb: bool = True
@@ -97,7 +120,7 @@ class Algorithm(Settings):
     scale: Literal["none", "std"] = "none"
     """Whether advantages are divided by their group's population standard deviation."""
     whiten: bool = False
-    """Centre and scale advantages over a whole step; for algorithms with a critic."""
+    """Centre and scale each agent's advantages of each turn over a whole step; for algorithms with a critic."""
     average_decay: float = Field(0.9, ge=0.0, lt=1.0)
     """How much of its past the moving_average baseline keeps per step."""
     reduce: Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"] = "sequence_sum"
@@ -110,12 +133,22 @@ class Algorithm(Settings):
     """Its weight."""
     kl_estimator: Literal["k2", "k3"] = "k2"
     """In the loss: k2 has the right gradient, k3 is the one of GRPO."""
+    kl_target: PositiveFloat | None = None
+    """Adapt each policy's coefficient until its divergence (nats per completion) is this; fixed unless set."""
+    kl_horizon: PositiveInt = 10000
+    """How slowly it adapts: completions over which the coefficient may change by a fifth."""
     entropy_coefficient: NonNegativeFloat = 0.0
     """How much the loss rewards entropy (nats per token)."""
     clip_low: PositiveFloat = 0.2
     """clipped_surrogate: the ratio counts down to 1 - clip_low."""
     clip_high: PositiveFloat = 0.2
     """clipped_surrogate: the ratio counts up to 1 + clip_high."""
+    clip_dual: float | None = Field(None, gt=1.0)
+    """clipped_surrogate: where the advantage is negative, the ratio counts at most so much. Off unless set."""
+    clip_value: PositiveFloat | None = None
+    """How far a critic's value may move from what it was when the step was played. Off unless set."""
+    stop_at_kl: PositiveFloat | None = None
+    """A policy that has moved further than this from where the step began (nats per token) updates no more in it."""
     epochs: PositiveInt = 1
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
@@ -133,16 +166,45 @@ class Algorithm(Settings):
             raise ValueError(f"critic_view {self.critic_view} and baseline {self.baseline} exclude each other: set one")
         if self.scale != "none" and self.baseline == "none":
             raise ValueError(f"scale {self.scale} needs a baseline, got baseline {self.baseline}: set scale: none")
-        if self.whiten and self.critic_view is None:
-            raise ValueError("whiten: true is for algorithms with a critic, got critic_view none: use scale: std")
-        if self.trace != 1.0 and self.critic_view is None:
-            raise ValueError(f"trace {self.trace} needs a critic, got critic_view none: set trace: 1")
+        self._refuse_without_critic()
         if (self.kl_in == "none") != (self.kl_coefficient == 0.0):
             raise ValueError(
                 f"kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient} contradict each other: "
                 f"set both, or neither (kl_in: none, kl_coefficient: 0)"
             )
+        if self.kl_target is not None and self.kl_in == "none":
+            raise ValueError(
+                f"kl_target {self.kl_target} adapts kl_coefficient, got kl_in none: set kl_in, or drop kl_target"
+            )
+        if self.stop_at_kl is not None and updates == 1:
+            raise ValueError(
+                f"stop_at_kl {self.stop_at_kl} needs several updates, got epochs 1 x minibatches 1: drop it"
+            )
         return self
+
+    def _refuse_without_critic(self) -> None:
+        if self.critic_view is None:
+            wants = {
+                "whiten: true": (self.whiten, "use scale: std"),
+                f"trace {self.trace}": (self.trace != 1.0, "set trace: 1"),
+                "scope token": (self.scope == "token", "set scope: turn"),
+                f"clip_value {self.clip_value}": (self.clip_value is not None, "drop it"),
+            }
+            for what, (asked, advice) in wants.items():
+                if asked:
+                    raise ValueError(f"{what} is for algorithms with a critic, got critic_view none: {advice}")
+            return
+        if self.scope == "token" and self.critic_view == "joint":
+            raise ValueError("scope token values the tokens of one agent, got critic_view joint: use critic_view: own")
+        if self.critic_view == "joint" and self.share == "own" and self.returns == "tree":
+            raise ValueError(
+                "critic_view joint values what all agents share, got share own: use critic_view: own, or share: all"
+            )
+        if self.scope == "turn" and self.returns != "tree" and self.trace != 1.0:
+            raise ValueError(
+                f"returns {self.returns} lets no value cross a turn, so trace {self.trace} has nothing to trace: "
+                f"set trace: 1, scope: token, or returns: tree"
+            )
 
     @property
     def needs_reference(self) -> bool:
@@ -181,6 +243,43 @@ class Optimizer(Settings):
             (step + 1 - self.warmup_steps) / max(1, steps - self.warmup_steps) if self.schedule == "linear" else 0.0
         )
         return self.learning_rate * (1.0 - (1.0 - self.final_fraction) * fallen)
+
+
+class Schedule(Settings):
+    """Who learns at which step. Everyone plays at all of them."""
+
+    kind: Literal["simultaneous", "round_robin", "turns"] = "simultaneous"
+    """simultaneous: everyone. round_robin: one policy at a time, in the order of the team. turns: one turn at a time, as in
+    MAPoRL: first turn 1, then blocks from the last turn down to the first, and again."""
+    block: PositiveInt = 1
+    """Steps that a policy or a turn has at a time."""
+    warmup: int = Field(0, ge=0)
+    """turns: steps at the beginning in which only turn 1 learns."""
+
+    @model_validator(mode="after")
+    def _refuse_what_is_not_read(self) -> Self:
+        if self.kind == "simultaneous" and self.block != 1:
+            raise ValueError(
+                f"block {self.block} is for kind round_robin or turns, got simultaneous: set one, or drop block"
+            )
+        if self.kind != "turns" and self.warmup:
+            raise ValueError(
+                f"warmup {self.warmup} is for kind turns, got {self.kind}: set kind: turns, or drop warmup"
+            )
+        return self
+
+    def trains(self, step: int, policy: str, turn: int, policies: Sequence[str], turns: int) -> bool:
+        """Whether at `step` (from 1) `policy` learns from what it did at `turn` (from 0).
+
+        Args: policies, all that are trained, in order; turns, the turn limit.
+        """
+        if self.kind == "round_robin":
+            return policies[(step - 1) // self.block % len(policies)] == policy
+        if self.kind == "turns":
+            if step <= self.warmup:
+                return turn == 0
+            return turn == turns - 1 - (step - 1 - self.warmup) // self.block % turns
+        return True
 
 
 class Lora(Settings):

@@ -238,11 +238,11 @@ def test_remax_leaves_out_a_task_whose_greedy_path_failed():
     assert {sample.id.episode for sample in result.samples} == {"g"}
 
 
-def test_debate_returns_refuse_trees():
-    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]) for _ in range(2)]
+def test_debate_returns_on_a_tree_are_means_over_the_paths_below():
+    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]), round_(1, [outcome(0, 5.0), outcome(1, 7.0)])]
     tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(children)]))
-    with pytest.raises(ConfigError, match="straight paths"):
-        credit([tree], resolve("mareinforce", {"returns": "last"}), turns=2)
+    result = credit([tree], resolve("mareinforce", {"returns": "last"}), turns=2)
+    assert sorted(advantages(result)) == [1, 2, 3, 5, 6, 7]
 
 
 def test_last_gives_every_turn_the_final_score():
@@ -267,8 +267,6 @@ def test_a_group_baseline_refuses_one_sample_per_group(samples):
 @pytest.mark.parametrize(
     ("overrides", "plan", "message"),
     [
-        ({"critic_view": "own", "baseline": "none"}, {"samples": (4,)}, "no critic can be trained yet"),
-        ({"scope": "token"}, {"samples": (4,)}, "no critic can be trained yet"),
         ({"baseline": "moving_average", "scale": "std"}, {"samples": (4, 1)}, "scale std compares siblings"),
         ({"compare": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
         ({"baseline": "none", "returns": "last"}, {"samples": (4, 1), "expand": "random"}, "leaves one path"),
@@ -301,7 +299,13 @@ def test_an_unknown_algorithm_names_the_nearest():
         ({"scale": "std"}, "needs a baseline"),
         ({"epochs": 2}, "one optimiser step"),
         ({"whiten": True}, "with a critic"),
-        ({"trace": 0.5}, "needs a critic"),
+        ({"trace": 0.5}, "with a critic"),
+        ({"scope": "token"}, "with a critic"),
+        ({"critic_view": "joint", "scope": "token"}, "tokens of one agent"),
+        ({"critic_view": "joint", "share": "own"}, "what all agents share"),
+        ({"critic_view": "own", "returns": "last", "trace": 0.5}, "no value cross a turn"),
+        ({"kl_target": 1.0}, "adapts kl_coefficient"),
+        ({"stop_at_kl": 1.0}, "several updates"),
         ({"kl_coefficient": 0.1}, "contradict"),
         ({"kl_in": "loss"}, "contradict"),
         ({"critic_view": "own", "baseline": "group_mean"}, "exclude"),

@@ -20,6 +20,7 @@ class Action:
     missing: int
     """Turns of the plan that were not played after it, where the environment or a stop rule ended the branch."""
     rewards: Mapping[str, float]
+    terms: Mapping[str, float]
     picks: Mapping[str, int]
     """Agent -> row of its sample."""
 
@@ -71,7 +72,9 @@ def _add_round(
         picks = {agent: row_of[agent, pick] for agent, pick in outcome.picks.items()}
         missing = turns - 1 - round_.turn if outcome.end in ("done", "stopped") else 0
         pruned = outcome.end == "pruned"
-        rows.actions.append(Action(parent, identity, round_.turn, pruned, missing, outcome.rewards, picks))
+        rows.actions.append(
+            Action(parent, identity, round_.turn, pruned, missing, outcome.rewards, outcome.terms, picks)
+        )
     grown = [(place, index) for place, index in enumerate(valid) if round_.outcomes[index].next is not None]
     for place, index in grown:
         child = round_.outcomes[index].next

@@ -4,6 +4,7 @@ Nodes are joint actions J. Node j was taken in Round round_J[j]; parent_J[j] is 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -79,32 +80,48 @@ def _lend_to_pruned(onward_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Te
     return torch.where(pruned, means_NR[:, forest.round_J], onward_NJ)
 
 
-def discounted_sum(scores_TN: Tensor, discount: float, share: str) -> Tensor:
-    """The influence-aware return of one path, normalised (MAPoRL, arXiv 2502.18439):
+def turn_returns(
+    scores_NJ: Tensor, forest: Forest, rule: Literal["discounted_sum", "last", "current"], discount: float, share: str
+) -> Tensor:
+    """Returns that read the turns' scores directly, per agent a and joint action j. [N, J] -> [N, J]
 
-    R(t, a) = [s(t, a) + Σ_{t'>t} d^{t'−t}·mean_j s(t', j)] / Σ_{t'≥t} d^{t'−t}, t' up to the last turn played.
+    discounted_sum: the influence-aware return, normalised (MAPoRL, arXiv 2502.18439). Along a path j = j_0, j_1, ..., j_K to the
+    last turn played, with m(j) the mean of the agents' scores,
 
-    share "own" reads s(t', a) in place of the mean. Args: scores [T, N]. Returns: [T, N].
+        R(j, a) = [s(j, a) + Σ_{k>0} d^k·m(j_k)] / Σ_k d^k.
+
+    last: the score of the last turn played. current: that of the turn itself. share "own" reads s(j, a) for m(j) everywhere;
+    "all" makes last and current read m. In a tree it is the mean over the paths below j, all children being alike.
     """
-    later_TN = _shared(scores_TN, share)
-    turns = len(scores_TN)
-    weights_T = torch.tensor([discount**k for k in range(turns)], dtype=scores_TN.dtype)
-    rows = [
-        (scores_TN[t] + (weights_T[1 : turns - t, None] * later_TN[t + 1 :]).sum(0)) / weights_T[: turns - t].sum()
-        for t in range(turns)
-    ]
-    return torch.stack(rows)
+    shared_NJ = scores_NJ.mean(0, keepdim=True).expand_as(scores_NJ) if share == "all" else scores_NJ
+    if rule == "current":
+        return shared_NJ
+    d = 1.0 if rule == "last" else discount
+    length_LJ, below_LNJ = _paths_below(shared_NJ, forest, d, last_only=rule == "last")
+    if rule == "last":
+        return below_LNJ.sum(0)
+    mass_L = torch.tensor([sum(d**k for k in range(n + 1)) for n in range(len(length_LJ))], dtype=scores_NJ.dtype)
+    first_LNJ = length_LJ[:, None] * (scores_NJ - shared_NJ)  # the turn itself counts with the agent's own score
+    return ((first_LNJ + below_LNJ) / mass_L[:, None, None]).sum(0)
 
 
-def last(scores_TN: Tensor, share: str) -> Tensor:
-    """Every turn's return is the score of the last turn played. [T, N] -> [T, N]."""
-    return _shared(scores_TN, share)[-1].expand_as(scores_TN)
+def _paths_below(shared_NJ: Tensor, forest: Forest, discount: float, last_only: bool) -> tuple[Tensor, Tensor]:
+    """Of the paths that begin with j and have n + 1 turns: their share [L, J], and share times mean Σ_k d^k·m(j_k) [L, N, J].
 
-
-def current(scores_TN: Tensor, share: str) -> Tensor:
-    """Every turn's return is that turn's own score. [T, N] -> [T, N]."""
-    return _shared(scores_TN, share)
-
-
-def _shared(scores_TN: Tensor, share: str) -> Tensor:
-    return scores_TN.mean(1, keepdim=True).expand_as(scores_TN) if share == "all" else scores_TN
+    With `last_only` the sum is the last turn's m alone. L is the number of turns.
+    """
+    turns, count = int(forest.turn_J.max()) + 1, len(forest.turn_J)
+    leaf_J = torch.ones(count, dtype=torch.bool)
+    leaf_J[forest.parent_J[forest.parent_J >= 0]] = False
+    share_LJ = shared_NJ.new_zeros((turns, count))
+    sum_LNJ = shared_NJ.new_zeros((turns, *shared_NJ.shape))
+    share_LJ[0] = leaf_J
+    sum_LNJ[0] = shared_NJ * leaf_J
+    for turn in range(turns - 1, 0, -1):
+        here = (forest.turn_J == turn) & (forest.parent_J >= 0)
+        parents = forest.parent_J[here]
+        longer_LJ = segment_mean(share_LJ[:-1, here], parents, count)
+        longer_LNJ = discount * segment_mean(sum_LNJ[:-1, :, here], parents, count)
+        share_LJ[1:] += longer_LJ
+        sum_LNJ[1:] += longer_LNJ if last_only else longer_LNJ + longer_LJ[:, None] * shared_NJ
+    return share_LJ, sum_LNJ

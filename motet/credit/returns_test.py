@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.credit.returns import Forest, absorb, current, discounted_sum, last, tree_fold
+from motet.credit.returns import Forest, absorb, tree_fold, turn_returns
 
 
 def forest(parents, rounds, turns, pruned=None):
@@ -112,23 +112,77 @@ def test_solving_early_never_returns_less_than_solving_late(first, second, level
     assert returned(early) >= returned(late) - 1e-12
 
 
+def path(turns):
+    return forest([t - 1 for t in range(turns)], list(range(turns)), list(range(turns)))
+
+
 def test_the_influence_aware_return_by_hand():
-    scores_TN = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    scores_NJ = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
     # d = 0.5; agent 0, turn 0: (1 + .5·mean(0, 1) + .25·mean(1, 1)) / (1 + .5 + .25)
-    got = discounted_sum(scores_TN, 0.5, "all")
+    got = turn_returns(scores_NJ, path(3), "discounted_sum", 0.5, "all")
     assert got[0, 0] == pytest.approx((1 + 0.25 + 0.25) / 1.75)
-    assert got[1, 0] == pytest.approx((0 + 0.5) / 1.5)
-    assert got[2].tolist() == [1, 1]
-    own = discounted_sum(scores_TN, 0.5, "own")
+    assert got[0, 1] == pytest.approx((0 + 0.5) / 1.5)
+    assert got[:, 2].tolist() == [1, 1]
+    own = turn_returns(scores_NJ, path(3), "discounted_sum", 0.5, "own")
     assert own[0, 0] == pytest.approx((1 + 0 + 0.25) / 1.75)
 
 
 def test_last_and_current_read_one_turn():
-    scores_TN = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
-    assert last(scores_TN, "own").tolist() == [[0.5, 1.0], [0.5, 1.0]]
-    assert last(scores_TN, "all").tolist() == [[0.75, 0.75], [0.75, 0.75]]
-    assert current(scores_TN, "own").tolist() == scores_TN.tolist()
-    assert current(scores_TN, "all").tolist() == [[0.5, 0.5], [0.75, 0.75]]
+    scores_NJ = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
+    assert turn_returns(scores_NJ, path(2), "last", 1.0, "own").tolist() == [[0.5, 0.5], [1.0, 1.0]]
+    assert turn_returns(scores_NJ, path(2), "last", 1.0, "all").tolist() == [[0.75, 0.75], [0.75, 0.75]]
+    assert turn_returns(scores_NJ, path(2), "current", 1.0, "own").tolist() == scores_NJ.tolist()
+    assert turn_returns(scores_NJ, path(2), "current", 1.0, "all").tolist() == [[0.5, 0.75], [0.5, 0.75]]
+
+
+def paths_below(tree, j):
+    """Every path from j to a leaf, with how likely it is when all children are alike. Brute force."""
+    children = [k for k in range(len(tree.parent_J)) if int(tree.parent_J[k]) == j]
+    if not children:
+        return [([j], 1.0)]
+    return [([j, *rest], p / len(children)) for child in children for rest, p in paths_below(tree, child)]
+
+
+@st.composite
+def random_trees(draw):
+    """Rounds of one to three joint actions; any of them may end early."""
+    parents, rounds, turns = [], [], []
+
+    def grow(parent, turn):
+        identity = max(rounds, default=-1) + 1
+        rows = []
+        for _ in range(draw(st.integers(1, 3))):
+            parents.append(parent)
+            rounds.append(identity)
+            turns.append(turn)
+            rows.append(len(parents) - 1)
+        for row in rows:
+            if turn < 3 and draw(st.booleans()):
+                grow(row, turn + 1)
+
+    grow(-1, 0)
+    return forest(parents, rounds, turns)
+
+
+@given(random_trees(), st.randoms(use_true_random=False), st.floats(0.0, 1.0), st.sampled_from(["all", "own"]))
+@settings(max_examples=60, deadline=None)
+def test_returns_of_turns_equal_a_brute_force_reading_on_random_trees(tree, random, discount, share):
+    scores = torch.tensor([[random.random() for _ in tree.parent_J] for _ in range(3)], dtype=torch.float64)
+    for rule in ("discounted_sum", "last", "current"):
+        got = turn_returns(scores, tree, rule, discount, share)
+        for j in range(len(tree.parent_J)):
+            for agent in range(3):
+                expected = 0.0
+                for nodes, p in paths_below(tree, j):
+                    later = [float(scores[:, n].mean() if share == "all" else scores[agent, n]) for n in nodes]
+                    if rule == "discounted_sum":
+                        weights = [discount**k for k in range(len(nodes))]
+                        first = float(scores[agent, j])
+                        value = (first + sum(w * s for w, s in zip(weights[1:], later[1:], strict=True))) / sum(weights)
+                    else:
+                        value = later[-1] if rule == "last" else later[0]
+                    expected += p * value
+                assert float(got[agent, j]) == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_forest_of_unequal_vectors_is_refused():

@@ -1,6 +1,7 @@
-"""Training one backbone in this process: gradients of all its policies, and one AdamW per policy.
+"""Training one backbone in this process: gradients of all its policies and critics, and one AdamW for each.
 
-A policy's optimiser, schedule and count of steps are its own, so a partner that is trained or not changes nothing in them.
+An optimiser, its schedule and its count of steps are one learner's own, so a partner that is trained or not changes nothing in
+them.
 """
 
 import math
@@ -11,35 +12,51 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from motet.batch import Batch, Metrics, Objective, OptimizerState
+from motet.batch import Batch, Metrics, Objective, OptimizerState, ValueBatch, ValueObjective
 from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Policy
+from motet.policies.critic import Critic
 from motet.policies.forward import forward
 from motet.settings import Optimizer
 
 
 @dataclass
 class _Course:
-    """One policy in training. `loss` is None until something has been accumulated for the next step."""
+    """One policy or critic in training. `loss` is None until something has been accumulated for the next step."""
 
-    policy: Policy
+    learning: Policy | Critic
     parameters: list[torch.nn.Parameter]
     settings: Optimizer
+    steps: int
     adamw: torch.optim.AdamW
     steps_done: int = 0
     loss: float | None = None
 
+    @property
+    def rate(self) -> float:
+        return self.settings.rate(self.steps_done, self.steps)
+
 
 class LocalLearner:
-    """A `batch.Learner` of the trainable `policies` of one backbone. `steps` is how many each will take in the run.
+    """A `batch.Learner` of the trainable `policies` and the `critics` of one backbone. `steps` is how many each will take in the
+    run, by name or alike for all.
 
-    Raises: ConfigError for a policy without trainable weights, weights that two policies would both train, and weights below
+    Raises: ConfigError for a policy without trainable weights, weights that two of them would both train, and weights below
     float32, in which an update of 5e-6 is rounded away.
     """
 
-    def __init__(self, policies: Sequence[Policy], optimizers: Mapping[str, Optimizer], steps: int) -> None:
-        self._steps = steps
-        self._courses = {policy.name: _course(policy, optimizers[policy.name]) for policy in policies}
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        optimizers: Mapping[str, Optimizer],
+        steps: int | Mapping[str, int],
+        critics: Sequence[Critic] = (),
+    ) -> None:
+        everyone: list[Policy | Critic] = [*policies, *critics]
+        self._courses = {
+            one.name: _course(one, optimizers[one.name], steps if isinstance(steps, int) else steps[one.name])
+            for one in everyone
+        }
         owner: dict[torch.nn.Parameter, str] = {}
         for name, course in self._courses.items():
             for parameter in course.parameters:
@@ -52,8 +69,9 @@ class LocalLearner:
     async def accumulate(self, batch: Batch, objective: Objective) -> Metrics:
         """Forward and backward of one batch. Raises: TrainingDiverged when its loss is not finite."""
         course = self._courses[batch.policy]
-        backbone, batch = course.policy.backbone, batch.to(course.policy.backbone.device)
-        with course.policy.active():
+        policy = course.learning
+        backbone, batch = policy.backbone, batch.to(policy.backbone.device)
+        with policy.active():
             logp_BL, entropy_BL = forward(
                 backbone,
                 batch.prompts_PL,
@@ -64,27 +82,45 @@ class LocalLearner:
                 batch.temperature_B,
             )
             loss, metrics = objective(batch, logp_BL, entropy_BL)
-            figure = loss.item()
-            if not math.isfinite(figure):
-                raise self._diverged(batch.policy, f"loss is {figure}")
-            loss.backward()
-        course.loss = figure if course.loss is None else course.loss + figure
+            self._descend(batch.policy, loss)
         return metrics
 
-    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Steps the policies of `names` that accumulated anything; loss, gradient norm before clipping, and learning rate.
+    async def accumulate_values(self, batch: ValueBatch, objective: ValueObjective) -> Metrics:
+        """Forward and backward of one batch. Raises: TrainingDiverged when its loss is not finite."""
+        critic = self._courses[batch.critic].learning
+        assert isinstance(critic, Critic)
+        batch = batch.to(critic.backbone.device)
+        with critic.active():
+            loss, metrics = objective(batch, critic.values(batch.tokens_BL, batch.mask_BL))
+            self._descend(batch.critic, loss)
+        return metrics
 
-        Raises: TrainingDiverged when any gradient is not finite, before any policy is stepped.
+    def _descend(self, name: str, loss: Tensor) -> None:
+        course, figure = self._courses[name], loss.item()
+        if not math.isfinite(figure):
+            raise self._diverged(name, f"loss is {figure}")
+        loss.backward()
+        course.loss = figure if course.loss is None else course.loss + figure
+
+    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Steps those of `names` that accumulated anything; loss, gradient norm before clipping, and learning rate.
+
+        What a critic sent into a policy that is not stepped is forgotten.
+        Raises: TrainingDiverged when any gradient is not finite, before anything is stepped.
         """
         due = {name: self._courses[name] for name in names if self._courses[name].loss is not None}
         norms = {name: _gradient_norm(course) for name, course in due.items()}
         for name, norm in norms.items():
             if not torch.isfinite(norm):
                 raise self._diverged(name, f"gradient norm is {norm.item()}, loss {due[name].loss}")
-        return {name: self._step(course, norms[name]) for name, course in due.items()}
+        figures = {name: self._step(course, norms[name]) for name, course in due.items()}
+        for course in self._courses.values():
+            if course.loss is None:
+                course.adamw.zero_grad(set_to_none=True)
+        return figures
 
     def _step(self, course: _Course, norm: Tensor) -> dict[str, float]:
-        rate = course.settings.rate(course.steps_done, self._steps)
+        rate = course.rate
         clip_grads_with_norm_(course.parameters, course.settings.clip_norm, norm)
         for group in course.adamw.param_groups:
             group["lr"] = rate
@@ -96,10 +132,10 @@ class LocalLearner:
 
     def _diverged(self, name: str, what: str) -> TrainingDiverged:
         course = self._courses[name]
-        rate = course.settings.rate(course.steps_done, self._steps)
+        kind = "critic" if isinstance(course.learning, Critic) else "policy"
         return TrainingDiverged(
-            f"policy {name}, optimiser step {course.steps_done + 1} of {self._steps}: {what} at learning rate {rate:.3g}; "
-            f"the weights are those of the step before. Lower optimizer.learning_rate, or look at the step's episodes"
+            f"{kind} {name}, optimiser step {course.steps_done + 1} of {course.steps}: {what} at learning rate "
+            f"{course.rate:.3g}; the weights are those of the step before. Lower optimizer.learning_rate, or look at the step's episodes"
         )
 
     # ------------------------------------------------------------------------------------------------ checkpoints
@@ -139,14 +175,14 @@ class LocalLearner:
         course.steps_done, course.loss = facts["step"], None
 
 
-def _course(policy: Policy, settings: Optimizer) -> _Course:
-    parameters = policy.parameters()
+def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Course:
+    parameters = learning.parameters()
     if not parameters:
-        raise ConfigError(f"policy {policy.name} has no trainable weights; expected some: list it under team.frozen")
+        raise ConfigError(f"policy {learning.name} has no trainable weights; expected some: list it under team.frozen")
     for parameter in parameters:
         if parameter.dtype != torch.float32:
             raise ConfigError(
-                f"policy {policy.name} would train weights of {parameter.dtype}; expected float32 masters, computed with in "
+                f"policy {learning.name} would train weights of {parameter.dtype}; expected float32 masters, computed with in "
                 f"a narrower type: small updates are rounded away otherwise"
             )
     adamw = torch.optim.AdamW(
@@ -156,7 +192,7 @@ def _course(policy: Policy, settings: Optimizer) -> _Course:
         eps=settings.epsilon,
         weight_decay=settings.weight_decay,
     )
-    return _Course(policy, parameters, settings, adamw)
+    return _Course(learning, parameters, settings, steps, adamw)
 
 
 def _gradient_norm(course: _Course) -> Tensor:

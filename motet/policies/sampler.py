@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from motet.core import Completion, Fault, Sampled, SampleRequest, ScoreRequest
+from motet.core import Completion, Fault, Sampled, SampleRequest, ScoreRequest, Valued, ValueRequest
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.critic import Critic, appraise, read
 from motet.policies.decode import Answer, Wish, decode
 from motet.policies.forward import forward, padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
@@ -41,6 +42,7 @@ class LocalSampler:
         policies: Mapping[str, Policy],
         *,
         references: Mapping[str, Policy] | None = None,
+        critics: Mapping[str, Critic] | None = None,
         rows_per_batch: int = 256,
         tokens_per_batch: int = 65536,
         score_tokens: int = 16384,
@@ -48,6 +50,7 @@ class LocalSampler:
     ) -> None:
         self._policies = policies
         self._references = references or {}
+        self._critics = critics or {}
         self._rows_per_batch = rows_per_batch
         self._tokens_per_batch = tokens_per_batch
         self._score_tokens = score_tokens
@@ -63,6 +66,10 @@ class LocalSampler:
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Log-probabilities (nats, one per token) under each policy's reference. Raises: ConfigError where it has none."""
         return await asyncio.to_thread(self._logprobs, requests)
+
+    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+        """What each request's critic says, in order."""
+        return await asyncio.to_thread(self._values, requests)
 
     async def publish(self, names: Sequence[str]) -> int:
         """The weights are shared, so only the version moves."""
@@ -156,6 +163,18 @@ class LocalSampler:
                     logprobs = score_requests(reference.backbone, [requests[row.request] for row in batch])
                 scored |= zip((row.request for row in batch), logprobs, strict=True)
         return [scored[number] for number in range(len(requests))]
+
+    def _values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+        said: dict[int, Valued] = {}
+        for name in sorted({request.critic for request in requests}):
+            critic = self._critics[name]
+            asked = {n: read(critic, request) for n, request in enumerate(requests) if request.critic == name}
+            rows = [_Row(number, 0, tokens, 0) for number, (tokens, _) in asked.items()]
+            for batch in self._batches(rows, self._score_tokens):
+                with self._turn:
+                    found = appraise(critic, [asked[row.request] for row in batch])
+                said |= zip((row.request for row in batch), found, strict=True)
+        return [said[number] for number in range(len(requests))]
 
     def _reference(self, name: str) -> Policy:
         if name in self._references:

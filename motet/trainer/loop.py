@@ -5,17 +5,38 @@ It never asks where a model lives, nor what an algorithm is called.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
-from motet.batch import Learner, Metrics, merge, minibatches, pack, policy_objective
-from motet.core import CreditState, Environment, Episode, Publisher, Sampler, Scorer, Task, Team, TrainSample
+from motet.batch import (
+    Learner,
+    Metrics,
+    merge,
+    minibatches,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+)
+from motet.core import (
+    CreditState,
+    Environment,
+    Episode,
+    Publisher,
+    Sampler,
+    Scorer,
+    Task,
+    Team,
+    TrainSample,
+    ValueSample,
+)
 from motet.credit.assign import assign_credit
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
-from motet.settings import Algorithm, Plan
+from motet.settings import Algorithm, Plan, Schedule
 from motet.trainer.score import score
 
 
@@ -31,10 +52,20 @@ class Ensemble:
     scorer: Scorer
     publisher: Publisher
     learners: Mapping[str, Learner]
-    """Trained policy -> the learner of its backbone; adapters on one base share one."""
+    """Trained policy or critic -> the learner of its backbone; adapters on one base share one."""
     longest: Mapping[str, int]
     """Policy -> most tokens one of its answers may have."""
     seed: int
+    schedule: Schedule = field(default_factory=Schedule)
+    critic_epochs: int = 1
+    """Passes of critics over a step's values."""
+    value_coefficient: float = 1.0
+    """What a critic's loss is multiplied with."""
+
+    def trains(self, step: int, policy: str, turn: int) -> bool:
+        """Whether the policy learns at this step from what it did at this turn."""
+        trained = [name for name in self.team.policies if name not in self.team.frozen]
+        return self.schedule.trains(step, policy, turn, trained, len(self.plan.samples))
 
 
 @dataclass(frozen=True)
@@ -104,35 +135,67 @@ async def one_step(
     clock.lap("score")
     credit = assign_credit(episodes, scores, algorithm, state, team, len(plan.samples))
     clock.lap("credit")
-    learned = await _learn(ensemble, credit.samples, number, pace)
+    samples = [one for one in credit.samples if ensemble.trains(number, one.policy, one.turn)]
+    values = [one for one in credit.values if any(ensemble.trains(number, name, one.turn) for name in one.policies)]
+    learned = await _learn(ensemble, samples, values, state, number, pace)
     clock.lap("learn")
-    await ensemble.publisher.publish(sorted({sample.policy for sample in credit.samples}))
+    await ensemble.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
     return Step(number, episodes, summary, {**credit.metrics, **learned}, clock.seconds), credit.state
 
 
-async def _learn(ensemble: Ensemble, samples: Sequence[TrainSample], number: int, pace: Pace) -> dict[str, float]:
-    """Every optimiser step that the algorithm takes on one sample set. Returns figures by name, over all and per policy."""
+async def _learn(
+    ensemble: Ensemble,
+    samples: Sequence[TrainSample],
+    values: Sequence[ValueSample],
+    state: CreditState,
+    number: int,
+    pace: Pace,
+) -> dict[str, float]:
+    """Every optimiser step of policies and critics on one sample set. Returns figures by name, over all and for each."""
     algorithm, learners = ensemble.algorithm, ensemble.learners
-    objective = policy_objective(algorithm)
+    objective = policy_objective(algorithm, state.kl_coefficients)
+    value_loss = value_objective(algorithm, ensemble.value_coefficient)
     seen: dict[str, list[Metrics]] = {}
+    valued: dict[str, list[Metrics]] = {}
     stepped: dict[str, float] = {}
+    arrived: set[str] = set()
     parts = minibatches(samples, algorithm.epochs, algorithm.minibatches, derive(ensemble.seed, number, "learn"))
-    for update, part in enumerate(parts):
+    lessons = minibatches(
+        values, ensemble.critic_epochs, algorithm.minibatches, derive(ensemble.seed, number, "values")
+    )
+    for update, (dealt, lesson) in enumerate(zip_longest(parts, lessons, fillvalue=())):
+        part = [sample for sample in dealt if sample.policy not in arrived]
+        now: dict[str, list[Metrics]] = {}
         for batch in pack(part, pace.token_budget, algorithm.reduce, ensemble.longest):
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
             if update > 0:
                 del measured["sampler_mismatch"]  # after an update the policies differ on purpose
-            seen.setdefault(batch.policy, []).append(measured)
-        updated = dict.fromkeys(sample.policy for sample in part)
-        for learner in dict.fromkeys(learners[name] for name in updated):
-            for name, figures in (await learner.step([n for n in updated if learners[n] is learner])).items():
-                stepped |= {f"learn/{key}/{name}": value for key, value in figures.items()}
-    overall = merge(metrics for parts in seen.values() for metrics in parts)
-    per_policy = {
-        f"learn/{key}/{name}": mean.value for name, parts in seen.items() for key, mean in merge(parts).items()
+            now.setdefault(batch.policy, []).append(measured)
+        for reading in pack_values(lesson, pace.token_budget):
+            told = await learners[reading.critic].accumulate_values(reading, value_loss)
+            valued.setdefault(reading.critic, []).append(told)
+        stepped |= await _step(learners, [*now, *dict.fromkeys(sample.critic for sample in lesson)])
+        for name, figures in now.items():
+            seen.setdefault(name, []).extend(figures)
+        if algorithm.stop_at_kl is not None:
+            arrived |= {name for name, figures in now.items() if merge(figures)["moved"].value > algorithm.stop_at_kl}
+    overall = merge(metrics for figures in seen.values() for metrics in figures)
+    each = {
+        f"learn/{key}/{name}": mean.value
+        for name, figures in (*seen.items(), *valued.items())
+        for key, mean in merge(figures).items()
     }
-    return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **per_policy, **stepped}
+    return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **each, **stepped}
+
+
+async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
+    """One optimiser step of each of `names`, learner by learner."""
+    figures: dict[str, float] = {}
+    for learner in dict.fromkeys(learners[name] for name in names):
+        for name, said in (await learner.step([n for n in names if learners[n] is learner])).items():
+            figures |= {f"learn/{key}/{name}": value for key, value in said.items()}
+    return figures
 
 
 def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float) -> None:

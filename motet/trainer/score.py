@@ -1,23 +1,67 @@
 """score: what models other than the players say of a step's completions. Nothing is computed that no algorithm asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from motet.core import Episode, SampleId, Scorer, ScoreRequest, Scores, Team, walk
+from motet.core import (
+    Completion,
+    Episode,
+    ReadingId,
+    Round,
+    SampleId,
+    Scorer,
+    ScoreRequest,
+    Scores,
+    Team,
+    Valued,
+    ValueRequest,
+    walk,
+)
 from motet.settings import Algorithm
+from motet.views import joint_observation, own_observation
 
 
 async def score(scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team) -> Scores:
-    """Reference log-probabilities of every completion that may be trained, asked for in one call."""
-    if not algorithm.needs_reference:
-        return Scores()
-    wanted: dict[SampleId, ScoreRequest] = {}
+    """Reference log-probabilities of every completion that may be trained, and values of every situation that a critic is for;
+    each asked for in one call."""
+    return Scores(
+        reference=await _reference(scorer, episodes, team) if algorithm.needs_reference else {},
+        values=await _values(scorer, episodes, algorithm, team) if algorithm.critic_view is not None else {},
+    )
+
+
+async def _reference(scorer: Scorer, episodes: Sequence[Episode], team: Team) -> dict[SampleId, tuple[float, ...]]:
+    wanted = {
+        id: ScoreRequest(completion.policy, round_.prompt_tokens[id.agent], completion.tokens, completion.temperature)
+        for id, round_, completion in _completions(episodes)
+        if completion.tokens is not None and completion.policy not in team.frozen
+    }
+    return dict(zip(wanted, await scorer.logprobs(list(wanted.values())), strict=True))
+
+
+async def _values(
+    scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team
+) -> dict[ReadingId, Valued]:
+    wanted: dict[ReadingId, ValueRequest] = {}
+    for id, round_, completion in _completions(episodes):
+        if id.agent not in team.critics:
+            continue
+        critic = team.critics[id.agent]
+        if algorithm.scope == "token":
+            if completion.tokens is not None:
+                reading = ReadingId(id.episode, id.path, id.agent, id.index)
+                wanted[reading] = ValueRequest(
+                    critic, prompt_tokens=round_.prompt_tokens[id.agent], completion=completion.tokens
+                )
+        elif algorithm.critic_view == "own":
+            wanted[ReadingId(id.episode, id.path, id.agent)] = ValueRequest(critic, own_observation(round_, id.agent))
+        else:
+            wanted[ReadingId(id.episode, id.path, None)] = ValueRequest(critic, joint_observation(round_))
+    return dict(zip(wanted, await scorer.values(list(wanted.values())), strict=True))
+
+
+def _completions(episodes: Sequence[Episode]) -> Iterator[tuple[SampleId, Round, Completion]]:
     for episode in episodes:
         for path, round_ in walk(episode.root) if episode.root is not None else ():
             for agent, completions in round_.samples.items():
                 for index, completion in enumerate(completions):
-                    if completion.tokens is not None and completion.policy not in team.frozen:
-                        wanted[SampleId(episode.id, path, agent, index)] = ScoreRequest(
-                            completion.policy, round_.prompt_tokens[agent], completion.tokens, completion.temperature
-                        )
-    logprobs = await scorer.logprobs(list(wanted.values()))
-    return Scores(reference=dict(zip(wanted, logprobs, strict=True)))
+                    yield SampleId(episode.id, path, agent, index), round_, completion

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, Task
 from motet.errors import Interrupted
+from motet.rollout.influence import influence
 from motet.rollout.record import write_episode
 from motet.rollout.summary import Summary
 from motet.trainer import checkpoint
@@ -122,7 +123,8 @@ class Session:
         self._tokens += step.summary.tokens
         self._step_seconds += sum(step.seconds.values())
         self._notable.see(step.number, step.episodes)
-        self._metrics.write(step.number, {**played(step.summary), **step.metrics, **_timed(step)})
+        figures = {**played(step.summary), **debated(step.episodes)}
+        self._metrics.write(step.number, {**figures, **step.metrics, **_timed(step)})
         if self._cadence.record_episodes:
             self._record("train", step.number, step.episodes)
         self._progress.show(step.number, _shown(step.summary), step.summary.tokens)
@@ -186,9 +188,8 @@ class Session:
             samples=self._cadence.samples,
             on_episode=self._progress.counter(name, len(self._eval_tasks)),
         )
-        self._metrics.write(
-            number, {key.replace("play/", "evaluate/"): v for key, v in played(evaluation.summary).items()}
-        )
+        figures = {**played(evaluation.summary), **debated(evaluation.episodes)}
+        self._metrics.write(number, {name.replace("play/", "evaluate/", 1): v for name, v in figures.items()})
         self._record("evaluate", number, evaluation.episodes)
         refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", self._pace.max_fault_share)
         return described(evaluation, ensemble.environment)
@@ -200,6 +201,7 @@ class Session:
         saved = {
             "weights": facts,
             "averages": {seat: list(pair) for seat, pair in state.averages.items()},
+            "kl_coefficients": dict(state.kl_coefficients),
             "heldout": self._heldout,
             "notable": self._notable.state(),
             "metrics_lines": self._metrics.lines,
@@ -217,7 +219,8 @@ class Session:
         self._notable = Notable(saved["notable"])
         self._tokens, self._step_seconds = saved["tokens"], saved["step_seconds"]
         self._wall_before, self._cpu_before = saved["wall_seconds"], saved["cpu_seconds"]
-        return CreditState({seat: (pair[0], pair[1]) for seat, pair in saved["averages"].items()}), resumed.step
+        averages = {seat: (pair[0], pair[1]) for seat, pair in saved["averages"].items()}
+        return CreditState(averages, saved["kl_coefficients"]), resumed.step
 
     # ------------------------------------------------------------------------------------------------ summary
 
@@ -249,6 +252,27 @@ def played(summary: Summary) -> dict[str, float]:
     terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
     figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
     return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
+
+
+def debated(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a debate amounts to as metrics, turns counted from 1; what has no value is left out, and all of it outside debates.
+
+    A pair is `play/persuaded/SPEAKER/LISTENER`.
+    """
+    found = influence(episodes)
+    if found is None:
+        return {}
+    figures: dict[str, float | None] = {}
+    for turn, standing in enumerate(found.turns, start=1):
+        figures |= {f"right/turn{turn}": standing.mean, f"majority/turn{turn}": standing.majority}
+        figures |= {f"right/turn{turn}/{agent}": share for agent, share in standing.right.items()}
+        figures |= {f"turn_reward/turn{turn}/{agent}": reward for agent, reward in standing.rewards.items()}
+    if found.overall is not None:
+        figures |= asdict(found.overall)
+    for pair in found.pairs:
+        seats = f"{pair.speaker}/{pair.listener}"
+        figures |= {f"persuaded/{seats}": pair.persuaded, f"misled/{seats}": pair.misled}
+    return {f"play/{name}": value for name, value in figures.items() if value is not None}
 
 
 def _shown(summary: Summary) -> dict[str, float]:

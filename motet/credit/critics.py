@@ -1,0 +1,222 @@
+"""Credit from values: what critics said of situations becomes advantages, and what came of them becomes their targets.
+
+turn scope    one value per situation, at the end of what was asked; advantages fold over the tree
+token scope   one value before every token of a completion, its return on the last; nothing crosses a turn
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from motet.core import ReadingId, SampleId, Scores, Team, Valued, ValueSample
+from motet.credit.gae import token_advantages
+from motet.credit.returns import tree_fold
+from motet.credit.shaping import SMALLEST_SPREAD, whiten
+from motet.credit.table import Table
+from motet.settings import Algorithm
+
+
+@dataclass(frozen=True)
+class Appraised:
+    """Advantages of all samples, one number or one per token; returns without anybody's value in them; the critics' lessons."""
+
+    advantages: Sequence[float | tuple[float, ...]]
+    returns_S: Tensor
+    values: list[ValueSample]
+
+
+def reading_of(id: SampleId, algorithm: Algorithm) -> ReadingId:
+    """What a critic read to value a sample."""
+    if algorithm.scope == "token":
+        return ReadingId(id.episode, id.path, id.agent, id.index)
+    return ReadingId(id.episode, id.path, id.agent if algorithm.critic_view == "own" else None)
+
+
+# ---------------------------------------------------------------------------------------------------- turn scope
+
+
+def appraise_turns(table: Table, algorithm: Algorithm, scores: Scores, team: Team, penalty_S: Tensor) -> Appraised:
+    """TD(λ) and GAE on trees, per agent over its own decisions; or return minus value where returns replace the fold."""
+    samples, forest = table.rows.samples, table.forest
+    value_S = torch.tensor(
+        [
+            scores.values[reading_of(sample.id, algorithm)].values[0] if sample.id.agent in team.critics else 0.0
+            for sample in samples
+        ],
+        dtype=torch.float64,
+    )
+    values_NJ, returns_NJ = table.of_actions(value_S), table.returns_NJ(algorithm, penalty_S)
+    if algorithm.returns == "tree":
+        rewards_NJ = table.rewards_NJ(algorithm) - table.of_actions(penalty_S)
+        folded_NJ = tree_fold(rewards_NJ, values_NJ, table.acts_NJ, forest, algorithm.discount, algorithm.trace)
+        target_NJ, advantages_NJ = values_NJ + folded_NJ, folded_NJ + table.extras_NJ(algorithm)
+        if algorithm.critic_view == "joint":
+            target_NJ = _joint_targets(table, algorithm, rewards_NJ, values_NJ)
+    else:
+        target_NJ, advantages_NJ = returns_NJ, returns_NJ - values_NJ
+        if algorithm.critic_view == "joint":
+            target_NJ = _mean_of_acting(returns_NJ, table.acts_NJ).expand_as(returns_NJ)
+    advantages_S = table.of_samples(advantages_NJ)
+    if algorithm.whiten:
+        advantages_S = _whitened(advantages_S, _seats(table))
+    return Appraised(
+        advantages_S.tolist(), table.of_samples(returns_NJ), _turn_lessons(table, algorithm, scores, team, target_NJ)
+    )
+
+
+def _joint_targets(table: Table, algorithm: Algorithm, rewards_NJ: Tensor, values_NJ: Tensor) -> Tensor:
+    """V + A of a reader that sits through every Round, for what the agents that act earn in the mean. [N, J]"""
+    acts_NJ = table.acts_NJ
+    shared_1J = _mean_of_acting(rewards_NJ, acts_NJ)
+    values_1J = _mean_of_acting(values_NJ, acts_NJ)
+    folded_1J = tree_fold(
+        shared_1J,
+        values_1J,
+        torch.ones_like(shared_1J, dtype=torch.bool),
+        table.forest,
+        algorithm.discount,
+        algorithm.trace,
+    )
+    return (values_1J + folded_1J).expand_as(rewards_NJ)
+
+
+def _mean_of_acting(figures_NJ: Tensor, acts_NJ: Tensor) -> Tensor:
+    return torch.where(acts_NJ, figures_NJ, 0.0).sum(0, keepdim=True) / acts_NJ.sum(0, keepdim=True)
+
+
+def _turn_lessons(
+    table: Table, algorithm: Algorithm, scores: Scores, team: Team, target_NJ: Tensor
+) -> list[ValueSample]:
+    """One target per situation: the mean over the joint actions taken in it."""
+    target_S = table.of_samples(target_NJ).tolist()
+    gathered: dict[ReadingId, list[int]] = {}
+    for row, sample in enumerate(table.rows.samples):
+        if sample.id.agent in team.critics:
+            gathered.setdefault(reading_of(sample.id, algorithm), []).append(row)
+    lessons = []
+    for id, rows in gathered.items():
+        told = [table.rows.samples[row] for row in rows]
+        agents = {sample.id.agent for sample in told}
+        # Every agent's samples share the Round's weight, so over several agents it counts once.
+        weights = [sample.weight / len(agents) for sample in told]
+        target = sum(weight * target_S[row] for weight, row in zip(weights, rows, strict=True)) / sum(weights)
+        lessons.append(
+            _lesson(
+                id,
+                team.critics[told[0].id.agent],
+                _learning(team, [sample.completion.policy for sample in told]),
+                told[0].turn,
+                scores.values[id],
+                (target,),
+                sum(weights),
+            )
+        )
+    return [lesson for lesson in lessons if lesson.policies]
+
+
+# ---------------------------------------------------------------------------------------------------- token scope
+
+
+def appraise_tokens(
+    table: Table,
+    algorithm: Algorithm,
+    scores: Scores,
+    team: Team,
+    divergence: Sequence[tuple[float, ...] | None] | None,
+    coefficient_S: Tensor,
+) -> Appraised:
+    """GAE over the tokens of each completion: KL is paid token by token, the return comes on the last one.
+
+    Samples of agents without a critic are not valued, and have the advantage 0.
+    """
+    samples = table.rows.samples
+    returns_S = table.of_samples(table.returns_NJ(algorithm, torch.zeros(len(samples), dtype=torch.float64)))
+    rows = [row for row, sample in enumerate(samples) if sample.id.agent in team.critics and sample.completion.tokens]
+    if not rows:
+        return Appraised([0.0] * len(samples), returns_S, [])
+    said = [scores.values[reading_of(samples[row].id, algorithm)] for row in rows]
+    length_S = torch.tensor([len(one.values) for one in said])
+    mask_SL = torch.arange(int(length_S.max())) < length_S[:, None]
+    values_SL = _spread(mask_SL, [one.values for one in said])
+    rewards_SL = torch.zeros_like(values_SL)
+    if algorithm.kl_in == "reward" and divergence is not None:
+        paid = [divergence[row] or (0.0,) * int(length) for row, length in zip(rows, length_S, strict=True)]
+        rewards_SL = -coefficient_S[rows, None] * _spread(mask_SL, paid)
+    rewards_SL[torch.arange(len(rows)), length_S - 1] += returns_S[rows]
+    advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, algorithm.trace)
+    targets_SL = values_SL + advantages_SL
+    if algorithm.whiten:
+        seat_SL = torch.tensor(_seats(table))[rows, None].expand_as(mask_SL)
+        advantages_SL = advantages_SL.masked_scatter(
+            mask_SL, _whitened(advantages_SL[mask_SL], seat_SL[mask_SL].tolist())
+        )
+    advantages: list[float | tuple[float, ...]] = [0.0] * len(samples)
+    lessons = []
+    for place, (row, one) in enumerate(zip(rows, said, strict=True)):
+        sample, length = samples[row], int(length_S[place])
+        advantages[row] = tuple(advantages_SL[place, :length].tolist())
+        policies = _learning(team, [sample.completion.policy])
+        if policies:
+            critic, id = team.critics[sample.id.agent], reading_of(sample.id, algorithm)
+            target = tuple(targets_SL[place, :length].tolist())
+            lessons.append(_lesson(id, critic, policies, sample.turn, one, target, sample.weight))
+    return Appraised(advantages, returns_S, lessons)
+
+
+def _spread(mask_SL: Tensor, rows: Sequence[Sequence[float]]) -> Tensor:
+    """Rows of numbers where the mask is on, 0 elsewhere. float64 [S, L]"""
+    flat = torch.tensor([value for row in rows for value in row], dtype=torch.float64)
+    return torch.zeros(mask_SL.shape, dtype=torch.float64).masked_scatter(mask_SL, flat)
+
+
+# ---------------------------------------------------------------------------------------------------- both
+
+
+def _lesson(
+    id: ReadingId,
+    critic: str,
+    policies: tuple[str, ...],
+    turn: int,
+    said: Valued,
+    target: tuple[float, ...],
+    weight: float,
+) -> ValueSample:
+    return ValueSample(id, critic, policies, turn, said.tokens, said.positions, target, said.values, weight)
+
+
+def _learning(team: Team, policies: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(policies) if name not in team.frozen)
+
+
+def _seats(table: Table) -> list[int]:
+    """Which agent's which turn each sample is, as a number."""
+    turns = 1 + max(sample.turn for sample in table.rows.samples)
+    return [int(agent) * turns + sample.turn for agent, sample in zip(table.agent_S, table.rows.samples, strict=True)]
+
+
+def _whitened(advantages_S: Tensor, seats: Sequence[int]) -> Tensor:
+    """Each seat's advantages centred and scaled by themselves, so what one turn is paid leaves the other turns as they were."""
+    seat_S, result_S = torch.tensor(seats), advantages_S.clone()
+    for seat in sorted(set(seats)):
+        result_S[seat_S == seat] = whiten(advantages_S[seat_S == seat])
+    return result_S
+
+
+def explained_variance(values: Sequence[ValueSample]) -> Mapping[str, float]:
+    """`credit/explained_variance/CRITIC/turnT` = 1 − Var(target − value)/Var(target), over what each critic was asked.
+
+    1 is all of it, 0 is no better than a constant. Absent where the targets do not vary.
+    """
+    pairs: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for sample in values:
+        pairs.setdefault((sample.critic, sample.turn), []).extend(zip(sample.target, sample.old_value, strict=True))
+    found = {}
+    for (critic, turn), rows in pairs.items():
+        target_S, value_S = torch.tensor(rows, dtype=torch.float64).T
+        spread = target_S.var(correction=0)
+        if float(spread) > SMALLEST_SPREAD**2:
+            unexplained = float((target_S - value_S).var(correction=0) / spread)
+            found[f"credit/explained_variance/{critic}/turn{turn + 1}"] = 1.0 - unexplained
+    return found

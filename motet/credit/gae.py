@@ -1,0 +1,20 @@
+"""Advantages of the tokens of one completion: generalised advantage estimation, all completions of a step at once."""
+
+import torch
+from torch import Tensor
+
+
+def token_advantages(rewards_SL: Tensor, values_SL: Tensor, mask_SL: Tensor, trace: float) -> Tensor:
+    """A_t = Σ_{k≥0} λ^k·δ_{t+k},  δ_t = r_t + V_{t+1} − V_t,  V = 0 after the last token; γ = 1. [S, L] -> [S, L]
+
+    Values are those before each token. Nothing crosses a completion; padding is 0.
+    Source: Schulman et al. 2016, arXiv 1506.02438, equation 16.
+    """
+    values_SL = torch.where(mask_SL, values_SL, 0.0)
+    following_SL = torch.cat([values_SL[:, 1:], torch.zeros_like(values_SL[:, :1])], dim=1)
+    delta_SL = torch.where(mask_SL, rewards_SL + following_SL - values_SL, 0.0)
+    ahead_LL = torch.arange(delta_SL.shape[1])[:, None] - torch.arange(
+        delta_SL.shape[1]
+    )  # how far row lies behind column
+    powers_LL = torch.where(ahead_LL >= 0, torch.tensor(trace, dtype=delta_SL.dtype) ** ahead_LL.clamp(min=0), 0.0)
+    return torch.where(mask_SL, delta_SL @ powers_LL, 0.0)

@@ -1,0 +1,43 @@
+"""What an agent earns for changing its mind rightly and for making others do so (MAPoRL, arXiv 2502.18439).
+
+Bonuses belong to one turn of one agent. They are added to its return and never folded, so no earlier turn answers for them.
+"""
+
+import torch
+from torch import Tensor
+
+from motet.credit.returns import Forest
+from motet.credit.segments import segment_mean
+from motet.settings import Incentives
+
+
+def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
+    """The bonus of every agent for every joint action. bool [N, J] -> float64 [N, J]
+
+    With c an agent's own correctness and o that of the others (strictly more than half of them right; a tie is wrong):
+
+        own answer wrong -> right since the turn before:   + α0 if o before, else + α1
+        own answer right -> wrong:                         - α1 if o before, else - α0
+        the others wrong -> right at the next turn:        + β1 if c now, else + β0
+        the others right -> wrong:                         - β0 if c now, else - β1
+
+    Where the neighbouring turn was not played there is no such term; over several next joint actions it is their mean.
+    """
+    others_NJ = _others(right_NJ)
+    later = forest.parent_J >= 0
+    parent_K = forest.parent_J[later]
+    before_NK, after_NK = right_NJ[:, parent_K], right_NJ[:, later]
+    led_NK, follow_NK = others_NJ[:, parent_K], others_NJ[:, later]
+    own_NK = torch.where(led_NK, incentives.alpha0, incentives.alpha1) * (~before_NK & after_NK)
+    own_NK = own_NK - torch.where(led_NK, incentives.alpha1, incentives.alpha0) * (before_NK & ~after_NK)
+    on_others_NK = torch.where(before_NK, incentives.beta1, incentives.beta0) * (~led_NK & follow_NK)
+    on_others_NK = on_others_NK - torch.where(before_NK, incentives.beta0, incentives.beta1) * (led_NK & ~follow_NK)
+    total_NJ = segment_mean(on_others_NK.double(), parent_K, right_NJ.shape[1])
+    total_NJ[:, later] += own_NK.double()
+    return total_NJ
+
+
+def _others(right_NJ: Tensor) -> Tensor:
+    """Whether strictly more than half of the other agents are right. An agent alone has no others who could be."""
+    others = right_NJ.shape[0] - 1
+    return 2 * (right_NJ.sum(0, keepdim=True) - right_NJ.long()) > max(others, 0)

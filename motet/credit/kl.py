@@ -1,0 +1,59 @@
+"""How far a step's completions have moved from the reference, and coefficients that hold them at a distance."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from motet.core import CreditState, Scores, Team
+from motet.credit.flatten import Rows
+from motet.settings import Algorithm
+
+LARGEST_ERROR = 0.2
+"""Of a distance that is twice the target no more is believed than this."""
+
+
+def divergences(rows: Rows, algorithm: Algorithm, scores: Scores, team: Team) -> list[tuple[float, ...] | None]:
+    """k1 of every completion's tokens, log π − log π_ref in nats; None for who is never trained, or nobody asks."""
+    if not algorithm.needs_reference:
+        return [None] * len(rows.samples)
+    return [
+        tuple(a - b for a, b in zip(sample.completion.logprobs, scores.reference[sample.id], strict=True))
+        if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
+        else None
+        for sample in rows.samples
+    ]
+
+
+def coefficients(rows: Rows, algorithm: Algorithm, state: CreditState) -> Tensor:
+    """What a nat of divergence costs each sample's policy in this step. [S]"""
+    return torch.tensor(
+        [coefficient_of(sample.completion.policy, algorithm, state) for sample in rows.samples], dtype=torch.float64
+    )
+
+
+def coefficient_of(policy: str, algorithm: Algorithm, state: CreditState) -> float:
+    """`policy`'s own where coefficients adapt and it has one, else the algorithm's."""
+    return state.kl_coefficients[policy] if policy in state.kl_coefficients else algorithm.kl_coefficient
+
+
+def adapted(
+    rows: Rows, k1: list[tuple[float, ...] | None], algorithm: Algorithm, state: CreditState
+) -> Mapping[str, float]:
+    """The coefficients of the next step: β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) for n completions of a policy.
+
+    Source: Ziegler et al. 2019, arXiv 1909.08593, section 2.2.
+    """
+    if algorithm.kl_target is None:
+        return state.kl_coefficients
+    seen: dict[str, list[float]] = {}
+    for sample, tokens in zip(rows.samples, k1, strict=True):
+        if tokens is not None:
+            seen.setdefault(sample.completion.policy, []).append(sum(tokens))
+    found = dict(state.kl_coefficients)
+    for policy, sums in seen.items():
+        error = sum(sums) / len(sums) / algorithm.kl_target - 1.0
+        held = max(-LARGEST_ERROR, min(LARGEST_ERROR, error))
+        grown = 1.0 + held * min(1.0, len(sums) / algorithm.kl_horizon)
+        found[policy] = coefficient_of(policy, algorithm, state) * grown
+    return found
