@@ -4,7 +4,7 @@
     text = await endpoint.ask((Message("user", "..."),))
 
 One question is one `POST BASE_URL/chat/completions`, asked again where that can help. Whatever goes wrong is an EndpointFault
-with one of four causes; what that means is up to who asked.
+with one of four causes; what that means is up to who asked. `Server` is what any question by JSON and HTTP has in common.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -26,6 +26,7 @@ Cause = Literal["timeout", "unreachable", "refused", "garbled"]
 """No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
 ASK_AGAIN = frozenset({408, 409, 429})
 """With all from 500 on, the statuses that may be another next time."""
+Read = TypeVar("Read")
 
 
 class EndpointFault(MotetError):
@@ -42,8 +43,9 @@ class _Passing(EndpointFault):
     wait: float | None = None
 
 
-class Endpoint:
-    """A chat model behind an address. One object serves any number of tasks and event loops; it holds nothing that needs closing.
+class Server:
+    """An address that answers JSON with JSON. One object serves any number of tasks and event loops; it holds nothing that needs
+    closing.
 
     A key is sent to the server and stands in no message of a fault. Addresses of this machine are reached directly, whatever
     proxy the environment names.
@@ -51,46 +53,44 @@ class Endpoint:
 
     def __init__(
         self,
-        base_url: str,
-        model: str,
+        url: str,
+        expected: str,
         *,
         timeout_seconds: float,
         retries: int,
         concurrency: int,
         jitter: Callable[[], float],
         key: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
         connect_seconds: float = 10.0,
         first_wait_seconds: float = 1.0,
         max_bytes: int = 1 << 20,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`timeout_seconds` bounds one try, from connecting to the last byte. Between tries is `first_wait_seconds`, twice that,
-        and so on, each times 0.5 to 1 by `jitter` (a draw from [0, 1)); or what the server asks for, if that is at most
-        `timeout_seconds`.
+        """`expected` says what an answer should be, and what to look at where it is not: "a chat completion: check the address".
 
-        `parameters` are more fields of the request, such as temperature. At most `concurrency` questions are open at a time.
+        `timeout_seconds` bounds one try, from connecting to the last byte. Between tries is `first_wait_seconds`, twice that,
+        and so on, each times 0.5 to 1 by `jitter` (a draw from [0, 1)); or what the server asks for, if that is at most
+        `timeout_seconds`. At most `concurrency` questions are open at a time.
         """
-        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.url, self._expected = url, expected
         self.timeout_seconds, self.retries, self._concurrency = timeout_seconds, retries, concurrency
-        self._parameters = {**(parameters or {}), "model": model}
         self._key, self._max_bytes = key, max_bytes
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
         self._jitter, self._sleep, self._clock = jitter, sleep, clock
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
-    async def ask(self, messages: Chat) -> str:
-        """The model's answer, never empty. Raises: EndpointFault."""
+    async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Read]) -> Read:
+        """What `read` makes of the answer; it raises `garbled` for one that is none. Raises: EndpointFault."""
         turnstile = self._turnstiles.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
         async with turnstile:
             for tried in range(self.retries):
                 try:
-                    return await self._ask_once(messages)
+                    return read(await self._try(request))
                 except _Passing as passing:
                     await self._sleep(self._wait(passing, tried))
             try:
-                return await self._ask_once(messages)
+                return read(await self._try(request))
             except _Passing as last:
                 tries = f" ({self.retries + 1} tries)" if self.retries else ""
                 raise EndpointFault(last.cause, f"{last}{tries}") from last.__cause__
@@ -108,26 +108,22 @@ class Endpoint:
 
     # ------------------------------------------------------------------------------------------------ one try
 
-    async def _ask_once(self, messages: Chat) -> str:
+    async def _try(self, request: Mapping[str, Any]) -> bytes:
         import httpx2 as httpx
 
-        sent = [
-            {"role": message.role, "content": message.content} | ({"name": message.name} if message.name else {})
-            for message in messages
-        ]
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                status, headers, body = await self._post({**self._parameters, "messages": sent})
+                status, headers, body = await self._post(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise EndpointFault("timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s") from error
         except httpx.TransportError as error:
             what = str(error) or type(error).__name__
             raise _Passing("unreachable", f"{self.url}: the connection failed: {self._public(what)}") from error
         except httpx.HTTPError as error:
-            raise self._garbled(f"what cannot be decoded ({type(error).__name__})") from error
+            raise self.garbled(f"what cannot be decoded ({type(error).__name__})") from error
         if status != 200:
             raise self._refused(status, headers, body)
-        return self._read(body)
+        return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         import httpx2 as httpx
@@ -140,7 +136,7 @@ class Endpoint:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_bytes:
-                    raise self._garbled(f"more than {self._max_bytes:,} bytes")
+                    raise self.garbled(f"more than {self._max_bytes:,} bytes")
             return response.status_code, response.headers, bytes(body)
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> EndpointFault:
@@ -152,31 +148,51 @@ class Endpoint:
         passing.wait = _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
         return passing
 
-    def _read(self, body: bytes) -> str:
-        try:
-            content = json.loads(body)["choices"][0]["message"]["content"]
-        except (ValueError, RecursionError) as error:
-            raise self._garbled(f"what is no JSON: {self._shown(body)}") from error
-        except (KeyError, IndexError, TypeError) as error:
-            raise self._garbled(f"JSON without choices[0].message.content: {self._shown(body)}") from error
-        if not isinstance(content, str) or not content.strip():
-            raise self._garbled(f"no text: {self._shown(body)}")
-        return content.encode(
-            "utf-8", "replace"
-        ).decode()  # JSON can write half a character, and no tokenizer reads one
+    def garbled(self, what: str) -> EndpointFault:
+        """The fault that an answer of `what` is."""
+        return EndpointFault("garbled", f"{self.url} answered with {what}; expected {self._expected}")
 
-    def _garbled(self, what: str) -> EndpointFault:
-        return EndpointFault(
-            "garbled", f"{self.url} answered with {what}; expected a chat completion: check the address and the model"
-        )
-
-    def _shown(self, body: bytes) -> str:
+    def shown(self, body: bytes) -> str:
+        """As much of a body as a message may quote."""
         return repr(self._public(body.decode("utf-8", "replace")))
 
     def _public(self, text: str) -> str:
         """300 characters of what a server said, the key blacked out should it repeat it."""
         safe = text.replace(self._key, "[key]") if self._key else text
         return safe if len(safe) <= 300 else f"{safe[:300]} ..."
+
+
+class Endpoint:
+    """A chat model behind an address."""
+
+    def __init__(
+        self, base_url: str, model: str, *, parameters: Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
+        """`parameters` are more fields of the request, such as temperature; `settings` are those of a Server."""
+        expected = "a chat completion: check the address and the model"
+        self.server = Server(f"{base_url.rstrip('/')}/chat/completions", expected, **settings)
+        self._parameters = {**(parameters or {}), "model": model}
+
+    async def ask(self, messages: Chat) -> str:
+        """The model's answer, never empty. Raises: EndpointFault."""
+        sent = [
+            {"role": message.role, "content": message.content} | ({"name": message.name} if message.name else {})
+            for message in messages
+        ]
+        return await self.server.post({**self._parameters, "messages": sent}, self._read)
+
+    def _read(self, body: bytes) -> str:
+        try:
+            content = json.loads(body)["choices"][0]["message"]["content"]
+        except (ValueError, RecursionError) as error:
+            raise self.server.garbled(f"what is no JSON: {self.server.shown(body)}") from error
+        except (KeyError, IndexError, TypeError) as error:
+            raise self.server.garbled(f"JSON without choices[0].message.content: {self.server.shown(body)}") from error
+        if not isinstance(content, str) or not content.strip():
+            raise self.server.garbled(f"no text: {self.server.shown(body)}")
+        return content.encode(
+            "utf-8", "replace"
+        ).decode()  # JSON can write half a character, and no tokenizer reads one
 
 
 @cache

@@ -68,8 +68,54 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
         for number, turn in enumerate(figures["by_turn"], start=1):
             table.add_row(str(number), figure(turn["played"]), figure(turn["reward"]), figure(turn["success"]))
         out.print(table)
+    if "influence" in figures:
+        print_influence(figures["influence"])
     if "conventions" in figures:
         print_conventions(figures["conventions"])
+
+
+def print_influence(found: dict[str, Any]) -> None:
+    """Who was right at each turn, what changed in between, and after whom."""
+    turns = found["turns"]
+    columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
+    table = titled("right, turn by turn", columns)
+    for agent in turns[0]["right"]:
+        table.add_row(escape(agent), *(figure(turn["right"][agent]) for turn in turns))
+    table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
+    table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
+    out.print(table)
+    table = titled("reward, turn by turn", columns)
+    for agent in turns[0]["rewards"]:
+        table.add_row(escape(agent), *(figure(turn["rewards"][agent]) for turn in turns))
+    out.print(table)
+    if found["steps"]:
+        _print_changes(found["steps"])
+    if found["pairs"]:
+        _print_pairs(found["pairs"])
+
+
+def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
+    shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
+    table = titled("from turn to turn", ["", *(share.replace("_", " ") for share in shares)])
+    for number, step in enumerate(steps, start=1):
+        for name, change in [*step["agents"].items(), ("all", step["team"])]:
+            row = [figure(change[share]) for share in shares]
+            table.add_row(f"{number} to {number + 1}  {escape(name)}", *row, end_section=name == "all")
+    out.print(table)
+    out.print("  corrected: the share of the wrong that improved; spoiled: of the right that declined", soft_wrap=True)
+
+
+def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
+    table = titled("who persuaded whom", ["speaker", "listener", "persuaded", "of", "misled", "of"])
+    for pair in pairs:
+        persuaded = figure(pair["persuaded"]), figure(pair["persuadable"])
+        misled = figure(pair["misled"]), figure(pair["misleadable"])
+        table.add_row(escape(pair["speaker"]), escape(pair["listener"]), *persuaded, *misled)
+    out.print(table)
+    out.print(
+        "  persuaded: of the times the listener was wrong and the speaker right, it was right next; misled: the reverse",
+        soft_wrap=True,
+    )
 
 
 def print_baselines(target: Path, found: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import motet
-from motet.environments.bugs_test import GIVEN, ROW
+from motet.environments.coding.bugs_test import GIVEN, ROW
 from motet.errors import ConfigError
 from tests.small_runs import ROOT, run_config, summary
 

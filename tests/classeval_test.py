@@ -14,7 +14,7 @@ import pytest
 
 import motet
 from motet.core import Reply
-from motet.environments.code_completion import CodeCompletion
+from motet.environments.coding.completion import CodeCompletion
 from motet.sandbox import Limits, Sandbox
 
 ROOT = Path(__file__).parents[1]

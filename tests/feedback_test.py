@@ -30,8 +30,8 @@ from motet.core import (
     walk,
 )
 from motet.credit.assign import assign_credit
-from motet.environments.code_generation import CodeGeneration
-from motet.environments.programs import read_problem
+from motet.environments.coding.generation import CodeGeneration
+from motet.environments.coding.problems import read_problem
 from motet.policies.testing import make_model_folder
 from motet.rollout.collect import collect
 from motet.rollout.record import read_episodes, write_episode

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "motet"
 FLOORS = [
     {"core", "errors", "settings", "seeding", "plugins"},
     {"credit", "losses", "views", "sandbox", "endpoint"},
-    {"rewards", "data", "batch", "algorithms"},
+    {"rewards", "data", "batch", "algorithms", "reward_server"},
     {"environments", "rollout", "policies", "config.parts", "config.schema", "config.yaml"},
     {"trainer", "verifier", "cluster"},
     {"build", "config.load"},
@@ -17,7 +17,7 @@ FLOORS = [
 ]
 SHARED = (FLOORS[0], FLOORS[5], FLOORS[6], {"config.parts", "config.schema", "config.yaml"})
 """Floors of single files that may read each other: the words below, the builders and the doors above."""
-HEAVY = {"ray", "vllm", "wandb", "fastapi", "openai", "httpx2"}
+HEAVY = {"ray", "vllm", "wandb", "fastapi", "openai", "httpx2", "math_verify"}
 
 
 def floor_of(room: str) -> int:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.policies import memory
+from motet.policies.quantized import Quantize
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "gpu.md").read_text()
@@ -15,6 +17,11 @@ CODER = {
     "num_key_value_heads": 2, "max_position_embeddings": 32768, "vocab_size": 151936, "tie_word_embeddings": True,
 }  # fmt: skip
 """The shape of Qwen2.5-Coder-0.5B-Instruct, as the hub has it."""
+SEVEN = CODER | {
+    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False,
+}  # fmt: skip
+"""The shape of Qwen2.5-7B-Instruct."""
 ROW = {
     "task_id": "one", "prompt": 'def double(x):\n    """Twice x."""\n', "entry_point": "double",
     "canonical_solution": "    return 2 * x\n",
@@ -55,6 +62,17 @@ def test_full_models_need_what_the_page_says(here):
     full = [f"policies.{agent}={{train: full, lora: null}}" for agent in ("helper", "main")]
     (said,) = re.findall(r"([\d.]+) GiB in all", PAGE)
     assert f"{float(gibibytes([*here, *full])[-1]):.1f}" == said
+
+
+def test_quantised_bases_need_what_the_page_says(here, tmp_path):
+    def weights(shape: dict[str, object], quantize: Quantize) -> float:
+        (tmp_path / "config.json").write_text(json.dumps(shape))
+        return memory.frozen(memory.shape_of(tmp_path), 2, quantize) / 2**30
+
+    said = re.search(r"leaves ([\d.]+) GiB of weights in 8 bits and ([\d.]+) in 4", PAGE).groups()
+    assert said == tuple(f"{weights(CODER, quantize):.3f}" for quantize in ("8bit", "4bit"))
+    said = re.search(r"it leaves\n([\d.]+) and ([\d.]+) in place of ([\d.]+)\.", PAGE).groups()
+    assert said == tuple(f"{weights(SEVEN, quantize):.1f}" for quantize in ("8bit", "4bit", "none"))
 
 
 @pytest.mark.parametrize(("config", "field"), [("tldr", "prompt"), ("arxiv", "abstract_text")])

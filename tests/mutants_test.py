@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from motet.core import Reply
-from motet.environments.bug_fix import FIXER, BugFix, Repair
-from motet.environments.bugs import Bug, made_bugs
+from motet.environments.coding.bug_fix import FIXER, BugFix, Repair
+from motet.environments.coding.bugs import Bug, made_bugs
 from motet.sandbox import Limits, Sandbox
 
 DATA = Path(__file__).parents[1] / "../shared/data"

@@ -42,8 +42,9 @@ def evaluate(
     environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
     another task.
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, terms, turns, tokens,
-    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (of the environment) and
-    rows_passed_over (that gave no task). All but time is the same at every call; docs/evaluation.md says what each of them is.
+    tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (of the environment),
+    rows_passed_over (that gave no task), success_by_turn and influence (of debates). All but time is the same at every call;
+    docs/evaluation.md says what each of them is.
     """
     settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
     _refuse_samples(settings, samples, pass_at, one=greedy or team == "reference")

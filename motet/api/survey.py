@@ -37,6 +37,10 @@ class Cost:
     """Part -> bytes; `total` is their sum."""
 
 
+STAND_IN_SCORE = 0.5
+"""What `check` has every answer scored with where the run has a verifier."""
+
+
 def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
     """Checks everything that can be checked without a model, and counts. Counts are for branches that do not end early.
 
@@ -72,7 +76,8 @@ def _memory(scene: Scene) -> dict[str, int]:
         mine = [policy for policy in config.policies.values() if policy.model == model]
         full = sum(policy.train == "full" for policy in mine)
         adapters = [policy.lora or Lora() for policy in mine if policy.train == "lora"]
-        parts["weights"] += shape.parameters * (full * memory.MASTER + (width if len(mine) > full else 0))
+        parts["weights"] += shape.parameters * full * memory.MASTER
+        parts["weights"] += memory.frozen(shape, width, base.quantize) if len(mine) > full else 0
         parts["gradients and optimizers"] += full * memory.training(shape.parameters, own_copy=False)
         parts["gradients and optimizers"] += sum(
             memory.training(shape.adapter(lora), own_copy=True) for lora in adapters
@@ -87,7 +92,8 @@ def _memory(scene: Scene) -> dict[str, int]:
 
 
 def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silent") -> dict[str, Any]:
-    """Two steps of the run with tiny models in place of its own, in a folder that vanishes. Returns the summary.
+    """Two steps of the run with tiny models in place of its own, in a folder that vanishes. Returns the summary, and in
+    `stand_ins` what was not the run's own.
 
     It finds what only shows when things move: an environment that raises, a reward nobody can reach, a prompt of no tokens.
     Raises: as `train`.
@@ -99,6 +105,10 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
         for name in plain["models"]
     }
     plain["warmup"] = None
+    stand_ins = {"models": "tiny ones"}
+    if settings.verifier is not None and settings.verifier.constant is None:
+        plain["verifier"] = {"constant": STAND_IN_SCORE}
+        stand_ins["verifier"] = f"a score of {STAND_IN_SCORE} for every answer: the server was not asked"
     for policy in plain["policies"].values():
         policy["adapter"] = None
         if policy["lora"] is not None:
@@ -111,7 +121,7 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
     with tempfile.TemporaryDirectory(prefix="motet-check-") as runs:
         try:
-            return train(make_config(plain), runs=runs, show=show)
+            return {**train(make_config(plain), runs=runs, show=show), "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to go on with
 

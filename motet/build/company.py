@@ -1,20 +1,23 @@
 """Who plays: every policy on its backbone, loaded once per copy that is needed, with who samples from it and who trains it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from motet.build.scene import Scene, steps_of
-from motet.config.parts import Base
+from motet.config.parts import Base, CriticSettings
 from motet.config.schema import RunConfig
+from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.critic import Critic
 from motet.policies.learner import LocalLearner
 from motet.policies.sampler import LocalSampler
 from motet.seeding import derive
+from motet.settings import Lora
 from motet.trainer.loop import Ensemble, Pace
 
 
@@ -26,13 +29,16 @@ class Company:
     sampler: LocalSampler
     """Also the scorer and the publisher: they all read the same weights."""
     learners: Mapping[str, LocalLearner]
+    """Trained policy or critic -> the learner of its backbone."""
+    critics: Mapping[str, Critic] = field(default_factory=dict)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Trained weights and optimisers, `weights.POLICY.i` and `optimizer.POLICY.NAME`, and what is plain about them."""
+        """Trained weights and optimisers, `weights.NAME.i` and `optimizer.NAME.KEY` of every policy and critic, and what is plain
+        about them."""
         tensors: dict[str, Tensor] = {}
         facts: dict[str, Any] = {"versions": dict(self.sampler.versions), "optimizers": {}}
         for name, learner in self.learners.items():
-            for index, parameter in enumerate(self.policies[name].parameters()):
+            for index, parameter in enumerate(self._parameters(name)):
                 tensors[f"weights.{name}.{index}"] = parameter.detach()
             moments, facts["optimizers"][name] = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
@@ -42,12 +48,15 @@ class Company:
         """Goes on where `state` was taken."""
         for name, learner in self.learners.items():
             with torch.no_grad():
-                for index, parameter in enumerate(self.policies[name].parameters()):
+                for index, parameter in enumerate(self._parameters(name)):
                     parameter.copy_(tensors[f"weights.{name}.{index}"])
             prefix = f"optimizer.{name}."
             moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             learner.load_state(name, (moments, facts["optimizers"][name]))
         self.sampler.versions |= facts["versions"]
+
+    def _parameters(self, name: str) -> list[nn.Parameter]:
+        return self.critics[name].parameters() if name in self.critics else self.policies[name].parameters()
 
     def save(self, folder: Path) -> None:
         """One folder per policy that learnt anything, as transformers or PEFT would write it."""
@@ -69,15 +78,17 @@ def assemble(
     shared = _Shared(config, bases)
     policies = {name: _policy(name, config, shared, bases, saved, train) for name in scene.team.policies}
     references = _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
+    critics = _critics(scene, policies, shared, bases) if train else {}
     sampler = LocalSampler(
         policies,
         references=references,
+        critics=critics,
         rows_per_batch=config.train.rows_per_batch,
         tokens_per_batch=config.train.tokens_per_batch,
         score_tokens=config.train.token_budget,
         on_long_prompt=config.rollout.on_long_prompt,
     )
-    return Company(policies, sampler, _learners(scene, policies) if train else {})
+    return Company(policies, sampler, _learners(scene, policies, critics) if train else {}, critics)
 
 
 class _Shared:
@@ -94,7 +105,7 @@ class _Shared:
 
 
 def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
-    return Backbone.load(source, device=base.device, dtype=base.dtype, trainable_full=full)
+    return Backbone.load(source, device=base.device, dtype=base.dtype, quantize=base.quantize, trainable_full=full)
 
 
 def _policy(
@@ -136,20 +147,80 @@ def _references(config: RunConfig, policies: Mapping[str, Policy], shared: _Shar
     return references
 
 
-def _learners(scene: Scene, policies: Mapping[str, Policy]) -> dict[str, LocalLearner]:
-    config = scene.config
-    updates = steps_of(scene) * config.algorithm.epochs * config.algorithm.minibatches
-    on: dict[int, list[Policy]] = {}
+def _critics(
+    scene: Scene, policies: Mapping[str, Policy], shared: _Shared, bases: Mapping[str, str | Path]
+) -> dict[str, Critic]:
+    """Every critic of the team, with the trunk that the config chose for it."""
+    config, critics = scene.config, {}
+    chosen = config.critic or CriticSettings()
+    for agent, name in scene.team.critics.items():
+        if name in critics:
+            continue
+        if name in config.policies:
+            raise ConfigError(f"policies.{name} has the name of a critic: call it something else")
+        player = policies[scene.team.policy_of(agent, 0)]
+        model = chosen.model or config.policies[player.name].model
+        if chosen.train == "policy":
+            critics[name] = Critic(name, player, owns_trunk=False)
+        elif chosen.train == "full":
+            backbone = _load(config.models[model], bases[model], full=True)
+            critics[name] = Critic(name, Policy(name, backbone), owns_trunk=True)
+        elif chosen.train == "lora":
+            shared[model].add_adapter(name, chosen.lora or Lora(), derive(config.seed, "adapter", name) % 2**63)
+            critics[name] = Critic(name, Policy(name, shared[model], name), owns_trunk=True)
+        else:
+            critics[name] = Critic(name, Policy(name, shared[model], trainable=False), owns_trunk=False)
+    return critics
+
+
+def _learners(scene: Scene, policies: Mapping[str, Policy], critics: Mapping[str, Critic]) -> dict[str, LocalLearner]:
+    config, due = scene.config, _updates(scene)
+    on: dict[int, tuple[list[Policy], list[Critic]]] = {}
     for policy in policies.values():
         if policy.trainable:
-            on.setdefault(id(policy.backbone), []).append(policy)
+            on.setdefault(id(policy.backbone), ([], []))[0].append(policy)
+    for critic in critics.values():
+        on.setdefault(id(critic.backbone), ([], []))[1].append(critic)
     learners: dict[str, LocalLearner] = {}
-    for together in on.values():
-        learner = LocalLearner(
-            together, {policy.name: config.optimizer_of(policy.name) for policy in together}, updates
-        )
-        learners |= {policy.name: learner for policy in together}
+    for players, judges in on.values():
+        optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
+        optimizers |= {critic.name: config.critic_optimizer for critic in judges}
+        learner = LocalLearner(players, optimizers, due, judges)
+        learners |= dict.fromkeys(optimizers, learner)
     return learners
+
+
+def _updates(scene: Scene) -> dict[str, int]:
+    """Policy or critic -> the optimiser steps it takes in the run, so that its own schedule ends when the run does."""
+    config, team, turns = scene.config, scene.team, range(len(scene.config.rollout.samples))
+    trained = [name for name in team.policies if name not in team.frozen]
+    seats = {(agent, turn, team.policy_of(agent, turn)) for agent in team.agents for turn in turns}
+    learns: dict[str, set[tuple[str, int]]] = {}
+    for agent, turn, policy in seats:
+        if policy in trained:
+            learns.setdefault(policy, set()).add((policy, turn))
+            if agent in team.critics:
+                learns.setdefault(team.critics[agent], set()).add((policy, turn))
+    steps = {
+        name: sum(
+            any(config.schedule.trains(step, policy, turn, trained, len(turns)) for policy, turn in found)
+            for step in range(1, steps_of(scene) + 1)
+        )
+        for name, found in learns.items()
+    }
+    critics = set(team.critics.values())
+    return {
+        name: count
+        * config.algorithm.minibatches
+        * (critic_epochs(config) if name in critics else config.algorithm.epochs)
+        for name, count in steps.items()
+    }
+
+
+def critic_epochs(config: RunConfig) -> int:
+    """Passes of critics over a step's values."""
+    chosen = config.critic.epochs if config.critic is not None else None
+    return chosen or config.algorithm.epochs
 
 
 def ensemble_of(scene: Scene, company: Company) -> Ensemble:
@@ -170,6 +241,9 @@ def ensemble_of(scene: Scene, company: Company) -> Ensemble:
         learners=company.learners,
         longest=longest,
         seed=config.seed,
+        schedule=config.schedule,
+        critic_epochs=critic_epochs(config),
+        value_coefficient=(config.critic or CriticSettings()).coefficient,
     )
 
 

@@ -14,7 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from motet.build.tasks import Tasks, asking, tasks_of
 from motet.build.terminal import Terminal, someone_is_there
-from motet.config.parts import Expert
+from motet.config.parts import Expert, Verifier
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
 from motet.core import Environment, Team
@@ -26,6 +26,8 @@ from motet.errors import ConfigError
 from motet.plugins import is_reference, load_object, nearest
 from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
 from motet.policies.prompts import encode
+from motet.policies.quantized import check_quantize
+from motet.reward_server import ConstantScores, RewardServer
 from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
@@ -66,6 +68,11 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
                 f"{type(stage).__name__} rewards the end of an episode only, and algorithm.absorb: true would pay an early "
                 f"end once more for every turn not played: set algorithm.absorb: false"
             )
+        if train and config.algorithm.incentives.any and not hasattr(stage, "says_right"):
+            raise ConfigError(
+                f"algorithm.incentives need to know who was right, and {type(stage).__name__} has no gold labels: "
+                f"use an environment that says so, such as debate, or drop them"
+            )
         yield Scene(config, stage, team, tasks_of(config, stage, train=train), services.sandbox_level)
     finally:
         services.close()
@@ -75,19 +82,23 @@ def _check_devices(config: RunConfig) -> None:
     """Before a warm-up of an hour, not after it."""
     for name, base in config.models.items():
         full = any(policy.train == "full" for policy in config.policies.values() if policy.model == name)
-        check_dtype(base.dtype, resolve_device(base.device), trainable_full=full or config.warmup is not None)
+        device = resolve_device(base.device)
+        check_dtype(base.dtype, device, trainable_full=full or config.warmup is not None)
+        check_quantize(base.quantize, device)
 
 
 class _Services(Mapping[str, Any]):
-    """What environments may ask for by name; made when asked for. `expert` and `person` are None where there is none, and
-    `turns` is how many the plan has."""
+    """What environments may ask for by name; made when asked for. `expert`, `person` and `verifier` are None where there is none,
+    `turns` is how many the plan has, and `open_sandbox` gives the sandbox to those that may do without."""
 
     def __init__(self, config: RunConfig, train: bool) -> None:
         self._config, self._train = config, train
         self._makers: dict[str, Callable[[], Any]] = {
             "sandbox": self._sandbox,
+            "open_sandbox": lambda: lambda: self["sandbox"],
             "expert": self._expert,
             "person": self._person,
+            "verifier": self._verifier,
             "turns": lambda: len(config.rollout.samples),
         }
         self._made: dict[str, Any] = {}
@@ -111,6 +122,9 @@ class _Services(Mapping[str, Any]):
     def _expert(self) -> Endpoint | None:
         return None if self._config.expert is None else expert_of(self._config.expert, self._config.seed)
 
+    def _verifier(self) -> RewardServer | ConstantScores | None:
+        return None if self._config.verifier is None else verifier_of(self._config.verifier, self._config.seed)
+
     def _person(self) -> Terminal | None:
         """Training asks for hours: nobody answers a pipe for so long."""
         return Terminal() if not self._train or someone_is_there() else None
@@ -126,26 +140,47 @@ class _Services(Mapping[str, Any]):
 
 def expert_of(chosen: Expert, seed: int) -> Endpoint:
     """The endpoint that gives feedback. Raises: ConfigError for a key that is not there, or cannot be one."""
-    key = None
-    if chosen.key_variable is not None:
-        key = os.environ.get(chosen.key_variable, "").strip()
-        if not key:
-            raise ConfigError(
-                f"expert.key_variable names {chosen.key_variable}, which is not set: put the key of {chosen.base_url} in it, "
-                f"or drop key_variable where the server wants none"
-            )
-        if not key.isascii() or not key.isprintable():
-            raise ConfigError(f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs")
     return Endpoint(
         chosen.base_url,
         chosen.model,
-        key=key,
+        key=_key("expert", chosen),
         parameters=chosen.parameters,
         timeout_seconds=chosen.timeout_seconds,
         retries=chosen.retries,
         concurrency=chosen.concurrency,
         jitter=random.Random(derive(seed, "expert")).random,
     )
+
+
+def verifier_of(chosen: Verifier, seed: int) -> RewardServer | ConstantScores:
+    """Who scores answers. Raises: ConfigError for a key that is not there, or cannot be one."""
+    if chosen.constant is not None:
+        return ConstantScores(chosen.constant)
+    assert chosen.base_url is not None
+    return RewardServer(
+        chosen.base_url,
+        batch_size=chosen.batch_size,
+        key=_key("verifier", chosen),
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, "verifier")).random,
+    )
+
+
+def _key(section: str, chosen: Expert | Verifier) -> str | None:
+    """What is in the key's variable; None where the server wants no key."""
+    if chosen.key_variable is None:
+        return None
+    key = os.environ.get(chosen.key_variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key of {chosen.base_url} in it, "
+            f"or drop key_variable where the server wants none"
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs")
+    return key
 
 
 def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[Any]:
@@ -198,6 +233,7 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
         decode={agent: config.decode_of(agent) for agent in environment.agents},
         system={agent: text for agent in environment.agents if (text := config.team[agent].system) is not None},
         frozen=config.frozen,
+        critics=config.critic_of,
     )
 
 

@@ -92,12 +92,17 @@ class Base(Settings):
     """auto (cuda, else mps, else cpu), cpu, mps, cuda, or cuda:0, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """The type the model computes in. What is trained keeps float32 masters."""
+    quantize: Literal["none", "8bit", "4bit"] = "none"
+    """Hold the linear layers in fewer bits, under adapters and frozen policies: 8bit is LLM.int8, 4bit is NF4. Needs
+    pip install "motet[quantized]" and a device that bitsandbytes knows; nothing of the model itself can be trained."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if (self.path is None) == (self.embedded is None):
             what = "neither" if self.path is None else "both"
             raise ValueError(f"got {what} of path and embedded, expected exactly one (embedded: {{}} is a tiny model)")
+        if self.embedded is not None and self.quantize != "none":
+            raise ValueError(f"got quantize {self.quantize} with embedded, which is tiny as it is: use quantize: none")
         return self
 
 
@@ -130,6 +135,38 @@ class Policy(Settings):
     def new_adapter(self) -> Lora | None:
         """The shape of the adapter to make; None where none is made."""
         return (self.lora or Lora()) if self.train == "lora" and self.adapter is None else None
+
+    @field_serializer("optimizer", mode="wrap")
+    def _only_what_differs(self, value: Optimizer | None, handler: SerializerFunctionWrapHandler) -> Any:
+        return None if value is None else value.model_dump(mode="json", exclude_unset=True)
+
+
+class CriticSettings(Settings):
+    """The critics of an algorithm that has them: one per agent (own view), agents that share all policies sharing theirs too, or
+    one for all (joint view)."""
+
+    model: str | None = None
+    """A key of `models`; the model of the agent's first policy unless set (joint view: of the first agent's)."""
+    train: Literal["full", "lora", "head", "policy"] = "full"
+    """full: all weights of a copy of the model, and a value head. lora: an adapter on the model that others share, and a head.
+    head: only a head, on the model as it was loaded. policy: a head on the agent's own policy, whose weights then answer for its
+    values too."""
+    lora: Lora | None = None
+    """The adapter of train: lora; its defaults where left out."""
+    optimizer: Optimizer | None = None
+    """Fields that differ from the common `optimizer`."""
+    epochs: PositiveInt | None = None
+    """Passes over a step's values; as many as the policies make unless set."""
+    coefficient: PositiveFloat = 1.0
+    """What the value loss is multiplied with; it matters most with train: policy."""
+
+    @model_validator(mode="after")
+    def _refuse_what_is_not_used(self) -> Self:
+        if self.lora is not None and self.train != "lora":
+            raise ValueError(f"got lora settings with train: {self.train}; expected them with train: lora: drop one")
+        if self.model is not None and self.train == "policy":
+            raise ValueError(f"got model {self.model} with train: policy, which reads the policy's own: drop one")
+        return self
 
     @field_serializer("optimizer", mode="wrap")
     def _only_what_differs(self, value: Optimizer | None, handler: SerializerFunctionWrapHandler) -> Any:
@@ -277,6 +314,32 @@ class Expert(Settings):
             raise ValueError(
                 f"extra sets {', '.join(sorted(taken))}; expected other fields: these are set beside it or fixed"
             )
+        return self
+
+
+class Verifier(Settings):
+    """A model that says how likely an answer is right, behind a server of its own: POST BASE_URL/predict."""
+
+    base_url: Annotated[str, AfterValidator(_web_address)] | None = None
+    """What comes before /predict, such as http://localhost:8000."""
+    constant: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Or no server, and this score for every answer: to see whether all else works."""
+    key_variable: str | None = None
+    """The environment variable that holds the key; none is sent unless set. The key itself is never written anywhere."""
+    timeout_seconds: PositiveFloat = 60.0
+    """Time one try has, from connecting to the end of the answer."""
+    retries: NonNegativeInt = 3
+    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles."""
+    concurrency: PositiveInt = 8
+    """Requests at once."""
+    batch_size: PositiveInt = 64
+    """Answers in one request, at most."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.base_url is None) == (self.constant is None):
+            what = "neither" if self.base_url is None else "both"
+            raise ValueError(f"got {what} of base_url and constant, expected exactly one")
         return self
 
 

@@ -26,6 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from motet.algorithms import check_plan, resolve
 from motet.config.parts import (
     Base,
+    CriticSettings,
     Data,
     Evaluation,
     Expert,
@@ -35,10 +36,11 @@ from motet.config.parts import (
     Report,
     SandboxSettings,
     Train,
+    Verifier,
     written_out,
 )
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Decode, Optimizer, Plan, Settings, Warmup
+from motet.settings import Algorithm, Decode, Optimizer, Plan, Schedule, Settings, Warmup
 
 DEFAULT_ALGORITHM = "magrpo"
 Some = TypeVar("Some", bound=Settings)
@@ -120,6 +122,10 @@ class RunConfig(Settings):
         default_factory=lambda: resolve(DEFAULT_ALGORITHM, {})
     )
     """The learning rule: a name of the table (`motet.algorithms`), and the fields that differ from its row."""
+    critic: CriticSettings | None = None
+    """How critics are made and learn, where the algorithm has any; its defaults where left out."""
+    schedule: Schedule = Schedule()
+    """Who learns at which step."""
     train: Train
     """How long, and in what portions."""
     evaluation: Evaluation = Evaluation()
@@ -130,6 +136,8 @@ class RunConfig(Settings):
     """Where code that models wrote is run."""
     expert: Expert | None = None
     """A model that gives feedback between turns, where the environment asks for one."""
+    verifier: Verifier | None = None
+    """A model that scores answers, where the environment asks for one."""
     _places: Places = PrivateAttr(Places())
 
     def model_post_init(self, context: Any) -> None:
@@ -138,7 +146,9 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
-        complaints = self._unfit_names() or self._absent_names() or self._unused_names()
+        complaints = (
+            self._unfit_names() or self._absent_names() or self._unused_names() or self._quantised_and_trained()
+        )
         if complaints:
             raise _complaint(complaints)
         return self
@@ -155,7 +165,8 @@ class RunConfig(Settings):
         for agent, player in self.team.items():
             for name in player.policy:
                 if name not in self.policies:
-                    text = f"team.{agent} names policy {name!r}; policies are: {', '.join(self.policies)}"
+                    known = ", ".join(self.policies)
+                    text = f"team.{agent} names policy {name!r}; policies are: {known}: name one of these, or add policies.{name}"
                     found.append((("team", agent), text))
             if len(player.policy) > turns:
                 text = f"team.{agent} lists {len(player.policy)} policies, but rollout.samples has {turns} turn(s): one each"
@@ -164,11 +175,42 @@ class RunConfig(Settings):
             if policy.model not in self.models:
                 text = f"policies.{name} names model {policy.model!r}; models are: {', '.join(self.models)}"
                 found.append((("policies", name), text))
+        if self.critic is not None and self.critic.model not in (None, *self.models):
+            text = f"critic.model is {self.critic.model!r}; models are: {', '.join(self.models)}"
+            found.append((("critic", "model"), text))
         return found
+
+    def _unfit_critic(self) -> list[tuple[tuple[str, ...], str]]:
+        algorithm, critic = self.algorithm, self.critic
+        if algorithm.critic_view is None:
+            text = f"critic is set, but algorithm {algorithm.name} has none: set algorithm.critic_view, or drop critic"
+            return [] if critic is None else [(("critic",), text)]
+        critic = critic or CriticSettings()
+        if critic.train == "policy" and algorithm.critic_view == "joint":
+            text = "critic.train is policy, but critic_view joint belongs to no single policy: use full, lora or head"
+            return [(("critic", "train"), text)]
+        if critic.train == "policy" and any(len(player.policy) > 1 for player in self.team.values()):
+            text = "critic.train is policy, but an agent has a policy per turn: use full, lora or head"
+            return [(("critic", "train"), text)]
+        read = {self.policies[name].model for player in self.team.values() for name in player.policy}
+        if algorithm.scope == "token" and critic.model is not None and read != {critic.model}:
+            text = (
+                f"critic.model is {critic.model}, but scope token values the tokens of the players, whose models are "
+                f"{', '.join(sorted(read))}: drop critic.model"
+            )
+            return [(("critic", "model"), text)]
+        for agent, player in self.team.items():
+            models = {self.policies[name].model for name in player.policy}
+            if algorithm.scope == "token" and len(models) > 1:
+                text = f"team.{agent} speaks with the models {', '.join(sorted(models))}, and scope token needs one per agent"
+                return [(("team", agent), text)]
+        return []
 
     def _unused_names(self) -> list[tuple[tuple[str, ...], str]]:
         playing = {name for player in self.team.values() for name in player.policy}
         loaded = {policy.model for policy in self.policies.values()}
+        if self.critic is not None and self.critic.model is not None:
+            loaded.add(self.critic.model)
         idle = [
             ("policies", name, "is played by no agent: name it in team")
             for name in self.policies
@@ -178,6 +220,22 @@ class RunConfig(Settings):
             ("models", name, "is used by no policy: name it in policies") for name in self.models if name not in loaded
         ]
         return [((section, name), f"{section}.{name} {text}, or drop it") for section, name, text in idle]
+
+    def _quantised_and_trained(self) -> list[tuple[tuple[str, ...], str]]:
+        """Steps are far smaller than what 8 bits can tell apart, so all weights of a model are trained only where it is plain."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        for model, base in self.models.items():
+            if base.quantize == "none":
+                continue
+            fewer = f"models.{model} has quantize: {base.quantize}"
+            for name, policy in self.policies.items():
+                if policy.model == model and policy.train == "full":
+                    text = f"policies.{name} has train: full, and {fewer}: use train: lora or frozen, or quantize: none"
+                    found.append((("policies", name), text))
+            if self.warmup is not None:
+                text = f"warmup trains all weights, and {fewer}: drop warmup (warmup: null), or use quantize: none"
+                found.append((("warmup",), text))
+        return found
 
     @field_serializer("algorithm", mode="wrap")
     def _row_and_what_differs(self, value: Algorithm, handler: SerializerFunctionWrapHandler) -> Any:
@@ -197,6 +255,23 @@ class RunConfig(Settings):
     def decode_of(self, agent: str) -> Decode:
         """How the answers of `agent` are sampled: the common settings, and its own over them."""
         return _over(self.decode, self.team[agent].decode)
+
+    @property
+    def critic_of(self) -> Mapping[str, str]:
+        """Agent -> the name of its critic; empty where the algorithm has none. Agents that no policy learns for need none of
+        their own."""
+        if self.algorithm.critic_view is None:
+            return {}
+        if self.algorithm.critic_view == "joint":
+            return dict.fromkeys(self.team, "critic-joint")
+        first: dict[tuple[str, ...], str] = {}
+        learning = [agent for agent, player in self.team.items() if not self.frozen.issuperset(player.policy)]
+        return {agent: first.setdefault(self.team[agent].policy, f"critic-{agent}") for agent in learning}
+
+    @property
+    def critic_optimizer(self) -> Optimizer:
+        """How critics step: the common settings, and their own over them."""
+        return _over(self.optimizer, self.critic.optimizer if self.critic is not None else None)
 
     def optimizer_of(self, policy: str) -> Optimizer:
         """How `policy` steps: the common settings, and its own over them."""

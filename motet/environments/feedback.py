@@ -116,6 +116,8 @@ class Feedback:
     def __init__(self, options: FeedbackOptions, *, expert: Expert | None = None, person: Person | None = None) -> None:
         """Raises: ConfigError for a mode that nobody defines, or that asks somebody who is not there."""
         self.name = options.mode
+        self.reads_tests = options.mode not in WITHOUT_TESTS
+        """Whether the tests that may be shown, and what came of them, make any difference."""
         self._mode = _mode(options.mode, expert, person)
 
     async def give(self, attempt: Attempt) -> dict[str, str]:
@@ -232,6 +234,8 @@ MODES: dict[str, Mode] = {
     "level_passed": level_passed,
     "level_feedback": level_feedback,
 }
+WITHOUT_TESTS = frozenset({"plain", "passed", "level_passed"})
+"""Modes that say nothing of the tests that may be shown."""
 
 
 # ---------------------------------------------------------------------------------------------------- modes that ask somebody

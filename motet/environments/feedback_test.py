@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from motet.endpoint import EndpointFault
-from motet.environments.feedback import MODES, Attempt, Feedback, FeedbackOptions
+from motet.environments.feedback import MODES, WITHOUT_TESTS, Attempt, Feedback, FeedbackOptions
 from motet.errors import ConfigError
 from motet.rollout.faults import attempt as recorded
 from motet.sandbox.suite import CaseResult, Suite, Verdict
@@ -111,6 +111,20 @@ def test_level_feedback_is_the_agents_own_notes_and_the_tests_that_may_be_shown(
 
 def test_level_feedback_without_notes_and_tests_is_plain():
     assert give("level_feedback", BARE) == give("plain", BARE)
+
+
+@pytest.mark.parametrize("mode", ASK_NOBODY)
+def test_only_modes_that_read_tests_change_with_them(mode):
+    bare = replace(ATTEMPT, shown=None, verdict=None)
+    assert (give(mode) == give(mode, bare)) == (mode in WITHOUT_TESTS)
+    assert Feedback(FeedbackOptions(mode=mode)).reads_tests == (mode not in WITHOUT_TESTS)
+
+
+def test_whoever_reads_the_whole_attempt_reads_its_tests():
+    person = Saying("")
+    assert Feedback(FeedbackOptions(mode="human"), person=person).reads_tests
+    assert Feedback(FeedbackOptions(mode="expert_edits"), expert=person).reads_tests
+    assert Feedback(FeedbackOptions(mode="motet.environments.feedback:plain")).reads_tests
 
 
 def test_level_feedback_is_the_default():

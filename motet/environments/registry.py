@@ -13,10 +13,12 @@ from motet.settings import Settings
 ENVIRONMENTS: dict[str, str] = {
     "quickstart": "motet.environments.quickstart:Quickstart",
     "relay": "motet.environments.relay:Relay",
-    "bug_fix": "motet.environments.bug_fix:BugFix",
-    "bug_fix_tiny": "motet.environments.bug_fix_tiny:TinyBugFix",
-    "code_completion": "motet.environments.code_completion:CodeCompletion",
-    "code_generation": "motet.environments.code_generation:CodeGeneration",
+    "debate": "motet.environments.debate.game:Debate",
+    "debate_tiny": "motet.environments.debate_tiny:TinyDebate",
+    "bug_fix": "motet.environments.coding.bug_fix:BugFix",
+    "bug_fix_tiny": "motet.environments.coding.bug_fix_tiny:TinyBugFix",
+    "code_completion": "motet.environments.coding.completion:CodeCompletion",
+    "code_generation": "motet.environments.coding.generation:CodeGeneration",
     "writing": "motet.environments.writing:Writing",
 }
 """Registered names, as references so that only the one in use is imported."""

@@ -1,8 +1,8 @@
 """One base model, loaded once, and the policies that live on it.
 
 A fully trained policy has a backbone of its own and keeps fp32 master weights; `dtype` bfloat16 then means autocast compute.
-A frozen base is loaded in `dtype`; any number of LoRA policies (fp32) share it, and with the adapters off it is their KL
-reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns with the same probabilities.
+A frozen base is loaded in `dtype`, or quantised; any number of LoRA policies (fp32) share it, and with the adapters off it is
+their KL reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns with the same probabilities.
 """
 
 import inspect
@@ -23,6 +23,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
+from motet.policies.quantized import Quantize, check_quantize
 from motet.settings import Lora
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -63,15 +64,24 @@ class Backbone:
 
     @classmethod
     def load(
-        cls, source: str | Path, *, device: str = "auto", dtype: DType = "float32", trainable_full: bool = False
+        cls,
+        source: str | Path,
+        *,
+        device: str = "auto",
+        dtype: DType = "float32",
+        quantize: Quantize = "none",
+        trainable_full: bool = False,
     ) -> Self:
         """Reads a folder or a hub name (safetensors only, no remote code). ConfigError if it cannot work."""
+        if trainable_full and quantize != "none":
+            raise ConfigError(f"model {str(source)!r} is to be trained whole and has quantize {quantize}: use none")
         place = resolve_device(device)
         check_dtype(dtype, place, trainable_full)
+        check_quantize(quantize, place)
         tokenizer, context_length = load_tokenizer(source)
-        model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype])
+        model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize)
         loaded = cls(
-            model.to(place),
+            model,
             tokenizer,
             context_length,
             device=place,
@@ -125,6 +135,23 @@ class Backbone:
             **{key: value for key, value in known.items() if key in self._accepts},
         )
         return output.logits[:, -keep:], output.past_key_values
+
+    @property
+    def width(self) -> int:
+        """Numbers of one hidden state."""
+        return int(self.model.config.hidden_size)
+
+    def hidden(self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor) -> torch.Tensor:
+        """The last hidden state of every position, [B, L, H]; the language head is not computed."""
+        known = {"position_ids": positions_BL}
+        output = self.model.base_model(
+            input_ids=tokens_BL,
+            attention_mask=mask_BL,
+            use_cache=False,
+            **{key: value for key, value in known.items() if key in self._accepts},
+        )
+        hidden_BLH: torch.Tensor = output.last_hidden_state
+        return hidden_BLH
 
     # ------------------------------------------------------------------------------------------------ adapters
 
@@ -222,6 +249,11 @@ class Backbone:
             return list(self.model.parameters()) if self.trainable_full else []
         part = f".{self._adapters[adapter]}."
         return [parameter for name, parameter in self.model.named_parameters() if part in name]
+
+    def trunk_parameters_of(self, adapter: str | None) -> list[nn.Parameter]:
+        """The same without a language head of its own, which takes no part in hidden states."""
+        read = {id(parameter) for parameter in self.model.base_model.parameters()}
+        return [parameter for parameter in self.parameters_of(adapter) if id(parameter) in read]
 
     def save_policy(self, adapter: str | None, folder: str | Path) -> None:
         """Writes a folder that plain transformers, or plain PEFT for an adapter, can load. The base itself never changes."""

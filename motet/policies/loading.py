@@ -1,7 +1,7 @@
 """Reading a base model from a folder or the hub: safetensors only, no remote code, and a plain word when it cannot be."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +12,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 DType = Literal["float32", "bfloat16", "float16"]
 
@@ -38,21 +39,32 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
     return tokenizer, int(min(*limits, UNLIMITED))
 
 
-def load_model(source: str | Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The weights in `dtype`, on the cpu, with every dropout at 0. Raises: ConfigError."""
+def load_model(
+    source: str | Path, dtype: torch.dtype, device: torch.device, quantize: Quantize = "none"
+) -> PreTrainedModel:
+    """The weights on `device`, in `dtype` or the linear layers quantised, with every dropout at 0. Raises: ConfigError."""
     _check_folder(source)
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        stored = stored_as(config)
+        if stored not in ("none", quantize):
+            raise ConfigError(
+                f"model {str(source)!r} holds its weights quantised ({stored}), and its quantize is {quantize}: "
+                f"use the model it was made of{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
+            )
         _without_dropout(config)
+        how = {} if quantize == "none" else {"device_map": {"": device}}
+        if quantize != stored:
+            how["quantization_config"] = quantization(quantize, dtype)
         model = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False, **how
         )
     except (OSError, ValueError, SafetensorError) as error:
         raise _unreadable(source, error) from error
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    return model
+    return learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
 
 
 def _unreadable(source: str | Path, error: Exception) -> ConfigError:

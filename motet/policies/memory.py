@@ -10,14 +10,18 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 from transformers.configuration_utils import PretrainedConfig
+from transformers.pytorch_utils import Conv1D
 
 from motet.errors import ConfigError
+from motet.policies.quantized import Quantize
 from motet.settings import Lora, TinyModel
 
 MASTER = 4
 """Bytes of a float32 number."""
 ADAM = 8
 """Bytes of AdamW's two moments."""
+BITS = {"8bit": 8, "4bit": 4 + 8 / 64 + 32 / (64 * 256)}
+"""Bits of a quantised number: 64 of the 4-bit ones share a scale of 8 bits, and 256 such scales one of 32 bits."""
 ACTIVATIONS = 18
 """Numbers of hidden size that a layer keeps per token for its backward pass, for attention and feed-forward together."""
 
@@ -28,7 +32,7 @@ class Shape:
 
     parameters: int
     linear: tuple[tuple[str, int, int], ...]
-    """(module name, inputs, outputs) of every linear layer but the head."""
+    """(module name, inputs, outputs) of every linear layer but the head (of a GPT-2 they are transposed)."""
     layers: int
     hidden: int
     cache_per_token: int
@@ -65,9 +69,9 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
         model = AutoModelForCausalLM.from_config(config)
     head = model.get_output_embeddings()
     linear = tuple(
-        (name, module.in_features, module.out_features)
+        (name, *(module.weight.shape if isinstance(module, Conv1D) else reversed(module.weight.shape)))
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not head
+        if isinstance(module, nn.Linear | Conv1D) and module is not head
     )
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -79,6 +83,14 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
         cache_per_token=2 * config.num_hidden_layers * heads * width,
         vocabulary=config.vocab_size,
     )
+
+
+def frozen(shape: Shape, bytes_each: int, quantize: Quantize) -> int:
+    """Bytes of weights that are never trained: all of `bytes_each`, or the linear layers quantised."""
+    if quantize == "none":
+        return shape.parameters * bytes_each
+    linear = sum(inputs * outputs for _, inputs, outputs in shape.linear)
+    return (shape.parameters - linear) * bytes_each + int(linear * BITS[quantize] / 8)
 
 
 def training(trained: int, own_copy: bool) -> int:

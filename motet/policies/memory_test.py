@@ -1,6 +1,8 @@
 """Counts that can be done by hand on a small shape."""
 
-from motet.policies.memory import learning, playing, shape_of, training
+from transformers import GPT2Config
+
+from motet.policies.memory import frozen, learning, playing, shape_of, training
 from motet.settings import Lora, TinyModel
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
@@ -28,6 +30,26 @@ def test_the_cache_holds_keys_and_values_of_every_layer():
 def test_what_is_trained_needs_gradient_and_moments_and_its_own_masters():
     assert training(100, own_copy=True) == 1600
     assert training(100, own_copy=False) == 1200
+
+
+def test_an_adapter_is_counted_where_linear_layers_are_transposed_too(tmp_path):
+    GPT2Config(n_embd=32, n_layer=1, n_head=4, vocab_size=300, n_positions=16).save_pretrained(tmp_path)
+    shape = shape_of(tmp_path)
+    assert shape.linear == (
+        ("transformer.h.0.attn.c_attn", 32, 96), ("transformer.h.0.attn.c_proj", 32, 32),
+        ("transformer.h.0.mlp.c_fc", 32, 128), ("transformer.h.0.mlp.c_proj", 128, 32),
+    )  # fmt: skip
+    assert shape.adapter(Lora(rank=2)) == 2 * (32 + 96 + 32 + 32 + 32 + 128 + 128 + 32)
+
+
+def test_a_frozen_base_is_its_width_and_quantised_only_its_linear_layers():
+    """4 bits, an 8-bit scale for 64 of them, and a 32-bit scale for 256 such scales."""
+    shape = shape_of(TINY)
+    linear = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
+    rest = shape.parameters - linear
+    assert frozen(shape, 2, "none") == 2 * shape.parameters
+    assert frozen(shape, 2, "8bit") == 2 * rest + linear
+    assert frozen(shape, 2, "4bit") == 2 * rest + linear // 2 + linear // 64 + linear * 4 // (64 * 256)
 
 
 def test_learning_grows_with_the_token_budget():

@@ -25,7 +25,8 @@ class Cooperation:
     ignored: Sequence[str] = ()
     """Of those called: of which some call comes to nothing."""
     wrapper: bool = False
-    """Whether main merely returns what they do."""
+    """Whether all that main does is to return what one of them does, whatever way it takes: passing arguments on in any order,
+    giving things other names, and what comes to nothing, is nothing besides."""
 
 
 def cooperation(tree: ast.Module, entry_point: str, names: Sequence[str]) -> Cooperation:
@@ -86,14 +87,6 @@ def throws_away(node: ast.AST, name: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- thin wrappers
-
-
-def merely_returns(function: ast.FunctionDef, names: Collection[str]) -> bool:
-    """Whether all that `function` does is to return what one of `names` does, whatever way it takes: passing arguments on in any
-    order, giving things other names, and what comes to nothing, is nothing besides."""
-    found = simplified(ast.Module([function], [])).body[0]
-    assert isinstance(found, ast.FunctionDef)
-    return _only_passes_on(found, _passing([found], found, names), must_return=True)
 
 
 def _passing(nodes: Sequence[ast.stmt], main: ast.FunctionDef, names: Collection[str]) -> set[str]:

@@ -2,8 +2,8 @@ import ast
 
 import pytest
 
-from motet.rewards.cooperation import Cooperation, applies, cooperation, merely_returns, reached, throws_away
-from motet.rewards.python import definition, parse_bounded
+from motet.rewards.cooperation import Cooperation, applies, cooperation, reached, throws_away
+from motet.rewards.python import parse_bounded
 from motet.rewards.simplified import simplified
 
 
@@ -15,12 +15,6 @@ def tree(text):
 
 def simple(text):
     return simplified(tree(text))
-
-
-def function(text):
-    found = definition(tree(text), "f")
-    assert found is not None
-    return found
 
 
 def test_what_a_function_leads_to():
@@ -80,7 +74,7 @@ def test_a_name_that_is_only_mentioned_is_not_applied(use):
     ],
 )
 def test_a_thin_wrapper_only_passes_things_on(body):
-    assert merely_returns(function(f"def f(x, y):\n{body}"), ["aux"])
+    assert cooperation(tree(f"def f(x, y):\n{body}"), "f", ["aux"]).wrapper
 
 
 @pytest.mark.parametrize(
@@ -114,7 +108,7 @@ def test_a_thin_wrapper_only_passes_things_on(body):
     ],
 )
 def test_whatever_else_is_done_is_no_thin_wrapper(body):
-    assert not merely_returns(function(f"def f(x, y):\n{body}"), ["aux"])
+    assert not cooperation(tree(f"def f(x, y):\n{body}"), "f", ["aux"]).wrapper
 
 
 @pytest.mark.parametrize(

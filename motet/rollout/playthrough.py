@@ -1,6 +1,6 @@
 """Playthroughs: an episode that branches at its first turn only, taken apart into the single games that were played."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -107,6 +107,8 @@ class Turn:
     """Mean over the games that came to it."""
     success: float | None
     """Mean over all games of what was said by then; None where nothing was."""
+    terms: Mapping[str, float]
+    """Mean of each term over the games that came to it and have the term."""
 
 
 def by_turn(games: Games) -> list[Turn]:
@@ -118,8 +120,17 @@ def by_turn(games: Games) -> list[Turn]:
         came = [[game for game in played if len(game.turns) > turn] for played in held]
         shares = [len(some) / len(played) for some, played in zip(came, held, strict=True)]
         paid = [_mean([game.reward_at(turn) for game in some]) for some in came]
-        found.append(Turn(_total_mean(shares), _total_mean(paid), mean_of(successes(held, turn))))
+        terms = _terms([[game.turns[turn][1].terms for game in some] for some in came])
+        found.append(Turn(_total_mean(shares), _total_mean(paid), mean_of(successes(held, turn)), terms))
     return found
+
+
+def _terms(said: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, float]:
+    """The mean of each term; `said` has the terms of every game of every task."""
+    names = sorted({name for task in said for terms in task for name in terms})
+    return {
+        name: _total_mean([_mean([terms[name] for terms in task if name in terms]) for task in said]) for name in names
+    }
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

@@ -47,11 +47,19 @@ def test_a_game_that_was_over_counts_in_later_turns_with_what_it_ended_with():
     solved_late = game((0.25, {"success": 0.0}), (1.0, {"success": 1.0}))
     # two tasks: one of two games that end at turn one and at turn two, one of a single game of one turn
     first, second = by_turn([[WON, solved_late], [LOST, BROKE]])
-    assert first == Turn(played=1.0, reward=(0.625 + 0.0) / 2, success=(0.5 + 0.0) / 2)
-    assert second == Turn(played=(0.5 + 0.0) / 2, reward=1.0, success=(1.0 + 0.0) / 2)
+    assert first == Turn(played=1.0, reward=(0.625 + 0.0) / 2, success=(0.5 + 0.0) / 2, terms={"success": 0.25})
+    assert second == Turn(played=(0.5 + 0.0) / 2, reward=1.0, success=(1.0 + 0.0) / 2, terms={"success": 1.0})
 
 
 def test_a_turn_at_which_nobody_says_success_has_none():
     talk = game((0.0, {}), (1.0, {"success": 1.0}))
     assert [turn.success for turn in by_turn([[talk]])] == [None, 1.0]
     assert by_turn([[BROKE], []]) == []
+
+
+def test_a_term_of_a_turn_is_averaged_over_the_games_that_came_to_it_and_have_it():
+    games = [[game((0.0, {"a": 1.0})), game((0.0, {"a": 0.0, "b": 3.0}), (0.0, {"a": 5.0})), BROKE], [game((0.0, {}))]]
+    assert [turn.terms for turn in by_turn([*games, [game((0.0, {"a": 0.0}))]])] == [
+        {"a": (0.5 + 0.0) / 2, "b": 3.0},
+        {"a": 5.0},
+    ]

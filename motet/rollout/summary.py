@@ -26,6 +26,27 @@ def onward_weights(round_: Round) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
+class Move:
+    """One valid outcome of a tree."""
+
+    turn: int
+    weight: float
+    """The share of the games that took it; over all moves of a turn it adds up to the share that came to that turn."""
+    before: Outcome | None
+    """What it followed; None at the first turn."""
+    outcome: Outcome
+
+
+def moves(round_: Round, weight: float = 1.0, before: Outcome | None = None) -> Iterator[Move]:
+    """Every valid outcome of a tree, each before those that follow it."""
+    for share, onward, outcome in zip(outcome_weights(round_), onward_weights(round_), round_.outcomes, strict=True):
+        if outcome.fault is None:
+            yield Move(round_.turn, weight * share, before, outcome)
+        if outcome.next is not None:
+            yield from moves(outcome.next, weight * onward, outcome)
+
+
+@dataclass(frozen=True)
 class EpisodeStats:
     """One episode. Figures that nothing valid was played for are None, and absent from `terms`."""
 
@@ -71,7 +92,7 @@ def episode_stats(episode: Episode) -> EpisodeStats:
     rounds = [round_ for tree in trees for _, round_ in walk(tree)]
     faults = [episode.fault, *(outcome.fault for round_ in rounds for outcome in round_.outcomes)]
     completions = [c for round_ in rounds for samples in round_.samples.values() for c in samples]
-    played = list(_weighted(episode.root, 1.0)) if episode.root is not None else []
+    played = [(move.weight, move.outcome) for move in moves(episode.root)] if episode.root is not None else []
     ended = [(weight, outcome) for weight, outcome in played if outcome.end not in (None, "pruned")]
     names = sorted({name for _, outcome in played for name in outcome.terms})
     return EpisodeStats(
@@ -117,15 +138,6 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         turns=mean(lambda one: one.turns),
         tokens=sum(one.tokens for one in stats),
     )
-
-
-def _weighted(round_: Round, weight: float) -> Iterator[tuple[float, Outcome]]:
-    """Every valid outcome of a tree with its share."""
-    for share, onward, outcome in zip(outcome_weights(round_), onward_weights(round_), round_.outcomes, strict=True):
-        if outcome.fault is None:
-            yield weight * share, outcome
-        if outcome.next is not None:
-            yield from _weighted(outcome.next, weight * onward)
 
 
 def fault_share(episodes: Sequence[Episode]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from motet.core import Environment, Episode, Reply, Sampler, Task, Team
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
+from motet.rollout.influence import influence
 from motet.rollout.passing import passing, powers_of_two
 from motet.rollout.playthrough import Playthrough, by_turn, playthroughs
 from motet.rollout.summary import Summary, summarise
@@ -82,7 +83,8 @@ async def evaluate(
 
 def described(evaluation: Evaluation, environment: Any, pass_at: Sequence[int] | None = None) -> dict[str, Any]:
     """An evaluation as plain JSON, the clock aside: the summary, games per task, tokens per episode, pass@k, the figures of every
-    turn, and the convention each agent held to where the environment can name it.
+    turn, the convention each agent held to where the environment can name it, and where it says who is right at each turn what
+    became of that: `success_by_turn`, the terms of every turn, and `influence`.
 
     Args:
         pass_at: the k of pass@k; 1 and the powers of two up to the number of games per task unless given.
@@ -90,13 +92,18 @@ def described(evaluation: Evaluation, environment: Any, pass_at: Sequence[int] |
     games = evaluation.games
     samples = max(map(len, games), default=0)
     ks = powers_of_two(samples) if pass_at is None else pass_at
+    turns = [asdict(turn) for turn in by_turn(games)]
+    debated = influence(evaluation.episodes)
     figures = {
         **asdict(evaluation.summary),
         "samples": samples,
         "tokens_per_episode": evaluation.summary.tokens / max(evaluation.summary.episodes, 1),
         "pass_at": passing(games, ks),
-        "by_turn": [asdict(turn) for turn in by_turn(games)],
+        "by_turn": [{name: turn[name] for name in turn if debated or name != "terms"} for turn in turns],
     }
+    if debated is not None:
+        figures["success_by_turn"] = [turn["success"] for turn in turns]
+        figures["influence"] = asdict(debated)
     if hasattr(environment, "convention"):
         figures["conventions"] = conventions(evaluation.episodes, environment.convention)
     return figures

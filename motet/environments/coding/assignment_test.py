@@ -1,6 +1,6 @@
 import pytest
 
-from motet.environments.assignment import SLACK, by_parameters, fair
+from motet.environments.coding.assignment import SLACK, by_parameters, fair
 from motet.rewards.skeleton import Skeleton
 
 

@@ -1,7 +1,7 @@
 """A reviewer says where a program's bug is, a fixer who reads that repairs it. They take turns, and only the end is rewarded.
 
 bugs.py says which data has bugs and how they are made of data that has none, rewards/repair.py what an attempt is worth,
-feedback.py what both are told after an attempt that failed.
+turns.py what both are told after an attempt that failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import Field, PositiveInt
 
 from motet.core import Prompt, Reply, Task, Transition
-from motet.environments.bug_prompts import failures_of, fix_prompt, repaired, review_prompt, reviewed
-from motet.environments.bugs import Bug, made_bugs, proven, read_bug
-from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
-from motet.environments.history import Exchange, History, compose
+from motet.environments.coding.bug_prompts import failures_of, fix_prompt, repaired, review_prompt, reviewed
+from motet.environments.coding.bugs import Bug, made_bugs, proven, read_bug
+from motet.environments.coding.turns import Examples, TurnOptions, Turns
+from motet.environments.feedback import Attempt, Expert, Person
+from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.rewards.code import Program
@@ -23,7 +24,6 @@ from motet.rewards.extract import extract
 from motet.rewards.python import normalised
 from motet.rewards.repair import RepairScore, Weights, located, named_lines, score_repair, weighed
 from motet.sandbox import Limits, Sandbox, Suite, Verdict
-from motet.settings import Settings
 
 REVIEWER, FIXER = "reviewer", "fixer"
 TRIES = 8
@@ -49,7 +49,7 @@ class BugFix:
     branches = True
     rewards_at_end = True
 
-    class Options(Settings):
+    class Options(TurnOptions):
         """Options of the bug fix environment."""
 
         reviewer: bool = True
@@ -64,10 +64,6 @@ class BugFix:
         """At most so many bugs of each row."""
         mutation_seed: int = Field(0, ge=0)
         """Another one makes other bugs."""
-        history: History = "own"
-        """What an agent hears of the Rounds before: its own, everyone's (joint), or its last answer and what is new (none)."""
-        feedback: FeedbackOptions = FeedbackOptions()
-        """What agents are told after an attempt that failed, and which tests they may see."""
         weights: Weights = Weights()
         """What the terms of the last attempt add up to: at most 3 unless set."""
         reward: Scaling = Scaling()
@@ -85,8 +81,6 @@ class BugFix:
         """`turns` is how many Rounds are played: two for every attempt, or one where the fixer is alone."""
         self.options = options
         self.sandbox = sandbox
-        self._asked = expert, person
-        self._feedback = Feedback(options.feedback, expert=expert, person=person)
         self.agents: Sequence[str] = (REVIEWER, FIXER) if options.reviewer else (FIXER,)
         if turns % len(self.agents):
             raise ConfigError(
@@ -94,12 +88,17 @@ class BugFix:
                 f"for one attempt such as [8, 1], for two [8, 1, 1, 1]"
             )
         self.attempts = turns // len(self.agents)
+        self._services: dict[str, Any] = {
+            "sandbox": sandbox,
+            "turns": self.attempts,
+            "expert": expert,
+            "person": person,
+        }
+        self.turns = Turns(options, self.agents, **self._services)
 
     def alone(self) -> "BugFix":
         """The same bugs for one agent, that finds them itself."""
-        options = self.options.model_copy(update={"reviewer": False})
-        expert, person = self._asked
-        return BugFix(options, sandbox=self.sandbox, turns=self.attempts, expert=expert, person=person)
+        return BugFix(self.options.model_copy(update={"reviewer": False}), **self._services)
 
     def task(self, row: Mapping[str, Any]) -> list[Task]:
         """A row's bugs: none where the tests tell nothing about them, or where the solution fails them too.
@@ -109,7 +108,7 @@ class BugFix:
         chosen = self.options
         wanted = chosen.mutants_per_row if chosen.mutate else 1
         bugs = made_bugs(row, chosen.mutation_seed, TRIES * wanted) if chosen.mutate else [read_bug(row)]
-        grading = self._divided(bugs[0])[1] if bugs else ()
+        grading = self.turns.grading(bugs[0].problem.suite).chosen if bugs else ()
         return [Task(bug.id, bug.fields) for bug in proven(bugs, wanted, grading, self._verdicts)]
 
     async def start(self, task: Task, seed: int) -> Repair:
@@ -120,14 +119,7 @@ class BugFix:
         return Repair(bug, {FIXER: fix_prompt(bug, with_task=True, failures=failures)})
 
     def observe(self, state: Repair) -> Mapping[str, Prompt]:
-        chosen = self.options
-        restated = chosen.feedback.restate_problem, chosen.feedback.restate_answer
-        return {
-            agent: compose(
-                chosen.history, agent, state.turns, asked, restate_problem=restated[0], restate_answer=restated[1]
-            )
-            for agent, asked in state.asked.items()
-        }
+        return self.turns.observe(state.asked, state.turns)
 
     async def step(self, state: Repair, replies: Mapping[str, Reply], seed: int) -> Transition:
         """Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had."""
@@ -171,8 +163,8 @@ class BugFix:
 
     async def _judge(self, state: Repair, text: str) -> Transition:
         bug, program = state.bug, _written(state.bug, text)
-        suite = bug.problem.suite.choose(self._divided(bug)[1])
-        score = await score_repair(program, bug.program, suite, self.sandbox)
+        suite = bug.problem.suite
+        score = await score_repair(program, bug.program, self.turns.grading(suite), self.sandbox)
         terms = dict(score.terms)
         if self.options.reviewer:
             terms = {"located": located(state.review, bug.program, bug.lines), **terms}
@@ -182,7 +174,8 @@ class BugFix:
         if terms["success"] == 1.0 or attempts == self.attempts:
             reward = self.options.reward.reward(levels)
             return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
-        told = await self._feedback.give(await self._attempt(state, text, program, score, terms))
+        sources = program.sources if score.terms["parses"] == 1.0 else []
+        told = await self.turns.told(self._attempt(state, text, program, score, terms), sources, suite, _examples(bug))
         return Transition(self._again(state, program, told), dict.fromkeys(self.agents, 0.0), done=False, terms=terms)
 
     def _again(self, state: Repair, program: Program, told: Mapping[str, str]) -> Repair:
@@ -193,12 +186,11 @@ class BugFix:
         asked = told[REVIEWER] if heard else f"{repaired(program.main)}\n\n{told[REVIEWER]}"
         return replace(state, asked={REVIEWER: asked}, told=told[FIXER])
 
-    async def _attempt(
+    def _attempt(
         self, state: Repair, text: str, program: Program, score: RepairScore, terms: Mapping[str, float]
     ) -> Attempt:
-        """What feedback may be made of; the tests that may be shown are run here."""
-        bug, shown = state.bug, self._shown(state.bug)
-        runs = score.terms["parses"] == 1.0
+        """What feedback may be made of, less the tests that may be shown."""
+        bug = state.bug
         named = bool(named_lines(state.review, bug.program))
         every = {
             REVIEWER: ("the review", state.review, "", ((named, f"it names {'a' if named else 'no'} line"),)),
@@ -212,25 +204,14 @@ class BugFix:
             codes={agent: part[2] for agent, part in parts.items()},
             notes={agent: part[3] for agent, part in parts.items()},
             share=terms["tests_passed"],
-            shown=shown,
-            verdict=await self.sandbox.judge(program.sources, shown) if shown is not None and runs else None,
             terms=terms,
         )
 
     # ------------------------------------------------------------------------------------------------ tests
 
-    def _divided(self, bug: Bug) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tests that may be shown, and those that grade."""
-        return self.options.feedback.divide(len(bug.problem.suite.cases))
-
-    def _shown(self, bug: Bug) -> Suite | None:
-        """Tests that may be shown; where there are none, the examples in the task's own text."""
-        shown, examples = self._divided(bug)[0], bug.problem.examples
-        return bug.problem.suite.choose(shown) if shown else Suite.asserts(examples) if examples else None
-
     async def _failures(self, bug: Bug) -> str:
         """Which of the tests that may be shown the faulty program fails."""
-        tests = self._shown(bug)
+        tests = await self.turns.shown(bug.problem.suite, _examples(bug))
         if tests is None:
             return ""
         return failures_of(tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests))
@@ -239,6 +220,10 @@ class BugFix:
         """Side by side, whether or not an event loop is running."""
         with ThreadPoolExecutor(len(programs)) as pool:
             return list(pool.map(lambda program: self.sandbox.judge_sync(program.sources, suite, limits), programs))
+
+
+def _examples(bug: Bug) -> Examples | None:
+    return Examples(Suite.asserts(bug.problem.examples)) if bug.problem.examples else None
 
 
 def _written(bug: Bug, text: str) -> Program:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from motet.core import Reply
-from motet.environments.bug_fix import BugFix
-from motet.environments.bugs_test import GIVEN, MBPP, ROW
 from motet.environments.check import check_environment
+from motet.environments.coding.bug_fix import BugFix
+from motet.environments.coding.bugs_test import GIVEN, MBPP, ROW
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault
 from motet.sandbox import Limits, Sandbox
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 RIGHT = "def total(xs):\n    return sum(x * x for x in xs)"
 WRONG = "def total(xs):\n    return sum(x + x for x in xs)"
 HALF = "def total(xs):\n    return 0"

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from motet.core import Reply
-from motet.environments.bug_fix_tiny import CHOICES, CONVENTIONS, PARTS, Fault, TinyBugFix, program
 from motet.environments.check import check_environment
+from motet.environments.coding.bug_fix_tiny import CHOICES, CONVENTIONS, PARTS, Fault, TinyBugFix, program
 from motet.environments.quickstart import Problem
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault

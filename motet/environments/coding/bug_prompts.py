@@ -1,6 +1,6 @@
 """What a reviewer and a fixer are told."""
 
-from motet.environments.bugs import Bug
+from motet.environments.coding.bugs import Bug
 from motet.sandbox.suite import Suite, Verdict
 
 _REVIEW = """\

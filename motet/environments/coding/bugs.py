@@ -2,7 +2,7 @@
 
     HumanEvalFix    HumanEval's fields and buggy_solution, bug_type (import, test_setup)     bigcode/humanevalpack, python
 
-The rest of what programs.py reads has no bugs in it; they are made.
+The rest of what problems.py reads has no bugs in it; they are made.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Self, TypeAlias
 
-from motet.environments.programs import Problem, read_problem
+from motet.environments.coding.problems import Problem, read_problem
 from motet.errors import ConfigError
 from motet.rewards.code import Program
 from motet.rewards.mutations import mutants

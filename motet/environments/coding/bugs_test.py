@@ -1,6 +1,6 @@
 import pytest
 
-from motet.environments.bugs import QUICK, Bug, made_bugs, proven, read_bug, undocumented
+from motet.environments.coding.bugs import QUICK, Bug, made_bugs, proven, read_bug, undocumented
 from motet.errors import ConfigError
 from motet.sandbox import CaseResult, Verdict
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from motet.environments.class_problems import ClassProblem, read_class
-from motet.environments.code_completion_test import ROW, SOLUTION, row_without
+from motet.environments.coding.classes import ClassProblem, read_class
+from motet.environments.coding.completion_test import ROW, SOLUTION, row_without
 from motet.errors import ConfigError
 
 

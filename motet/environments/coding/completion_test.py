@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from motet.core import Reply
 from motet.environments.check import check_environment
-from motet.environments.code_completion import CodeCompletion
+from motet.environments.coding.completion import CodeCompletion
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault
 from motet.sandbox import Level, Limits, Sandbox
@@ -366,7 +366,7 @@ def test_a_vote_counts_the_class_and_not_how_it_is_laid_out(sandbox):
 
 def test_alone_is_the_same_for_one_agent(sandbox):
     alone = made(sandbox, turns=2, reward={"scale": 2.0}).alone()
-    assert (list(alone.agents), alone.turns, alone.options.reward.scale) == (["coder1"], 2, 2.0)
+    assert (list(alone.agents), alone.turns.count, alone.options.reward.scale) == (["coder1"], 2, 2.0)
 
 
 def test_the_published_split_knows_two_kinds_of_methods(sandbox):

@@ -1,6 +1,6 @@
 import pytest
 
-from motet.environments.examples import find_examples
+from motet.environments.coding.examples import find_examples
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Agents write one program together: a helper writes `aux`, main writes the function that a problem asks for and may call it.
 
-Nobody sees what the others write. rewards/code.py says what a program is worth, programs.py which data sets are problems, and
-feedback.py what agents are told between turns. With several helpers there are `aux1`, `aux2`, ...; with none, main works alone.
+Nobody sees what the others write. rewards/code.py says what a program is worth, problems.py which data sets are problems, and
+turns.py what agents hear between turns. With several helpers there are `aux1`, `aux2`, ...; with none, main works alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Prompt, Reply, Task, Transition
-from motet.environments.code_prompts import Style, Wording, first_prompt, head_of, next_prompt
-from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
-from motet.environments.history import Exchange, History, compose, flatten
-from motet.environments.programs import Problem, read_problem
+from motet.environments.coding.generation_prompts import Style, Wording, first_prompt, head_of, next_prompt
+from motet.environments.coding.problems import Problem, read_problem
+from motet.environments.coding.sharing import share_out
+from motet.environments.coding.turns import Examples, TurnOptions, Turns
+from motet.environments.feedback import Attempt, Expert, Person
+from motet.environments.history import Exchange, flatten
 from motet.environments.scaling import Scaling
-from motet.environments.sharing import share_out
 from motet.errors import ConfigError
 from motet.rewards.code import CodeScore, Program, score_program
 from motet.rewards.extract import extract
 from motet.rewards.python import normalised
 from motet.sandbox import Sandbox
 from motet.sandbox.suite import Suite
-from motet.settings import Settings
 
 MAIN = "main"
 
@@ -42,7 +42,7 @@ class CodeGeneration:
 
     branches = True
 
-    class Options(Settings):
+    class Options(TurnOptions):
         """Options of the code generation environment."""
 
         helpers: int = Field(1, ge=0, le=8)
@@ -51,10 +51,6 @@ class CodeGeneration:
         """chat: instructions, for models that follow them. raw: the beginning of a program, which a base model goes on from."""
         wording: Wording = Wording()
         """First prompts in words of one's own."""
-        history: History = "own"
-        """What an agent hears of the turns before: its own, everyone's (joint), or its last answer and what is new (none)."""
-        feedback: FeedbackOptions = FeedbackOptions()
-        """What agents are told between turns, and which tests they may see."""
         reward: Scaling = Scaling()
         """How levels, 0 to 4 for a team and 0 to 2.1 for an agent alone, become rewards."""
         stop_when_solved: bool = True
@@ -72,21 +68,18 @@ class CodeGeneration:
         """`turns` is how many a problem has: after the last of them nobody is told anything."""
         self.options = options
         self.sandbox = sandbox
-        self.turns = turns
-        self._asked = expert, person
-        self._feedback = Feedback(options.feedback, expert=expert, person=person)
         count = options.helpers
         self.helpers: Mapping[str, str] = (
             {"helper": "aux"} if count == 1 else {f"helper{n}": f"aux{n}" for n in range(1, count + 1)}
         )
         """Agent -> the function it writes; main's is the problem's own."""
         self.agents: Sequence[str] = (*self.helpers, MAIN)
+        self._services: dict[str, Any] = {"sandbox": sandbox, "turns": turns, "expert": expert, "person": person}
+        self.turns = Turns(options, self.agents, **self._services)
 
     def alone(self) -> "CodeGeneration":
         """The same problems for one agent."""
-        options = self.options.model_copy(update={"helpers": 0})
-        expert, person = self._asked
-        return CodeGeneration(options, sandbox=self.sandbox, turns=self.turns, expert=expert, person=person)
+        return CodeGeneration(self.options.model_copy(update={"helpers": 0}), **self._services)
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """Raises: ConfigError for a row that is no programming problem, whose function has a helper's name, or that imports what
@@ -115,29 +108,27 @@ class CodeGeneration:
         return Writing(problem, asked)
 
     def observe(self, state: Writing) -> Mapping[str, Prompt]:
-        return {agent: self._prompt(state, agent) for agent in self.agents}
+        chats = self.turns.observe(state.asked, state.turns)
+        return chats if self.options.prompts == "chat" else {agent: flatten(chat) for agent, chat in chats.items()}
 
     async def step(self, state: Writing, replies: Mapping[str, Reply], seed: int) -> Transition:
         """Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had."""
-        problem, suite = state.problem, state.problem.suite
-        shown, grading = self.options.feedback.divide(len(suite.cases))
-        program = self._program(problem, {agent: reply.text for agent, reply in replies.items()})
-        score = await score_program(program, suite.choose(grading), self.sandbox)
-        rewards = dict.fromkeys(self.agents, self.options.reward.reward(score.levels))
-        terms = {**score.terms, "levels": score.levels}
-        solved = score.terms["success"] == 1.0 and self.options.stop_when_solved
+        problem, chosen = state.problem, self.options
         exchange = Exchange(state.asked, {agent: replies[agent].text for agent in self.agents})
         following = replace(state, turns=(*state.turns, exchange))
-        if solved or len(following.turns) >= self.turns:
-            return Transition(following, rewards, done=True, terms=terms)
-        tests = suite.choose(shown) if shown else await self._right_examples(problem)
-        told = await self._feedback.give(await self._attempt(problem, exchange, program, score, tests))
-        functions = self._functions(problem)
+        program = self._program(problem, exchange.replies)
+        score = await score_program(program, self.turns.grading(problem.suite), self.sandbox)
+        paid = self.turns.pay(following, len(following.turns), score, stop=chosen.stop_when_solved)
+        if paid.done:
+            return paid
+        sources = program.sources if score.terms["parses"] == 1.0 else []
+        attempt = self._attempt(problem, exchange, program, score)
+        told = await self.turns.told(attempt, sources, problem.suite, _examples(problem))
         asked = {
-            agent: next_prompt(told[agent], head_of(problem, functions[agent]), self.options.prompts)
-            for agent in self.agents
+            agent: next_prompt(told[agent], head_of(problem, function), chosen.prompts)
+            for agent, function in self._functions(problem).items()
         }
-        return Transition(replace(following, asked=asked), rewards, done=False, terms=terms)
+        return replace(paid, state=replace(following, asked=asked))
 
     async def close(self, state: Writing) -> None:
         """Nothing is held."""
@@ -157,18 +148,6 @@ class CodeGeneration:
     def _functions(self, problem: Problem) -> dict[str, str]:
         return {**self.helpers, MAIN: problem.entry_point}
 
-    def _prompt(self, state: Writing, agent: str) -> Prompt:
-        chosen = self.options
-        chat = compose(
-            chosen.history,
-            agent,
-            state.turns,
-            state.asked[agent],
-            restate_problem=chosen.feedback.restate_problem,
-            restate_answer=chosen.feedback.restate_answer,
-        )
-        return chat if chosen.prompts == "chat" else flatten(chat)
-
     def _program(self, problem: Problem, texts: Mapping[str, str]) -> Program:
         codes = {
             function: extract(texts[agent], function, head_of(problem, function))
@@ -177,22 +156,9 @@ class CodeGeneration:
         helpers = {function: codes[function] for function in self.helpers.values()}
         return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.prelude)
 
-    async def _right_examples(self, problem: Problem) -> Suite | None:
-        """The examples in the problem's own text, which agents have seen anyway; less those that a known solution shows wrong."""
-        if not problem.examples:
-            return None
-        suite = Suite.asserts(problem.examples)
-        if problem.solution is None:
-            return suite
-        verdict = await self.sandbox.judge([problem.prelude, problem.solution], suite)
-        kept = tuple(index for index, case in enumerate(verdict.cases) if case.status != "failed")
-        return suite.choose(kept) if kept else None
-
-    async def _attempt(
-        self, problem: Problem, exchange: Exchange, program: Program, score: CodeScore, shown: Suite | None
-    ) -> Attempt:
-        """What feedback may be made of; the tests that may be shown are run here."""
-        functions, runs = self._functions(problem), score.terms["parses"] == 1.0
+    def _attempt(self, problem: Problem, exchange: Exchange, program: Program, score: CodeScore) -> Attempt:
+        """What feedback may be made of, less the tests that may be shown."""
+        functions = self._functions(problem)
         codes = {**program.helpers, problem.entry_point: program.main}
         return Attempt(
             problem=problem.text,
@@ -201,7 +167,12 @@ class CodeGeneration:
             codes={agent: codes[function] for agent, function in functions.items()},
             notes={agent: score.notes[function] for agent, function in functions.items()},
             share=score.share,
-            shown=shown,
-            verdict=await self.sandbox.judge(program.sources, shown) if shown and runs else None,
             terms=score.terms,
         )
+
+
+def _examples(problem: Problem) -> Examples | None:
+    if not problem.examples:
+        return None
+    solution = None if problem.solution is None else [problem.prelude, problem.solution]
+    return Examples(Suite.asserts(problem.examples), solution)

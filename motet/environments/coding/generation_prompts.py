@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import field_validator
 
-from motet.environments.programs import Problem
+from motet.environments.coding.problems import Problem
 from motet.settings import Settings
 
 Style = Literal["chat", "raw"]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from motet.core import Message, Reply
 from motet.environments.check import check_environment
-from motet.environments.code_generation import CodeGeneration
+from motet.environments.coding.generation import CodeGeneration
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, EnvironmentFault, SandboxFault
 from motet.sandbox import Limits, Sandbox
@@ -41,7 +41,7 @@ GRADING = ("total([]) == 0", "total([3]) == 9", "total([1, 2]) == 5", "total([1,
 AUX = "def aux(xs):\n    return [x * x for x in xs]"
 MAIN = "def total(xs):\n    return sum(aux(xs))"
 WRONG = "def total(xs):\n    return len(aux(xs))"
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_alone_is_the_same_game_for_one(sandbox):
     assert alone.agents == ("main",)
     assert alone.task(ROW) == team.task(ROW)
     assert alone.options == team.options.model_copy(update={"helpers": 0})
-    assert alone.turns == 3
+    assert alone.turns.count == 3
 
 
 def test_several_helpers_write_a_function_each(sandbox):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from motet.environments.examples import find_examples
+from motet.environments.coding.examples import find_examples
 from motet.errors import ConfigError
 from motet.rewards.extract import without
 from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded

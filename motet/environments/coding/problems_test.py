@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from motet.environments.programs import Problem, read_problem
+from motet.environments.coding.problems import Problem, read_problem
 from motet.errors import ConfigError
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 HUMANEVAL = {
     "task_id": "HumanEval/900",

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from motet.environments.programs import Problem, needed_for
+from motet.environments.coding.problems import Problem, needed_for
 from motet.errors import EnvironmentFault
-from motet.rewards.cooperation import merely_returns
+from motet.rewards.cooperation import cooperation
 from motet.rewards.python import bound_outside, definition
 
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete)
@@ -63,7 +63,7 @@ class _Cut(NamedTuple):
 
 def _cuts(arguments: ast.arguments, body: Sequence[ast.stmt], helper: str) -> Iterator[_Cut]:
     """Every place where the body can be cut: nothing before it leaves the function, the names that are handed over have a value
-    for certain, and what comes after does something."""
+    for certain, and what comes after has a use for them and does something of its own."""
     parameters = {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)}
     for at in range(1, len(body)):
         first, rest = body[:at], body[at:]
@@ -77,8 +77,9 @@ def _cuts(arguments: ast.arguments, body: Sequence[ast.stmt], helper: str) -> It
         if not handed or not certain.issuperset(handed):
             continue
         cut = _Cut(first, rest, ", ".join(handed))
-        whole = [*_statements(f"{cut.handed} = {helper}()"), *rest]
-        if not merely_returns(_function("def f():", whole), [helper]):
+        main = _function("def main():", [*_statements(f"{cut.handed} = {helper}()"), *rest])
+        found = cooperation(ast.Module([main], []), main.name, [helper])
+        if found.called and not found.ignored and not found.wrapper:
             yield cut
 
 

@@ -1,11 +1,14 @@
 import ast
+import json
+from pathlib import Path
 
 import pytest
 
-from motet.environments.programs import read_problem
-from motet.environments.sharing import NoSolution, share_out
-from motet.rewards.cooperation import merely_returns
-from motet.rewards.python import definition
+from motet.environments.coding.problems import read_problem
+from motet.environments.coding.sharing import NoSolution, share_out
+from motet.rewards.cooperation import cooperation
+
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 def problem_with(solution, prelude=""):
@@ -94,6 +97,22 @@ def test_where_there_is_no_solution_there_is_nothing_to_share():
 
 def test_a_cut_never_leaves_main_a_thin_wrapper():
     parts = share_out(problem_with("    a = x\n    b = a + y\n    return b\n"), ["aux"])
-    main = definition(ast.parse(parts["f"]), "f")
-    assert main is not None
-    assert not merely_returns(main, ["aux"])
+    assert not cooperation(ast.parse(parts["f"]), "f", ["aux"]).wrapper
+
+
+def test_a_value_that_is_overwritten_unread_is_not_handed_over():
+    assert share_out(problem_with("    a = 0\n    a = x * 2 + y\n    return a\n"), ["aux"])["f"].endswith(
+        "return aux(x, y)"
+    )
+    later = share_out(problem_with("    a = 0\n    a = x * 2\n    a = a + y\n    return a\n"), ["aux"])
+    assert later["f"] == "def f(x, y=0):\n    a = aux(x, y)\n    a = a + y\n    return a"
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark data is not here")
+@pytest.mark.parametrize("file", ["humaneval/test.jsonl", "mbpp/train.jsonl", "mbpp/validation.jsonl"])
+def test_no_benchmark_solution_is_cut_where_its_value_comes_to_nothing(file):
+    for row in map(json.loads, (DATA / file).read_text().splitlines()):
+        problem = read_problem(row)
+        main = share_out(problem, ["aux"])[problem.entry_point]
+        found = cooperation(ast.parse(main), problem.entry_point, ["aux"])
+        assert (found.called, found.ignored) == (["aux"], []), problem.id

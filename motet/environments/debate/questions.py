@@ -1,0 +1,142 @@
+"""What is asked: the rows of four kinds of data as questions with a gold answer.
+
+gsm8k     question, answer ("... #### 72")                      openai/gsm8k
+tinygsm   question, code (defines simple_math_problem())        TinyGSM/TinyGSM
+anli      premise, hypothesis, label, and uid, reason if any    facebook/anli
+maths     problem, answer, and solution if any                  HuggingFaceH4/MATH-500 and its like
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from hashlib import blake2b
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from motet.core import Task
+from motet.errors import ConfigError
+from motet.plugins import nearest
+from motet.rewards import answers, nli
+from motet.sandbox import Call, Returned, Sandbox
+
+Dataset = Literal["gsm8k", "tinygsm", "anli", "maths"]
+FIELDS: Mapping[Dataset, tuple[str, ...]] = MappingProxyType(
+    {
+        "gsm8k": ("question", "answer"),
+        "tinygsm": ("question", "code"),
+        "anli": ("premise", "hypothesis", "label"),
+        "maths": ("problem", "answer"),
+    }
+)
+"""What a row must have."""
+PROGRAM = "simple_math_problem"
+"""The function that computes the answer to a question of TinyGSM."""
+_LARGEST = 10**15
+"""Beyond it the float that a program returns is no exact number."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. `gold` is its answer, spelt as judges spell answers."""
+
+    text: str
+    gold: str
+    worked: str = ""
+    """How the answer is found, where the data says so."""
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**fields)
+
+    def task(self, id: str) -> Task:
+        return Task(id, asdict(self))
+
+
+def read_row(dataset: Dataset, row: Mapping[str, Any]) -> Task | None:
+    """The question of a row of gsm8k, anli or maths; None for a row without a gold label (-1). Raises: ConfigError."""
+    _check_fields(dataset, row)
+    if dataset == "anli":
+        return _of_premise(row)
+    return _of_words(row) if dataset == "gsm8k" else _of_maths(row)
+
+
+def run_row(row: Mapping[str, Any], sandbox: Sandbox) -> Task | None:
+    """The question of a row of tinygsm; None where its program fails or returns no number.
+
+    Raises: ConfigError for a row without its fields, SandboxFault where the program could not be run.
+    """
+    _check_fields("tinygsm", row)
+    text = _text("tinygsm", row, "question")
+    returned = sandbox.run_sync([_text("tinygsm", row, "code")], [Call(PROGRAM)]).calls[0]
+    gold = _exact(returned.value) if isinstance(returned, Returned) else None
+    return None if gold is None else Question(text, answers.written(gold)).task(_name("tinygsm", text))
+
+
+def _exact(value: Any) -> Fraction | None:
+    """A number as it was meant: floats, rounded to nine decimals, lose what binary arithmetic added to them."""
+    if type(value) not in (int, float) or not isfinite(value) or abs(value) >= _LARGEST:
+        return None
+    return Fraction(round(Fraction(repr(value)) * 10**9), 10**9)
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+
+
+def _of_words(row: Mapping[str, Any]) -> Task:
+    text, answer = _text("gsm8k", row, "question"), _text("gsm8k", row, "answer")
+    worked, mark, last = answer.rpartition("####")
+    gold = answers.read(last) if mark else None
+    if gold is None:
+        raise ConfigError(
+            f"a row for debate, dataset gsm8k, has the answer {answer[-80:]!r}; expected #### and a number"
+        )
+    steps = re.sub(r"<<[^<>]*>>", "", worked).strip()
+    return Question(text, answers.written(gold), steps).task(_name("gsm8k", text))
+
+
+def _of_premise(row: Mapping[str, Any]) -> Task | None:
+    premise, hypothesis = (_text("anli", row, field) for field in ("premise", "hypothesis"))
+    label = row["label"]
+    if label == -1:
+        return None
+    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(nli.LABELS):
+        label = nli.LABELS[label]
+    if label not in nli.LABELS:
+        numbered = ", ".join(f"{number} or {name}" for number, name in enumerate(nli.LABELS))
+        raise ConfigError(
+            f"a row for debate, dataset anli, has the label {label!r}; expected {numbered}, or -1 for none"
+        )
+    text = f"Premise: {premise}\nHypothesis: {hypothesis}"
+    name = str(row["uid"]) if row.get("uid") else _name("anli", text)
+    reason = row["reason"] if "reason" in row and isinstance(row["reason"], str) else ""
+    return Question(text, label, reason.strip()).task(name)
+
+
+def _of_maths(row: Mapping[str, Any]) -> Task:
+    text, gold = _text("maths", row, "problem"), _text("maths", row, "answer")
+    worked = row["solution"] if "solution" in row and isinstance(row["solution"], str) else ""
+    return Question(text, answers.boxed(gold) or gold, worked.strip()).task(_name("maths", text))
+
+
+def _check_fields(dataset: Dataset, row: Mapping[str, Any]) -> None:
+    missing = [field for field in FIELDS[dataset] if field not in row]
+    if missing:
+        hint = nearest(missing[0], row)
+        raise ConfigError(
+            f"a row for debate, dataset {dataset}, has no field {missing[0]!r}{hint}; it has {', '.join(row)}. Set "
+            f"environment.dataset, or name the column in data: fields: {{{missing[0]}: COLUMN}}"
+        )
+
+
+def _text(dataset: Dataset, row: Mapping[str, Any], field: str) -> str:
+    text = row[field]
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"a row for debate, dataset {dataset}, has {text!r} as its {field!r}; expected a text")
+    return text.strip()
+
+
+def _name(dataset: Dataset, text: str) -> str:
+    """Rows without an id are called after what they ask."""
+    return f"{dataset}-{blake2b(text.encode(errors='surrogatepass'), digest_size=6).hexdigest()}"

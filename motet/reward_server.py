@@ -1,0 +1,77 @@
+"""A verifier behind an address, in the protocol of MAPoRL's reward server:
+
+    POST BASE_URL/predict  {"query_responses": [[{"role": ..., "content": ...}, ...], ...]}  ->  {"result": [score, ...]}
+
+One score in [0, 1] for every chat. Whatever goes wrong is a RewardFault: an answer nobody judged is not a wrong one.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from motet.core import Chat
+from motet.endpoint import EndpointFault, Server
+from motet.errors import RewardFault
+
+
+class VerifierFault(RewardFault):
+    """The verifier gave no scores, or none that are any."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = f"verifier_{cause}"
+
+
+class RewardServer:
+    """Asks for scores, `batch_size` chats a request."""
+
+    def __init__(self, base_url: str, *, batch_size: int, **settings: Any) -> None:
+        """`settings` are those of an `endpoint.Server`."""
+        expected = '{"result": [a score in [0, 1] for every chat]}: check the address'
+        self._server = Server(f"{base_url.rstrip('/')}/predict", expected, **settings)
+        self._batch_size = batch_size
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        """One score in [0, 1] per chat, in order; each chat ends with the answer that is judged. Raises: VerifierFault."""
+        size = self._batch_size
+        batches = [chats[start : start + size] for start in range(0, len(chats), size)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(self._ask(batch)) for batch in batches]
+        except ExceptionGroup as faults:
+            fault = faults.exceptions[0]
+            if not isinstance(fault, EndpointFault):
+                raise
+            raise VerifierFault(fault.cause, f"verifier: {fault}") from fault
+        return [score for task in asked for score in task.result()]
+
+    async def _ask(self, chats: Sequence[Chat]) -> list[float]:
+        sent = [[{"role": message.role, "content": message.content} for message in chat] for chat in chats]
+        return await self._server.post({"query_responses": sent}, lambda body: self._read(body, len(chats)))
+
+    def _read(self, body: bytes, count: int) -> list[float]:
+        server = self._server
+        try:
+            result = json.loads(body)["result"]
+        except (ValueError, RecursionError) as error:
+            raise server.garbled(f"what is no JSON: {server.shown(body)}") from error
+        except (KeyError, IndexError, TypeError) as error:
+            raise server.garbled(f"JSON without result: {server.shown(body)}") from error
+        if not isinstance(result, list) or len(result) != count:
+            got = f"{len(result)} scores" if isinstance(result, list) else "no list of scores"
+            raise server.garbled(f"{got} for {count} chats: {server.shown(body)}")
+        for score in result:
+            if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
+                raise server.garbled(f"the score {score!r}: {server.shown(body)}")
+        return [float(score) for score in result]
+
+
+class ConstantScores:
+    """The same score for every answer: what `motet check` has in place of a server."""
+
+    def __init__(self, score: float) -> None:
+        self._score = score
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        return [self._score] * len(chats)

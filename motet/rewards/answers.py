@@ -1,0 +1,177 @@
+r"""The final number of a model's text, as an exact fraction: nothing here is ever a float.
+
+    number("... so she pays \boxed{\$1{,}200.50}.") == Fraction(2401, 2)
+
+Where a text says its last word is looked for in this order: the last `\boxed{...}`; what follows the last `####`; what follows
+the last "answer is"; the last line. Whatever can be read in two ways there is no answer: None, never a guess.
+"""
+
+import re
+from fractions import Fraction
+
+from motet.rewards.spoken import spoken
+
+_MOST_CHARACTERS = 400_000
+_LONGEST = 1000
+"""Of what is read as a number, with what stands around it."""
+_MOST_DIGITS = 60
+"""Of a number, its exponent included: longer ones are no answer to anything, and slow."""
+NEAR = Fraction(1, 200)
+"""How far an answer may be from a number that has more than two decimals: rounding to two is allowed."""
+
+
+def number(text: str) -> Fraction | None:
+    """The number a text ends up with; None where there is none, or more than one."""
+    text = spoken(text[:_MOST_CHARACTERS])
+    box = boxed(text)
+    if box is not None:
+        return read(box)
+    marked = text.rpartition("####")
+    if marked[1]:
+        return read(marked[2].lstrip().partition("\n")[0])
+    said = list(_SAYS.finditer(text))
+    if said:
+        return _first(text[said[-1].end() :].lstrip(" \t\r\n*_`$").partition("\n")[0])
+    return read(text.strip().rpartition("\n")[2])
+
+
+def same_number(answer: Fraction, gold: Fraction) -> bool:
+    """Equal; or, where `gold` has more than two decimals, within half of the second one."""
+    if gold * 100 % 1 == 0:
+        return answer == gold
+    return abs(answer - gold) <= NEAR
+
+
+def written(value: Fraction) -> str:
+    """One spelling for every number: 1200, 0.5, 1/3."""
+    rest = value.denominator
+    twos = fives = 0
+    while rest % 2 == 0:
+        rest, twos = rest // 2, twos + 1
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    places = max(twos, fives)
+    if rest != 1 or places > 12:
+        return str(value)
+    digits = f"{abs(value.numerator) * 10**places // value.denominator:0{places + 1}}"
+    whole, decimals = digits[: len(digits) - places], digits[len(digits) - places :]
+    return ("-" if value < 0 else "") + whole + (f".{decimals}" if decimals else "")
+
+
+# ---------------------------------------------------------------------------------------------------- where
+
+_BRACE = re.compile(r"\\boxed\s*\{|\\fbox\s*\{|\\[{}\\]|[{}]")
+_SAYS = re.compile(r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)", re.IGNORECASE)
+
+
+def boxed(text: str) -> str | None:
+    r"""What stands in the last `\boxed{...}` that is closed and not empty; None where there is none."""
+    opened: list[int | None] = []  # where a box's content begins; None for a brace that is no box
+    last, found = -1, None
+    for brace in _BRACE.finditer(text):
+        if brace.group() in ("\\{", "\\}", "\\\\"):
+            continue
+        if brace.group() != "}":
+            opened.append(brace.end() if brace.group() != "{" else None)
+        elif opened:
+            begun = opened.pop()
+            if begun is not None and begun > last and text[begun : brace.start()].strip():
+                last, found = begun, text[begun : brace.start()]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- what
+
+_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
+_PLAIN = rf"(?:{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+(?![0-9a-zA-Z]))?"
+_NUMBER = re.compile(
+    rf"(?P<sign>(?<![\w)\]}}%])[-+]\s*)?(?:(?P<whole>[0-9]+)\s+(?P<of>[0-9]+)\s*/\s*(?P<parts>[0-9]+)"
+    rf"|(?P<over>{_PLAIN})(?:\s*/\s*(?P<under>{_PLAIN}))?)"
+)
+"""`3 1/2`, or a number, or one over another."""
+_OPERATORS = tuple("+-*/^_(<>")
+_DASHES = dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"), "-")
+_VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
+           "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8"}  # fmt: skip
+_REWRITTEN = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathit|mbox|operatorname|boxed|fbox)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\{,\}|\\,(?=[0-9]{3})|(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3})", ","),
+        (r"\\[$%#&]|[$€£¥₹%]|\\(?:left|right|displaystyle|dots|ldots)\b|\*\*|__|`", ""),
+        (r"\\[,;:! ]|\\q?quad\b|~", " "),
+        (r"\\[dt]?frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r" \1/\2 "),
+        (r"\\[dt]?frac\s*([0-9])\s*([0-9])", r" \1/\2 "),
+        (r"\s*(?:\\times|\\cdot|[×·*])\s*10\s*\^\s*\{?\s*([-+]?[0-9]+)\s*\}?", r"e\1"),
+        (r"\\approx\b|\\equiv\b|≈", "="),
+        (r"(?<=[a-zA-Z])\s*(?:\^\s*\{?[0-9]\}?|[²³])|\^\s*\{?\\circ\}?|\\degree\b|°", ""),
+        (r"\\[()\[\]]", " "),
+    )
+)
+"""LaTeX and typography as plain signs; what is a command after that has no number that could be read."""
+
+
+def read(said: str) -> Fraction | None:
+    """The one number of `said`, which is all that is said: `\\$1{,}200`, `x = 3`, `72 clips`, `\\frac{1}{2}`.
+
+    Of a calculation it is what comes behind the last `=`. None for several numbers, and for terms that are not worked out.
+    """
+    if len(said) > _LONGEST:
+        return None
+    plain = _plain(said).rpartition("=")[2].strip("()[]{} ")
+    found = list(_NUMBER.finditer(plain))
+    if len(found) != 1 or "\\" in plain:
+        return None
+    before, after = plain[: found[0].start()].rstrip(), plain[found[0].end() :].lstrip()
+    if before.endswith(_OPERATORS) or re.match(r"[+*^!(]|[-/]\s*[^a-zA-Z\s]", after):
+        return None
+    return None if re.search(r"\bnot\b|n't\b", before) else _value(found[0])
+
+
+def _first(said: str) -> Fraction | None:
+    """The number of a statement: the first one, or what it is said to equal in the end."""
+    plain = _plain(said[:_LONGEST])
+    found = _NUMBER.search(plain)
+    if found is None or "\\" in plain[: found.end()] or re.search(r"\bnot\b|n't\b", plain[: found.start()]):
+        return None
+    while (operator := re.match(r"\s*[-+*/×x]\s*(?=[0-9(.])", plain[found.end() :])) or re.match(
+        r"[^=.\n]*=", plain[found.end() :]
+    ):
+        following = _NUMBER.search(plain, found.end() + (operator.end() if operator else 0))
+        if following is None:
+            return None
+        if operator and not re.match(r"[^=\n]*=", plain[following.end() :]):
+            return None  # a sum that is not worked out
+        found = following
+    return _value(found)
+
+
+def _plain(said: str) -> str:
+    plain = re.sub(r"[ \t\r\n]+", " ", said).translate(_DASHES)
+    for sign, fraction in _VULGAR.items():
+        plain = plain.replace(sign, f" {fraction} ")
+    for pattern, instead in _REWRITTEN:
+        plain = pattern.sub(instead, plain)
+    return plain
+
+
+def _value(found: re.Match[str]) -> Fraction | None:
+    if len(found.group()) > _MOST_DIGITS:
+        return None
+    sign = -1 if found["sign"] and "-" in found["sign"] else 1
+    if found["whole"] is not None:
+        whole, over, under = Fraction(found["whole"]), Fraction(found["of"]), Fraction(found["parts"])
+    else:
+        parts = [_fraction(found["over"]), _fraction(found["under"] or "1")]
+        if parts[0] is None or parts[1] is None:
+            return None
+        whole, over, under = Fraction(0), parts[0], parts[1]
+    return sign * (whole + over / under) if under else None
+
+
+def _fraction(digits: str) -> Fraction | None:
+    """None where the exponent is beyond all answers."""
+    exponent = re.search(r"[eE]([-+]?[0-9]+)$", digits)
+    if exponent is not None and abs(int(exponent[1])) > _MOST_DIGITS:
+        return None
+    return Fraction(digits.replace(",", ""))

@@ -1,0 +1,75 @@
+r"""The label that a text about a premise and a hypothesis ends up with: entailment, neutral or contradiction.
+
+    label("It is not a contradiction; the answer is \boxed{neutral}.") == "neutral"
+
+Looked for in this order: the last `\boxed{...}`; what follows the last "answer is"; the last sentence that is a label and nothing
+else; the last sentence that names one. Labels that are denied do not count; what names two is no answer: None, never a guess.
+"""
+
+import re
+from typing import Literal, cast, get_args
+
+from motet.rewards.answers import boxed
+from motet.rewards.spoken import spoken
+
+Label = Literal["entailment", "neutral", "contradiction"]
+LABELS: tuple[Label, ...] = get_args(Label)
+_MOST_CHARACTERS = 400_000
+_LONGEST = 1000
+"""Of a sentence; longer ones say nothing that could be trusted."""
+_REACH = 6
+"""Words between a "not" and the label it denies, at most."""
+
+_NAMES = re.compile(
+    r"\b(?P<entailment>entail(?:ment|s|ed|ing)?)\b|\b(?P<neutral>neutral(?:ity|ly)?)\b"
+    r"|\b(?P<contradiction>contradict(?:ions?|s|ed|ing|ory)?)\b",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(
+    r"\b(?:answer|label|verdict|conclusion|classification|relation(?:ship)?)\b[\s*_`]*(?:is|was|would be|must be|should be|[:=])",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])[\s*_`\"')]+|\n+")
+_REASON = re.compile(r"\b(?:because|since|given that|as the|as it|considering)\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"[,;:.!?()\u2014\u2013]|\s-+\s|\b(?:but|however|rather(?!\s+than)|so|therefore|thus|hence|because|since|making|which|"
+    r"it\s+is|it's|they\s+are)\b",
+    re.IGNORECASE,
+)
+_DENIES = re.compile(
+    r"\b(?:not|no|never|neither|nor|cannot|without|rather\s+than|instead\s+of)\b|n['\u2019]t\b|\bnon-?\s?$",
+    re.IGNORECASE,
+)
+
+
+def label(text: str) -> Label | None:
+    """The label a text decides for; None where it decides for none, or for more than one."""
+    text = spoken(text[:_MOST_CHARACTERS]).replace("\\_", "_")
+    box = boxed(text)
+    if box is not None:
+        return read(re.sub(r"\\[a-zA-Z]+|[{}$]", " ", box))
+    said = list(_SAYS.finditer(text))
+    if said:
+        statement = _SENTENCE.split(text[said[-1].end() :].lstrip(" \t\n*_`\"'")[:_LONGEST])[0]
+        return read(_REASON.split(statement)[0])
+    named = [sentence for sentence in _SENTENCE.split(text) if _NAMES.search(sentence)]
+    named = [sentence for sentence in named if not sentence.rstrip(" *_`\"')").endswith("?")]
+    bare = [sentence for sentence in named if _NAMES.fullmatch(sentence.strip(" \t\r#>*_`\"'.,:;!()[]-"))]
+    chosen = (bare or named)[-1:]
+    return read(_REASON.split(chosen[0])[0]) if chosen else None
+
+
+def read(said: str) -> Label | None:
+    """The one label that `said` names and does not deny; where it denies two and names no other, the third."""
+    if len(said) > _LONGEST:
+        return None
+    affirmed: set[str] = set()
+    denied: set[str] = set()
+    for name in _NAMES.finditer(said):
+        before = _CLAUSE.split(said[: name.start()])[-1]
+        denials = list(_DENIES.finditer(before))
+        no = bool(denials) and len(_NAMES.sub("", before[denials[-1].end() :]).split()) <= _REACH
+        (denied if no else affirmed).add(cast(str, name.lastgroup))
+    if not affirmed and len(denied) == 2:
+        affirmed = {name for name in LABELS if name not in denied}
+    return cast(Label, affirmed.pop()) if len(affirmed) == 1 else None

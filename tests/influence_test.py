@@ -1,0 +1,98 @@
+"""What a debate amounts to, from the game to the files of a run and the terminal."""
+
+import sys
+
+import pytest
+
+import motet
+from motet.cli import main
+from tests.small_runs import recorded, rows, run_config, steps, summary
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+SCRIPT = {"ann": (1.0, 1.0), "bob": (0.0, 1.0), "cat": (1.0, 0.0)}
+"""Who is right at each turn, whatever is said: bob follows the others, cat follows bob."""
+
+
+class Scripted:
+    """A debate of two turns that always goes the same way. An answer pays 1 where it is right."""
+
+    agents = tuple(SCRIPT)
+    branches = True
+    says_right = True
+
+    class Options(motet.Settings):
+        """None."""
+
+    def __init__(self, options: Options) -> None: ...
+
+    def tasks(self, split: str) -> list[motet.Task]:
+        return [motet.Task(f"{split} {k}", {}) for k in range(2)]
+
+    async def start(self, task: motet.Task, seed: int) -> int:
+        return 0
+
+    def observe(self, turn: int) -> dict[str, str]:
+        return dict.fromkeys(SCRIPT, f"{turn}:")
+
+    async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
+        right = {agent: told[turn] for agent, told in SCRIPT.items()}
+        terms = {f"right/{agent}": value for agent, value in right.items()}
+        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
+        return motet.Transition(turn + 1, right, turn == 1, terms)
+
+    async def close(self, turn: int) -> None: ...
+
+
+@pytest.fixture
+def run(train):
+    debate = {
+        "environment": {"name": f"{__file__}:Scripted"},
+        "policies": {"p": {"model": "tiny"}},
+        "team": dict.fromkeys(SCRIPT, "p"),
+    }
+    return train(run_config(**debate, rollout={"samples": [2, 2]}, train={"steps": 1, "tasks_per_step": 2}))
+
+
+def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed(run):
+    after = summary(run)["heldout"]["after"]
+    assert after["success_by_turn"] == pytest.approx([2 / 3, 2 / 3])
+    assert after["by_turn"][0]["terms"]["right/bob"] == 0.0
+    assert recorded(motet.evaluate(run, show="silent")) == after
+    expected = {
+        "right/turn1": 2 / 3, "right/turn1/ann": 1.0, "right/turn1/bob": 0.0, "right/turn1/cat": 1.0, "majority/turn1": 1.0,
+        "right/turn2": 2 / 3, "right/turn2/ann": 1.0, "right/turn2/bob": 1.0, "right/turn2/cat": 0.0, "majority/turn2": 1.0,
+        "turn_reward/turn1/ann": 1.0, "turn_reward/turn1/bob": 0.0, "turn_reward/turn2/bob": 1.0,
+        "improved": 1 / 3, "declined": 1 / 3, "kept_right": 1 / 3, "kept_wrong": 0.0, "corrected": 1.0, "spoiled": 0.5,
+        "persuaded/ann/bob": 1.0, "persuaded/cat/bob": 1.0, "misled/bob/ann": 0.0, "misled/bob/cat": 1.0,
+    }  # fmt: skip
+    (step,) = steps(run)
+    assert {name: step[f"play/{name}"] for name in expected} == pytest.approx(expected)
+    # two tasks; two openings with two endings each in training, one game in the evaluation
+    assert [step[f"play/{name}"] for name in ("wrong_to_right", "right_to_wrong", "persuasions")] == [8, 8, 8]
+    assert "play/persuaded/bob/ann" not in step
+    last = rows(run)[-1]
+    assert (last["evaluate/persuaded/ann/bob"], last["evaluate/wrong_to_right"]) == (1.0, 2)
+
+
+def test_evaluate_prints_it_as_tables(run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["motet", "evaluate", str(run)])
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (None, 0)
+    printed = capsys.readouterr().out
+    table_rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert ["bob", "0.000", "1.000"] in table_rows
+    assert ["majority", "1.000", "1.000"] in table_rows
+    assert ["1 to 2  cat", "0.000", "1.000", "0.000", "0.000", "-", "1.000"] in table_rows
+    assert ["1 to 2  all", "0.333", "0.333", "0.333", "0.000", "1.000", "0.500"] in table_rows
+    assert ["bob", "cat", "-", "0", "1.000", "2"] in table_rows
+    assert all(len(line) <= 100 for line in printed.splitlines() if "│" in line)
+
+
+def test_the_json_of_an_evaluation_outside_debates_has_nothing_of_it(train):
+    figures = motet.evaluate(train(run_config()), show="silent")
+    assert "influence" not in figures
+    assert "success_by_turn" not in figures
+    assert set(figures["by_turn"][0]) == {"played", "reward", "success"}
