@@ -1,118 +1,39 @@
-"""Runs every experiment behind docs/results.md and writes that page. `make results`; runs that are finished are not run again.
+"""Runs every experiment behind docs/results.md and writes that page: `make results`. Two runs at a time, one thread each.
 
-Two runs at a time, one thread each. RUNS names the folder of the runs, by default `runs`.
+`python benchmarks/results.py debates critics` runs and prints single tables. RUNS names the folder of the runs.
 """
 
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
-from typing import Any
+from statistics import mean, stdev
 
-ROOT = Path(__file__).parent.parent
-RUNS = Path(os.environ.get("RUNS", "runs")).resolve() / "results"
-PLAIN = ["scale=none", "reduce=sequence_sum", "kl_in=none", "kl_coefficient=0"]
+from results_runs import (
+    BUGFIX,
+    CRITICS,
+    DEBATES,
+    FROZEN,
+    MUTE,
+    PERSUADED,
+    QUICKSTART,
+    RELAYS,
+    ROOT,
+    RUNS,
+    SILENT,
+    STRANGERS,
+    ZOO,
+    Experiment,
+    heldout,
+    metrics,
+    motet,
+    run,
+    summary,
+)
+
 FAST = 0.8
 """The training success, as a mean of five steps, at which a run counts as having learnt."""
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One config with overrides, on several seeds."""
-
-    name: str
-    config: str
-    overrides: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0, 1, 2)
-
-    def folder(self, seed: int) -> Path:
-        return RUNS / f"{self.name}-seed{seed}"
-
-    def command(self, seed: int) -> list[str]:
-        words = [
-            "train",
-            f"configs/{self.config}.yaml",
-            *self.overrides,
-            f"seed={seed}",
-            f"name={self.name}-seed{seed}",
-        ]
-        return [str(Path(sys.executable).parent / "motet"), *words, "--overwrite", "--runs", str(RUNS)]
-
-
-def published(name: str) -> tuple[str, ...]:
-    """The algorithm under its published defaults: no std, sequence sum, no KL."""
-    return (f"algorithm.name={name}", *(f"algorithm.{setting}" for setting in PLAIN))
-
-
-QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
-FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
-RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
-BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
-SILENT = Experiment("bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",))
-MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
-ZOO = tuple(
-    Experiment(name, "quickstart", published(name)) for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
-)
-ALL = (*RELAYS, BUGFIX, SILENT, QUICKSTART, FROZEN, MUTE, *ZOO)
-
-
-def main() -> None:
-    RUNS.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(2) as pool:
-        for line in pool.map(lambda pair: run(*pair), [(one, seed) for one in ALL for seed in one.seeds]):
-            print(line, flush=True)
-    write_page()
-
-
-def run(experiment: Experiment, seed: int) -> str:
-    folder = experiment.folder(seed)
-    if not (folder / "summary.json").is_file():
-        log = RUNS / f"{folder.name}.log"
-        with log.open("w") as file:
-            done = subprocess.run(
-                experiment.command(seed), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False
-            )
-        if done.returncode != 0:
-            raise SystemExit(f"{folder.name} failed ({done.returncode}): see {log}")
-    heldout = summary(folder)["heldout"]
-    return f"{folder.name:<34} {heldout['before']['success']:.3f} -> {heldout['after']['success']:.3f}"
-
-
-def summary(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "summary.json").read_text())
-
-
-def motet(*words: str) -> Any:
-    """What `motet WORDS --json` prints."""
-    command = [str(Path(sys.executable).parent / "motet"), *words, "--json"]
-    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-
-
-# ---------------------------------------------------------------------------------------------------- the page
-
-
-def write_page() -> None:
-    text = (ROOT / "benchmarks" / "results_page.md").read_text()
-    machine = summary(QUICKSTART.folder(0))["machine"]
-    parts = {
-        "machine": f"torch {machine['torch']}, {machine['threads']} thread per run, two runs at a time, {machine['platform']}",
-        "quickstart": table(before_and_after([QUICKSTART, FROZEN])),
-        "crossplay": crossplay(),
-        "relay": table(before_and_after(RELAYS)),
-        "relay_controls": table(relay_controls()),
-        "bugfix": table(bugfix()),
-        "zoo": table(zoo()),
-    }
-    for name, part in parts.items():
-        text = text.replace(f"<!-- {name} -->", part)
-    (ROOT / "docs" / "results.md").write_text(text)
-    (ROOT / "docs" / "quickstart.png").write_bytes((QUICKSTART.folder(0) / "curve.png").read_bytes())
-    print("wrote docs/results.md")
 
 
 def table(rows: Iterator[Sequence[str]]) -> str:
@@ -186,11 +107,6 @@ def bugfix() -> Iterator[Sequence[str]]:
     yield ("wall s / CPU s", *(f"{one['wall_seconds']:.0f} / {one['cpu_seconds']:.0f}" for one in clocks), "")
 
 
-def heldout(folder: Path, when: str) -> float:
-    """Success on the held-out tasks, `before` or `after`."""
-    return float(summary(folder)["heldout"][when]["success"])
-
-
 def zoo() -> Iterator[Sequence[str]]:
     yield ("algorithm", *(f"seed {seed}: after (steps to {FAST})" for seed in (0, 1, 2)), "mean after")
     for name, experiment in (*((one.name, one) for one in ZOO), ("magrpo as the quickstart sets it", QUICKSTART)):
@@ -201,12 +117,132 @@ def zoo() -> Iterator[Sequence[str]]:
 
 
 def steps_to_learn(folder: Path) -> str:
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    successes = [row["play/success"] for row in rows if "play/success" in row]
+    successes = [row["play/success"] for row in metrics(folder, "play/success")]
     for step in range(5, len(successes) + 1):
         if mean(successes[step - 5 : step]) >= FAST:
             return str(step)
     return "never"
+
+
+def critics() -> Iterator[Sequence[str]]:
+    yield ("config", "seed", "before", "after", "tokens", "explained variance, turn one", "turn two", "CPU s")
+    for experiment in (RELAYS[0], *CRITICS):
+        after, explained = [], []
+        for seed in CRITICS[0].seeds:
+            folder = experiment.folder(seed)
+            one = summary(folder)
+            after.append(heldout(folder, "after"))
+            shares = [explained_variance(folder, turn) for turn in (1, 2)] if experiment in CRITICS else []
+            explained.append(shares)
+            figures = (f"{heldout(folder, 'before'):.3f}", f"{after[-1]:.3f}", f"{one['tokens']:,}")
+            said = [f"{share:.2f}" for share in shares] or ["", ""]
+            yield (experiment.config, str(seed), *figures, *said, f"{one['cpu_seconds']:.0f}")
+        spans = [interval(list(column)) for column in zip(*explained, strict=True)] or ["", ""]
+        yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", *spans, "")
+
+
+def explained_variance(folder: Path, turn: int) -> float:
+    """Mean over critics and over the steps in which teams neither mostly fail nor mostly succeed: elsewhere little varies."""
+    shares = [
+        value
+        for row in metrics(folder, "play/success")
+        if 0.3 <= row["play/success"] <= 0.8
+        for name, value in row.items()
+        if name.startswith("credit/explained_variance/") and name.endswith(f"turn{turn}")
+    ]
+    return mean(shares)
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean and 95 % interval of three seeds, by Student's t."""
+    half = 4.303 * stdev(values) / len(values) ** 0.5
+    return f"{mean(values):.2f} ± {half:.2f}"
+
+
+def debates() -> Iterator[Sequence[str]]:
+    seeds = DEBATES[0].seeds
+    yield ("", *(f"seed {seed}: turn one, turn two" for seed in seeds), "mean of turn two")
+    for experiment in DEBATES:
+        for when in ("before", "after"):
+            turns = [summary(experiment.folder(seed))["heldout"][when]["success_by_turn"] for seed in seeds]
+            yield _by_turn(f"{experiment.config}, {when}", turns)
+        shuffled = [motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds]
+        yield _by_turn(f"{experiment.config}, peers of another problem", [one["success_by_turn"] for one in shuffled])
+    for experiment in STRANGERS:
+        turns = [summary(experiment.folder(seed))["heldout"]["after"]["success_by_turn"] for seed in seeds]
+        yield _by_turn(f"{experiment.config}, trained with peers of another problem", turns)
+
+
+def _by_turn(name: str, turns: Sequence[Sequence[float]]) -> Sequence[str]:
+    return (name, *(", ".join(f"{value:.3f}" for value in one) for one in turns), f"{mean(t[-1] for t in turns):.3f}")
+
+
+def persuasion() -> Iterator[Sequence[str]]:
+    yield ("answers turned from wrong to right by a peer, per training step", "seed 0", "seed 1", "seed 2", "mean")
+    for name, experiment in (("β1 = 0", DEBATES[0]), ("β1 = 2", PERSUADED)):
+        counts = [
+            mean(row["play/persuasions"] for row in metrics(experiment.folder(seed), "play/persuasions"))
+            for seed in experiment.seeds
+        ]
+        yield (name, *(f"{count:.1f}" for count in counts), interval(counts))
+
+
+# ---------------------------------------------------------------------------------------------------- the page
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of the page, and the runs it is made of."""
+
+    of: Callable[[], str]
+    runs: Sequence[Experiment] = ()
+
+
+def tabled(rows: Callable[[], Iterator[Sequence[str]]]) -> Callable[[], str]:
+    return lambda: table(rows())
+
+
+PARTS = {
+    "quickstart": Part(lambda: table(before_and_after([QUICKSTART, FROZEN])), (QUICKSTART, FROZEN)),
+    "crossplay": Part(crossplay, (QUICKSTART,)),
+    "relay": Part(lambda: table(before_and_after(RELAYS)), RELAYS),
+    "relay_controls": Part(tabled(relay_controls), (*RELAYS, MUTE)),
+    "critics": Part(tabled(critics), (RELAYS[0], *CRITICS)),
+    "debates": Part(tabled(debates), (*DEBATES, *STRANGERS)),
+    "persuasion": Part(tabled(persuasion), (DEBATES[0], PERSUADED)),
+    "bugfix": Part(tabled(bugfix), (BUGFIX, SILENT)),
+    "zoo": Part(tabled(zoo), (*ZOO, QUICKSTART)),
+}
+
+
+def main() -> None:
+    """All of it, or the tables named on the command line, which are only printed."""
+    names = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise SystemExit(f"no table is called {unknown[0]}; there are: {', '.join(PARTS)}")
+    RUNS.mkdir(parents=True, exist_ok=True)
+    wanted = dict.fromkeys((one, seed) for name in names for one in PARTS[name].runs for seed in one.seeds)
+    with ThreadPoolExecutor(2) as pool:
+        for line in pool.map(lambda pair: run(*pair), wanted):
+            print(line, flush=True)
+    if sys.argv[1:]:
+        for name in names:
+            print(f"\n{PARTS[name].of()}")
+    else:
+        write_page()
+
+
+def write_page() -> None:
+    text = (ROOT / "benchmarks" / "results_page.md").read_text()
+    machine = summary(QUICKSTART.folder(0))["machine"]
+    run_on = f"torch {machine['torch']}, {machine['threads']} thread per run, two runs at a time, {machine['platform']}"
+    text = text.replace("<!-- machine -->", run_on)
+    for name, part in PARTS.items():
+        text = text.replace(f"<!-- {name} -->", part.of())
+    (ROOT / "docs" / "results.md").write_text(text)
+    (ROOT / "docs" / "quickstart.png").write_bytes((QUICKSTART.folder(0) / "curve.png").read_bytes())
+    print("wrote docs/results.md")
 
 
 if __name__ == "__main__":

@@ -38,9 +38,6 @@ _SETUP_SECONDS = 15.0
 _GLANCE_SECONDS = 0.01
 _SLACK = 1 << 16
 """Bytes a child may write beyond its limit: the errors it reports in place of values."""
-_USUAL = "def main(xs):\n    return sum(x * 2 for x in xs if x > 2)\n"
-_WARM_UPS = 10
-"""Python settles how it runs a function after eight runs."""
 
 
 def main(wanted: str, user: str, allowed: str) -> None:
@@ -106,40 +103,6 @@ def works(lock: Callable[[], None]) -> bool:
             code = 0
         os._exit(code)
     return os.waitpid(pid, 0)[1] == 0
-
-
-def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
-    """Finds the pages that a child writes, or the server beside it, and has all later forks copy them at once (pages.py).
-
-    OSError where the kernel does not say which they are.
-    """
-    ours, theirs = socket.socketpair()
-    reader, writer = os.pipe()
-    head = protocol.Request(_SETUP_SECONDS, 3, 512, 1 << 16, protocol.CALLS, False)
-    request = marshal.dumps({"sources": [_USUAL], "modules": [], "calls": [["main", [[1, 2, 3]]]]})
-
-    def stay() -> None:
-        child.run(head, theirs, layers, writer)
-        os.close(child.RESULTS)
-        time.sleep(_SETUP_SECONDS)
-
-    with ours, theirs:
-        protocol.send(ours, request)
-        pid = _forked(stay)
-        os.close(writer)
-        try:
-            with os.fdopen(reader, "rb") as results:
-                results.read()
-            for _ in range(_WARM_UPS):
-                protocol.send(ours, request)
-                outcome(theirs, head, layers, None, world)
-                protocol.receive(ours)
-            addresses = pages.unshared(proc)
-        finally:
-            status, _ = _ended(pid)
-    # Had it ended by itself, everything would have been ours alone.
-    if status == signal.SIGKILL and works(lambda: pages.copy_at_fork(addresses)):
-        pages.copy_at_fork(addresses)
 
 
 def outcome(
@@ -239,3 +202,41 @@ def _available(reader: int, room: memoryview) -> int | None:
         return os.readv(reader, [room])
     except BlockingIOError:
         return None
+
+
+# ---------------------------------------------------------------------------------------------------- what every child writes
+
+_USUAL = "def main(xs):\n    return sum(x * 2 for x in xs if x > 2)\n"
+
+
+def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
+    """Finds the pages that a child writes, or the server beside it, and has all later forks copy them at once.
+
+    One child runs a program and stays, the server serves another: what the three then do not share, one of them wrote. OSError
+    where the kernel does not say which pages those are.
+    """
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+    head = protocol.Request(_SETUP_SECONDS, 3, 512, 1 << 16, protocol.CALLS, False)
+    request = marshal.dumps({"sources": [_USUAL], "modules": [], "calls": [["main", [[1, 2, 3]]]]})
+
+    def stay() -> None:
+        child.run(head, theirs, layers, writer)
+        os.close(child.RESULTS)
+        time.sleep(_SETUP_SECONDS)
+
+    with ours, theirs:
+        protocol.send(ours, request)
+        pid = _forked(stay)
+        os.close(writer)
+        try:
+            with os.fdopen(reader, "rb") as results:
+                results.read()
+            protocol.send(ours, request)
+            outcome(theirs, head, layers, None, world)
+            addresses = pages.unshared(proc)
+        finally:
+            status, _ = _ended(pid)
+    # Had the child ended before we did it, all would have been unshared.
+    if status == signal.SIGKILL and works(lambda: pages.copy_at_fork(addresses)):
+        pages.copy_at_fork(addresses)

@@ -1,0 +1,96 @@
+"""The runs behind docs/results.md: which experiments there are, how one is run, and what a finished run says.
+
+RUNS names the folder of the runs, by default `runs`. Runs that are finished are not run again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RUNS = Path(os.environ.get("RUNS", "runs")).resolve() / "results"
+PLAIN = ["scale=none", "reduce=sequence_sum", "kl_in=none", "kl_coefficient=0"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One config with overrides, on several seeds."""
+
+    name: str
+    config: str
+    overrides: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def folder(self, seed: int) -> Path:
+        return RUNS / f"{self.name}-seed{seed}"
+
+    def command(self, seed: int) -> list[str]:
+        words = [
+            "train",
+            f"configs/{self.config}.yaml",
+            *self.overrides,
+            f"seed={seed}",
+            f"name={self.name}-seed{seed}",
+        ]
+        return [str(Path(sys.executable).parent / "motet"), *words, "--overwrite", "--runs", str(RUNS)]
+
+
+def published(name: str) -> tuple[str, ...]:
+    """The algorithm under its published defaults: no std, sequence sum, no KL."""
+    return (f"algorithm.name={name}", *(f"algorithm.{setting}" for setting in PLAIN))
+
+
+QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
+FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
+RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
+BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
+SILENT = Experiment("bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",))
+MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
+ZOO = tuple(
+    Experiment(name, "quickstart", published(name)) for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
+)
+CRITICS = tuple(Experiment(name, name) for name in ("relay_iac", "relay_maac", "relay_ippo", "relay_mappo"))
+DEBATES = tuple(Experiment(name, name) for name in ("debate", "debate_magrpo"))
+STRANGERS = tuple(
+    Experiment(f"{name}_strangers", name, ("environment.peers=strangers",)) for name in ("debate", "debate_magrpo")
+)
+PERSUADED = Experiment("debate_beta1", "debate", ("algorithm.incentives.beta1=2",))
+
+
+def run(experiment: Experiment, seed: int) -> str:
+    folder = experiment.folder(seed)
+    if not (folder / "summary.json").is_file():
+        log = RUNS / f"{folder.name}.log"
+        with log.open("w") as file:
+            done = subprocess.run(
+                experiment.command(seed), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False
+            )
+        if done.returncode != 0:
+            raise SystemExit(f"{folder.name} failed ({done.returncode}): see {log}")
+    heldout = summary(folder)["heldout"]
+    return f"{folder.name:<34} {heldout['before']['success']:.3f} -> {heldout['after']['success']:.3f}"
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def motet(*words: str) -> Any:
+    """What `motet WORDS --json` prints."""
+    command = [str(Path(sys.executable).parent / "motet"), *words, "--json"]
+    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
+def heldout(folder: Path, when: str) -> float:
+    """Success on the held-out tasks, `before` or `after`."""
+    return float(summary(folder)["heldout"][when]["success"])
+
+
+def metrics(folder: Path, *needed: str) -> list[dict[str, float]]:
+    """The rows of `metrics.jsonl` that have all of `needed`."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if all(name in row for name in needed)]
