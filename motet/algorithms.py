@@ -110,4 +110,3 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         raise ConfigError(f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
-

@@ -405,7 +405,8 @@ class Learner(Protocol):
         ...
 
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """One optimiser step of each policy and critic of `names` that accumulated anything; its figures.
+        """One optimiser step of each policy and critic of `names` that accumulated anything; its figures. What anyone else
+        accumulated is forgotten.
 
         Raises: TrainingDiverged before any weight is touched.
         """

@@ -5,8 +5,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.batch import Batch, Mean, merge, minibatches, pack, policy_objective
-from motet.core import Completion, SampleId, TrainSample
+from motet.batch import (
+    Batch,
+    Mean,
+    ValueBatch,
+    merge,
+    minibatches,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+)
+from motet.core import Completion, ReadingId, SampleId, TrainSample, ValueSample
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.settings import Algorithm
@@ -223,3 +233,59 @@ def test_a_token_mean_is_over_the_tokens_of_its_turn_so_a_wordy_turn_counts_no_m
     (batch,) = pack([*short, *wordy], 1000, "token_mean", LONGEST)
     per_row = dict(zip(batch.mask_BL.sum(1).tolist(), batch.weight_B.tolist(), strict=True))
     assert per_row == {2: pytest.approx(1 / 4), 8: pytest.approx(1 / 16)}
+
+
+# ---------------------------------------------------------------------------------------------------- values of critics
+
+
+def value(tokens: tuple[int, ...], at: tuple[int, ...], target, old, weight: float, critic: str = "c") -> ValueSample:
+    return ValueSample(ReadingId("e", (), "a"), critic, ("p",), 0, tokens, at, target, old, weight)
+
+
+def test_a_batch_of_values_by_hand():
+    rows = [value((5, 6, 7), (1, 2), (1.0, 2.0), (0.5, 0.0), 0.6), value((8,), (0,), (3.0,), (0.0,), 0.2)]
+    (batch,) = pack_values(rows, 100)
+    assert batch.tokens_BL.tolist() == [[8, 0, 0], [5, 6, 7]]
+    assert batch.mask_BL.tolist() == [[True, False, False], [True] * 3]
+    assert batch.read_BL.tolist() == [[True, False, False], [False, True, True]]
+    assert batch.targets_BL.tolist() == [[3, 0, 0], [0, 1, 2]]
+    assert batch.old_values_BL.tolist() == [[0, 0, 0], [0, 0.5, 0]]
+    # shares per value: 0.2 and twice 0.6 of 1.4
+    assert batch.weight_B.tolist() == pytest.approx([0.2 / 1.4, 0.6 / 1.4])
+
+
+def test_a_batch_of_values_is_of_one_critic_within_the_budget():
+    rows = [value((1,) * length, (0,), (0.0,), (0.0,), 1.0, critic) for critic in "cd" for length in (9, 2, 2, 3)]
+    batches = pack_values(rows, 6)
+    assert [(batch.critic, list(batch.tokens_BL.shape)) for batch in batches] == [
+        (critic, shape) for critic in "cd" for shape in ([2, 2], [1, 3], [1, 9])
+    ]
+
+
+def told(batch: ValueBatch, *numbers: float) -> torch.Tensor:
+    """The numbers where values are read, and what nobody may look at elsewhere."""
+    return torch.full(batch.read_BL.shape, torch.nan).masked_scatter(batch.read_BL, torch.tensor(numbers))
+
+
+def test_the_value_loss_is_half_the_squared_error_in_the_mean_and_padding_says_nothing():
+    rows = [value((5, 6, 7), (1, 2), (1.0, 2.0), (0.0, 0.0), 0.5), value((8,), (0,), (3.0,), (0.0,), 0.5)]
+    (batch,) = pack_values(rows, 100)
+    said = told(batch, 2.0, 0.0, 4.0).requires_grad_()
+    loss, metrics = value_objective(Algorithm(critic_view="own"), 0.1)(batch, said)
+    assert loss.item() == pytest.approx(0.1 * 0.5 * (1 + 1 + 4) / 3)
+    assert metrics["value"].value == pytest.approx(2.0)
+    assert metrics["value_error"].value == pytest.approx(1.0)
+    loss.backward()
+    assert said.grad.tolist() == [[pytest.approx(-0.1 / 3), 0, 0], [0, pytest.approx(-0.1 / 3), pytest.approx(0.2 / 3)]]
+
+
+def test_a_value_that_moved_past_its_clip_towards_the_target_has_no_gradient_and_one_that_moved_away_has():
+    algorithm = Algorithm(critic_view="own", policy_loss="clipped_surrogate", epochs=2, clip_value=0.2)
+    for said, pulled in ((0.5, False), (0.1, True), (-0.5, True)):  # old 0, target 1
+        (batch,) = pack_values([value((5,), (0,), (1.0,), (0.0,), 1.0)], 100)
+        moved = torch.tensor([[said]], requires_grad=True)
+        loss, _ = value_objective(algorithm, 1.0)(batch, moved)
+        loss.backward()
+        held = max(-0.2, min(0.2, said))
+        assert loss.item() == pytest.approx(max(0.5 * (said - 1) ** 2, 0.5 * (held - 1) ** 2))
+        assert (moved.grad.item() != 0.0) == pulled

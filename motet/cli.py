@@ -330,8 +330,7 @@ def check(config: Config, overrides: Overrides = None) -> None:
     summary = api.check(config, overrides or [])
     out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
-        if part != "models":
-            out.print(f"in place of {part}: {escape(instead)}")
+        out.print(f"in place of the {part}: {escape(instead)}")
 
 
 def ends_with_one_line(command: Callable[[], object]) -> None:

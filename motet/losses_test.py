@@ -56,6 +56,18 @@ def test_a_clipped_token_has_no_gradient() -> None:
     assert logp_BL.grad == 0.0
 
 
+def test_a_dual_clip_bounds_what_a_bad_sample_whose_ratio_ran_away_can_cost() -> None:
+    ratio_BL, advantages_BL = torch.tensor([[5.0, 5.0, 1.1, 0.5]]), torch.tensor([[-2.0, 2.0, -2.0, -2.0]])
+    logp_BL = ratio_BL.log().requires_grad_()
+    # -2·5 = -10 is held at 3·-2 = -6; where the advantage is positive, or the ratio small, nothing changes
+    loss_BL = clipped_surrogate(logp_BL, torch.zeros(1, 4), advantages_BL, Clip(0.2, 0.2, 3.0))
+    assert close(loss_BL, [[6.0, -2.4, 2.2, 1.6]])
+    loss_BL.sum().backward()
+    assert close(logp_BL.grad, [[0.0, 0.0, 2.2, 0.0]])  # without it the first would push by 10
+    plain_BL = clipped_surrogate(ratio_BL.log(), torch.zeros(1, 4), advantages_BL, Clip(0.2, 0.2))
+    assert close(plain_BL, [[10.0, -2.4, 2.2, 1.6]])
+
+
 def test_kl_estimators_by_hand() -> None:
     logp_BL, reference_BL = torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.0, -2.0]])
     assert close(kl_k2(logp_BL, reference_BL), [[0.0, 0.5]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from motet.settings import Algorithm, Decode, Optimizer, Plan
+from motet.settings import Algorithm, Decode, Optimizer, Plan, Schedule
 
 
 def test_a_tree_has_as_many_rounds_as_joint_actions_above():
@@ -47,3 +47,45 @@ def test_the_last_turn_weight_repeats():
 def test_decode_settings_that_could_draw_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Decode(**wrong)
+
+
+# ---------------------------------------------------------------------------------------------------- who learns when
+
+
+def learners(schedule: Schedule, steps: range, turns: int = 3) -> list[str]:
+    """Per step who learns, as POLICY and TURN (from 1)."""
+    return [
+        " ".join(f"{p}{t + 1}" for p in "pq" for t in range(turns) if schedule.trains(step, p, t, ["p", "q"], turns))
+        for step in steps
+    ]
+
+
+def test_simultaneously_everyone_learns_from_every_turn():
+    assert learners(Schedule(), range(1, 3), turns=2) == ["p1 p2 q1 q2"] * 2
+
+
+def test_round_robin_gives_each_policy_its_block_in_the_order_of_the_team():
+    schedule = Schedule(kind="round_robin", block=2)
+    assert learners(schedule, range(1, 7), turns=1) == ["p1", "p1", "q1", "q1", "p1", "p1"]
+
+
+def test_turns_learn_first_turn_one_then_in_blocks_from_the_last_down_and_again():
+    schedule = Schedule(kind="turns", warmup=2, block=2)
+    ones = learners(schedule, range(1, 11))
+    assert ones == ["p1 q1"] * 2 + ["p3 q3"] * 2 + ["p2 q2"] * 2 + ["p1 q1"] * 2 + ["p3 q3"] * 2
+
+
+def test_the_published_turn_blocks():
+    # MAPoRL: updates 0-19 train turn 1, then blocks of 40 from the last turn down to 1; steps are counted from 1
+    schedule = Schedule(kind="turns", warmup=20, block=40)
+    learns = [int(one[1]) for one in learners(schedule, range(1, 182))]
+    assert learns == [1] * 20 + [3] * 40 + [2] * 40 + [1] * 40 + [3] * 40 + [2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"block": 4}, "is for kind round_robin or turns"), ({"kind": "round_robin", "warmup": 2}, "is for kind turns")],
+)
+def test_a_schedule_refuses_what_it_would_not_read(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Schedule(**fields)

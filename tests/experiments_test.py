@@ -12,8 +12,11 @@ import motet
 from motet.config.load import make_config
 from motet.config.schema import check_trainable
 from motet.environments.registry import options_of, resolve
-from motet.experiments.aliases import KEYS, Goes, Joins
+from motet.experiments.aliases import KEYS
 from motet.experiments.command import _parser, translated_from
+from motet.experiments.maporl_aliases import KEYS as MAPORL_KEYS
+from motet.experiments.rows import Goes, Joins
+from motet.experiments.trainers import TRAINERS
 from motet.policies.testing import make_model_folder
 from tests.small_runs import ROOT, episodes, steps, weights
 
@@ -49,6 +52,16 @@ COMMANDS = {
     """python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml \\
         --num_epochs 10 --num_turns 2 --turn_gradient_weights 1.2 0.8""": {
         "train.epochs": 10, "rollout.samples": [4, 4], "algorithm.turn_weights": [1.2, 0.8]
+    },
+    "python experiments/train_iac.py --config experiments/configs/iac_he_config.yaml": {
+        "algorithm.name": "iac", "algorithm.critic_view": "own", "rollout.samples": [1, 1], "critic.coefficient": 1.2
+    },
+    "python experiments/train_maac.py --config experiments/configs/maac_che_config.yaml": {
+        "algorithm.critic_view": "joint", "algorithm.trace": 0.0, "critic.optimizer.learning_rate": 4e-6
+    },
+    """python experiments/train_iac.py --config experiments/configs/iac_che_config.yaml \\
+        --override iac.use_separate_critic=false iac.value_clip_range=0.2 critic_model=null""": {
+        "critic.train": "policy", "algorithm.clip_value": 0.2
     },
 }  # fmt: skip
 """A published command -> what it means in Motet's words."""
@@ -107,6 +120,10 @@ def run(command, model, rows, runs, monkeypatch, *more):
         "dataset.name": rows, "dataset.type": "humaneval", "dataset.train_split": "train[:2]", "dataset.eval_split": "test[2:]",
         "motet.threads": 1, "motet.report.tensorboard": "false", "motet.sandbox.workers": 1,
     }  # fmt: skip
+    if TRAINERS[trainer].has_critic:
+        small[f"{trainer}.rollout_buffer_size"] = 1
+    if TRAINERS[trainer].has_critic and "critic_model=null" not in words:
+        small["critic_model.name"] = model
     flags = ["--num_epochs", "1"] if "--num_epochs" in words else []
     flags += ["--model_name", str(model)] if "--model_name" in words else []
     overrides = ["--override", *(f"{key}={value}" for key, value in small.items())]
@@ -129,7 +146,8 @@ def test_a_published_command_means_what_it_says(command):
 def test_a_published_command_trains(command, model, rows, tmp_path, monkeypatch, capsys):
     run(command, model, rows, tmp_path / "runs", monkeypatch)
     (folder,) = (tmp_path / "runs").iterdir()
-    turns = len(meaning(*words_of(command)).rollout.samples)
+    found = meaning(*words_of(command))
+    turns = len(found.rollout.samples)
     played = [episode for number in (1, 2) for episode in episodes(folder, f"train-{number:06d}")]
     assert [episode.task.id for episode in played] in (["Plus/0", "Plus/1"], ["Plus/1", "Plus/0"])
     assert {len(completion.tokens or ()) for e in played for s in e.root.samples.values() for completion in s} <= set(
@@ -137,6 +155,7 @@ def test_a_published_command_trains(command, model, rows, tmp_path, monkeypatch,
     )
     assert len(steps(folder)) == 2
     assert len(weights(folder)) == len(played[0].root.prompts)
+    assert any(key.startswith("learn/value_error/") for key in steps(folder)[0]) == bool(found.critic_of)
     kept = motet.read_config(folder)
     assert kept.models["base"].path == str(model)
     assert len(kept.rollout.samples) == turns
@@ -169,6 +188,8 @@ DATA = {
     "mt_magrpo_che": "coophumaneval/test.jsonl",
     "magrpo_mbpp": "mbpp/validation.jsonl",
     "magrpo_classeval": "classeval/test.jsonl",
+    "iac_che": "coophumaneval/test.jsonl",
+    "maac_he": "humaneval/test.jsonl",
 }
 
 
@@ -185,7 +206,7 @@ def test_an_experiment_trains_on_rows_of_its_own_data(name, tmp_path, monkeypatc
     own_type = {"code_generation": "humaneval", "code_completion": "classeval"}[kind]
     run(command, wide, file, tmp_path / "runs", monkeypatch, *splits, f"dataset.type={own_type}")
     (folder,) = (tmp_path / "runs").iterdir()
-    assert [episode.fault for episode in episodes(folder)] == [None]
+    assert {episode.fault for episode in episodes(folder)} == {None}
     assert len(steps(folder)) == 1
 
 
@@ -208,8 +229,14 @@ def test_every_published_config_is_a_config_of_motet(path):
     assert len(path.read_text().splitlines()) <= 40
 
 
-def test_the_readme_names_every_key_that_goes_somewhere():
+@pytest.mark.parametrize("keys", [KEYS, MAPORL_KEYS], ids=["comlrl", "maporl"])
+def test_the_readme_names_every_key_that_goes_somewhere(keys):
     page = (ROOT / "experiments" / "README.md").read_text()
-    named = {row.spellings[0].rpartition(".")[2] for row in KEYS if isinstance(row, Goes | Joins)}
+    named = {row.spellings[0].rpartition(".")[2] for row in keys if isinstance(row, Goes | Joins)}
     unnamed = {name for name in named if not re.search(rf"\b{name}\b", page)}
     assert unnamed <= {"project", "entity", "name", "tags"}  # of wandb.*
+
+
+def test_every_trainer_has_its_script():
+    scripts = {path.stem.removeprefix("train_") for path in (ROOT / "experiments").glob("train_*.py")}
+    assert scripts == set(TRAINERS)

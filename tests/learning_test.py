@@ -38,3 +38,13 @@ def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
     assert before <= 0.45
     assert after >= 0.75
     assert motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent")["success"] <= 0.30
+
+
+def test_who_hears_the_others_learns_whom_to_believe(tmp_path):
+    heldout = motet.train(CONFIGS / "debate_magrpo.yaml", runs=tmp_path, show="silent")["heldout"]
+    (alone, repeated), (still_alone, decided) = ([t["success"] for t in heldout[w]["by_turn"]] for w in ("before", "after"))
+    assert repeated <= alone <= 0.55
+    assert still_alone <= 0.60
+    assert decided >= 0.75
+    shuffled = motet.evaluate(tmp_path / "debate_magrpo", shuffle_turn=1, show="silent")["by_turn"]
+    assert shuffled[1]["success"] <= shuffled[0]["success"]

@@ -59,6 +59,17 @@ def test_one_step_moves_the_adapters_and_no_bit_of_the_quantised_base(quantize, 
     assert any(tensor.dtype in (torch.int8, torch.uint8) for tensor in before.values())
 
 
+@pytest.mark.usefixtures("bnb")
+@pytest.mark.parametrize("how", ["lora", "head", "policy"])
+def test_critics_stand_on_a_quantised_base(how, train, model_folder):
+    run = train({**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, "critic": {"train": how}})
+    first, second = steps(run)
+    assert max(first["learn/sampler_mismatch"], second["learn/sampler_mismatch"]) < 1e-4
+    for critic in ("critic-a", "critic-b"):
+        assert first[f"learn/value/{critic}"] == 0
+        assert second[f"learn/value/{critic}"] != 0
+
+
 # ---------------------------------------------------------------------------------------------------- refused
 
 
@@ -71,6 +82,14 @@ def test_what_trains_all_weights_of_a_quantised_model_is_refused_with_both_value
     assert said in str(refused.value)
     with pytest.raises(motet.ConfigError, match=f"warmup trains all weights, and models.tiny has quantize: {quantize}"):
         motet.read_config(small(model_folder("qwen3"), quantize, warmup={"steps": 1}))
+
+
+@pytest.mark.parametrize("critic", [{}, {"critic": {"train": "full"}}])
+def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whether_said_or_not(critic, model_folder):
+    with pytest.raises(
+        motet.ConfigError, match=r"critic has train: full, and models\.tiny has quantize: 4bit: use critic"
+    ):
+        motet.read_config({**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, **critic})
 
 
 def test_an_embedded_model_is_not_quantised():

@@ -55,6 +55,7 @@ def test_grpo_is_magrpo_with_one_agent_to_the_bit(train, tmp_path):
 # ---------------------------------------------------------------------------------------------------- killed and resumed
 
 MOVING = {"name": "mareinforce", "baseline": "moving_average", "absorb": False}
+ADAPTING = {"kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 0.5, "kl_horizon": 8}
 DEATHS = {
     # two steps and an evaluation after the checkpoint of step 2 are lost
     "a moving average": (
@@ -75,6 +76,32 @@ DEATHS = {
             train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
         ),
         5,
+    ),
+    "critics, several updates and prices that adapt": (
+        run_config(
+            name="ippo",
+            game={"turns": 2},
+            policies=LORA,
+            rollout={"samples": [2, 2]},
+            algorithm={"name": "ippo", "minibatches": 2, **ADAPTING},
+            critic={"train": "lora", "epochs": 2},
+            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
+        ),
+        4,
+    ),
+    "critics on their policies, token by token, one turn at a time": (
+        run_config(
+            name="maporl",
+            game={"turns": 2},
+            policies={"p": {"model": "tiny"}},
+            team={"a": "p", "b": "p"},
+            rollout={"samples": [2, 1]},
+            algorithm={"name": "maporl", "minibatches": 2},
+            critic={"train": "policy", "coefficient": 0.1},
+            schedule={"kind": "turns", "warmup": 1, "block": 1},
+            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
+        ),
+        4,
     ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (run_config(name="early", warmup={"steps": 3, "batch_size": 4}), 3),

@@ -11,6 +11,7 @@ from motet.api.opening import ConfigLike, Show, company_of, read_config, scene_i
 from motet.api.training import train
 from motet.build.scene import Scene, open_scene, steps_of, team_of, use_threads
 from motet.config.load import make_config
+from motet.config.parts import CriticSettings
 from motet.config.schema import RunConfig
 from motet.core import Team
 from motet.errors import ConfigError, Interrupted, MotetError
@@ -66,8 +67,9 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
 def _memory(scene: Scene) -> dict[str, int]:
     """Weights, optimisers, references, and the larger of what playing and learning hold at a time."""
     config = scene.config
-    parts: dict[str, int] = {"weights": 0, "gradients and optimizers": 0, "references": 0}
+    parts: dict[str, int] = {"weights": 0, "gradients and optimizers": 0, "references": 0, "critics": 0}
     at_work = 0
+    critic, valued = config.critic or CriticSettings(), _models_of_critics(config)
     for model, base in config.models.items():
         source = base.embedded or base.path
         assert source is not None
@@ -77,12 +79,16 @@ def _memory(scene: Scene) -> dict[str, int]:
         full = sum(policy.train == "full" for policy in mine)
         adapters = [policy.lora or Lora() for policy in mine if policy.train == "lora"]
         parts["weights"] += shape.parameters * full * memory.MASTER
-        parts["weights"] += memory.frozen(shape, width, base.quantize) if len(mine) > full else 0
+        on_shared = critic.train in ("lora", "head") and model in valued
+        parts["weights"] += memory.frozen(shape, width, base.quantize) if len(mine) > full or on_shared else 0
+        trunk = {"full": shape.parameters, "lora": shape.adapter(critic.lora or Lora())}
+        grown = trunk[critic.train] if critic.train in trunk else 0
+        parts["critics"] += valued.count(model) * memory.training(grown + shape.hidden + 1, own_copy=True)
         parts["gradients and optimizers"] += full * memory.training(shape.parameters, own_copy=False)
         parts["gradients and optimizers"] += sum(
             memory.training(shape.adapter(lora), own_copy=True) for lora in adapters
         )
-        if full and config.algorithm.needs_reference and len(mine) == full:
+        if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
             parts["references"] += shape.parameters * width
         longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
         playing = memory.playing(shape, config.train.rows_per_batch, 2 * longest, width)
@@ -91,9 +97,16 @@ def _memory(scene: Scene) -> dict[str, int]:
     return {**parts, "total": sum(parts.values())}
 
 
+def _models_of_critics(config: RunConfig) -> list[str]:
+    """The model of every critic that the run will have."""
+    first = {name: agent for agent, name in reversed(config.critic_of.items())}
+    said = config.critic.model if config.critic is not None else None
+    return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
+
+
 def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silent") -> dict[str, Any]:
     """Two steps of the run with tiny models in place of its own, in a folder that vanishes. Returns the summary, and in
-    `stand_ins` what was not the run's own.
+    `stand_ins` what else was not the run's own.
 
     It finds what only shows when things move: an environment that raises, a reward nobody can reach, a prompt of no tokens.
     Raises: as `train`.
@@ -105,7 +118,7 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
         for name in plain["models"]
     }
     plain["warmup"] = None
-    stand_ins = {"models": "tiny ones"}
+    stand_ins: dict[str, str] = {}
     if settings.verifier is not None and settings.verifier.constant is None:
         plain["verifier"] = {"constant": STAND_IN_SCORE}
         stand_ins["verifier"] = f"a score of {STAND_IN_SCORE} for every answer: the server was not asked"
@@ -113,6 +126,8 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
         policy["adapter"] = None
         if policy["lora"] is not None:
             policy["lora"]["targets"] = "all-linear"  # the tiny model's modules have names of their own
+    if plain["critic"] is not None and plain["critic"]["lora"] is not None:
+        plain["critic"]["lora"]["targets"] = "all-linear"
     plain["train"] |= {"steps": 2, "epochs": None, "tasks_per_step": min(2, settings.train.tasks_per_step)}
     plain["evaluation"] |= {"every": 0, "tasks": 2}
     for decode in (plain["decode"], *(player["decode"] for player in plain["team"].values())):

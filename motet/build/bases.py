@@ -83,8 +83,8 @@ async def _lessons(scene: Scene) -> Lessons:
 
 
 def starting_from(config: RunConfig, model: str) -> set[str]:
-    """Policies that start from `model`."""
-    return {name for name, policy in config.policies.items() if policy.model == model}
+    """Policies that start from `model`; all of them where only critics do, who read what everyone is asked."""
+    return {name for name, policy in config.policies.items() if policy.model == model} or set(config.policies)
 
 
 async def _corpus(scene: Scene, model: str) -> list[tuple[Prompt, str]]:

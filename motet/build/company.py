@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from motet.build.scene import Scene, steps_of
 from motet.config.parts import Base, CriticSettings
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic
 from motet.policies.learner import LocalLearner
@@ -156,8 +155,6 @@ def _critics(
     for agent, name in scene.team.critics.items():
         if name in critics:
             continue
-        if name in config.policies:
-            raise ConfigError(f"policies.{name} has the name of a critic: call it something else")
         player = policies[scene.team.policy_of(agent, 0)]
         model = chosen.model or config.policies[player.name].model
         if chosen.train == "policy":

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from motet.config.parts import Expert
+from motet.config.parts import Expert, Verifier
 
 
 def expert(**settings):
@@ -40,3 +40,17 @@ def test_an_address_with_a_password_is_refused_because_it_would_be_recorded():
 def test_extra_fields_replace_none_that_have_their_own_place(field):
     with pytest.raises(ValidationError, match=f"extra sets {field}; expected other fields"):
         expert(extra={field: 1})
+
+
+def test_a_verifier_is_a_server_or_a_constant():
+    assert Verifier(base_url="http://localhost:8000").constant is None
+    assert Verifier(constant=0.0).base_url is None
+    for wrong, got in (({}, "neither"), ({"base_url": "http://localhost:8000", "constant": 0.5}, "both")):
+        with pytest.raises(ValidationError, match=f"got {got} of base_url and constant, expected exactly one"):
+            Verifier(**wrong)
+
+
+@pytest.mark.parametrize("settings", [{"base_url": "localhost"}, {"constant": 1.5}, {"constant": -0.1}])
+def test_a_verifier_that_cannot_be_is_refused(settings):
+    with pytest.raises(ValidationError, match=next(iter(settings))):
+        Verifier(**settings)

@@ -147,7 +147,11 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         complaints = (
-            self._unfit_names() or self._absent_names() or self._unused_names() or self._quantised_and_trained()
+            self._unfit_names()
+            or self._absent_names()
+            or self._unfit_critic()
+            or self._unused_names()
+            or self._quantised_and_trained()
         )
         if complaints:
             raise _complaint(complaints)
@@ -185,6 +189,9 @@ class RunConfig(Settings):
         if algorithm.critic_view is None:
             text = f"critic is set, but algorithm {algorithm.name} has none: set algorithm.critic_view, or drop critic"
             return [] if critic is None else [(("critic",), text)]
+        taken = [name for name in self.policies if name in self.critic_of.values()]
+        if taken:
+            return [(("policies", taken[0]), f"policies.{taken[0]} has the name of a critic: call it something else")]
         critic = critic or CriticSettings()
         if critic.train == "policy" and algorithm.critic_view == "joint":
             text = "critic.train is policy, but critic_view joint belongs to no single policy: use full, lora or head"
@@ -224,6 +231,8 @@ class RunConfig(Settings):
     def _quantised_and_trained(self) -> list[tuple[tuple[str, ...], str]]:
         """Steps are far smaller than what 8 bits can tell apart, so all weights of a model are trained only where it is plain."""
         found: list[tuple[tuple[str, ...], str]] = []
+        critic = self.critic or CriticSettings()
+        valued = {critic.model or self.policies[self.team[agent].policy[0]].model for agent in self.critic_of}
         for model, base in self.models.items():
             if base.quantize == "none":
                 continue
@@ -232,6 +241,9 @@ class RunConfig(Settings):
                 if policy.model == model and policy.train == "full":
                     text = f"policies.{name} has train: full, and {fewer}: use train: lora or frozen, or quantize: none"
                     found.append((("policies", name), text))
+            if critic.train == "full" and model in valued:
+                text = f"critic has train: full, and {fewer}: use critic.train=lora or head, or another critic.model"
+                found.append((("critic",), text))
             if self.warmup is not None:
                 text = f"warmup trains all weights, and {fewer}: drop warmup (warmup: null), or use quantize: none"
                 found.append((("warmup",), text))

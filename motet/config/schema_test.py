@@ -72,3 +72,72 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
     assert small.places == {}
     with pytest.raises(ValidationError, match="frozen"):
         small.seed = 3
+
+
+# ---------------------------------------------------------------------------------------------------- critics
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"critic": {}}, "algorithm magrpo has none: set algorithm.critic_view, or drop critic"),
+        (
+            {"algorithm": {"name": "maac"}, "critic": {"train": "policy"}},
+            "critic_view joint belongs to no single policy",
+        ),
+        (
+            {
+                "algorithm": {"name": "iac"},
+                "critic": {"train": "policy"},
+                "team": {"aux": ["aux", "main"], "main": "main"},
+                "rollout": {"samples": [1, 1]},
+            },
+            "an agent has a policy per turn",
+        ),
+        ({"algorithm": {"name": "iac"}, "critic": {"model": "large"}}, "critic.model is 'large'; models are: tiny"),
+        (
+            {
+                "algorithm": {"name": "maporl"},
+                "critic": {"model": "large"},
+                "models": {"tiny": {"embedded": {}}, "large": {"path": "large"}},
+            },
+            "scope token values the tokens of the players, whose models are tiny",
+        ),
+        (
+            {
+                "algorithm": {"name": "iac"},
+                "policies": {"critic-aux": {"model": "tiny"}, "main": {"model": "tiny"}},
+                "team": {"aux": "critic-aux", "main": "main"},
+            },
+            "policies.critic-aux has the name of a critic",
+        ),
+        ({"algorithm": {"name": "iac"}, "critic": {"lora": {}}}, "expected them with train: lora"),
+        ({"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}}, "reads the policy's own"),
+    ],
+)
+def test_a_critic_that_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        config(**changes)
+
+
+def test_who_has_which_critic():
+    shared = {"aux": "main", "main": "main"}
+    only_main = {"main": {"model": "tiny"}}
+    cold = {"aux": {"model": "tiny", "train": "frozen"}, "main": {"model": "tiny"}}
+    assert config().critic_of == {}
+    assert config(algorithm={"name": "ippo"}).critic_of == {"aux": "critic-aux", "main": "critic-main"}
+    assert config(algorithm={"name": "mappo"}).critic_of == {"aux": "critic-joint", "main": "critic-joint"}
+    assert config(algorithm={"name": "ippo"}, policies=only_main, team=shared).critic_of == {
+        "aux": "critic-aux",
+        "main": "critic-aux",
+    }
+    assert config(algorithm={"name": "ippo"}, policies=cold).critic_of == {"main": "critic-main"}
+
+
+def test_a_critic_steps_as_everyone_does_but_for_what_it_says():
+    chosen = config(
+        algorithm={"name": "ippo"},
+        optimizer={"learning_rate": 1e-4, "schedule": "linear"},
+        critic={"optimizer": {"learning_rate": 1e-3}},
+    ).critic_optimizer
+    assert (chosen.learning_rate, chosen.schedule) == (1e-3, "linear")

@@ -124,7 +124,7 @@ def appraise_tokens(
     algorithm: Algorithm,
     scores: Scores,
     team: Team,
-    divergence: Sequence[tuple[float, ...] | None] | None,
+    divergence: Sequence[tuple[float, ...] | None],
     coefficient_S: Tensor,
 ) -> Appraised:
     """GAE over the tokens of each completion: KL is paid token by token, the return comes on the last one.
@@ -141,7 +141,7 @@ def appraise_tokens(
     mask_SL = torch.arange(int(length_S.max())) < length_S[:, None]
     values_SL = _spread(mask_SL, [one.values for one in said])
     rewards_SL = torch.zeros_like(values_SL)
-    if algorithm.kl_in == "reward" and divergence is not None:
+    if algorithm.kl_in == "reward":
         paid = [divergence[row] or (0.0,) * int(length) for row, length in zip(rows, length_S, strict=True)]
         rewards_SL = -coefficient_S[rows, None] * _spread(mask_SL, paid)
     rewards_SL[torch.arange(len(rows)), length_S - 1] += returns_S[rows]

@@ -28,12 +28,14 @@ def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
     parent_K = forest.parent_J[later]
     before_NK, after_NK = right_NJ[:, parent_K], right_NJ[:, later]
     led_NK, follow_NK = others_NJ[:, parent_K], others_NJ[:, later]
-    own_NK = torch.where(led_NK, incentives.alpha0, incentives.alpha1) * (~before_NK & after_NK)
-    own_NK = own_NK - torch.where(led_NK, incentives.alpha1, incentives.alpha0) * (before_NK & ~after_NK)
-    on_others_NK = torch.where(before_NK, incentives.beta1, incentives.beta0) * (~led_NK & follow_NK)
-    on_others_NK = on_others_NK - torch.where(before_NK, incentives.beta0, incentives.beta1) * (led_NK & ~follow_NK)
-    total_NJ = segment_mean(on_others_NK.double(), parent_K, right_NJ.shape[1])
-    total_NJ[:, later] += own_NK.double()
+    sizes = (incentives.alpha0, incentives.alpha1, incentives.beta0, incentives.beta1)
+    alpha0, alpha1, beta0, beta1 = torch.tensor(sizes, dtype=torch.float64)
+    own_NK = torch.where(led_NK, alpha0, alpha1) * (~before_NK & after_NK)
+    own_NK = own_NK - torch.where(led_NK, alpha1, alpha0) * (before_NK & ~after_NK)
+    on_others_NK = torch.where(before_NK, beta1, beta0) * (~led_NK & follow_NK)
+    on_others_NK = on_others_NK - torch.where(before_NK, beta0, beta1) * (led_NK & ~follow_NK)
+    total_NJ = segment_mean(on_others_NK, parent_K, right_NJ.shape[1])
+    total_NJ[:, later] += own_NK
     return total_NJ
 
 

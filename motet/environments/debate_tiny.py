@@ -6,14 +6,14 @@ demonstrations repeat the own answer or another one at random. So what training 
 """
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pydantic import Field
 
 from motet.core import RIGHT, Demonstration, Reply, Task, Transition
+from motet.environments.debate.judging import majority
 from motet.errors import ConfigError
 from motet.seeding import derive
 from motet.settings import Settings
@@ -56,12 +56,9 @@ class Hearing:
     answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def agreed(answers: Iterable[str]) -> str | None:
-    """What most of the valid answers say; None where there are none, or two that are equally common."""
-    valid = [answer for answer in answers if len(answer) == 2 and answer.isascii() and answer.isdecimal()]
-    votes = Counter(valid).most_common(2)
-    tied = len(votes) == 2 and votes[0][1] == votes[1][1]
-    return votes[0][0] if votes and not tied else None
+def read(text: str) -> str | None:
+    """The answer that a text is: two digits; None for anything else."""
+    return text if len(text) == 2 and text.isascii() and text.isdecimal() else None
 
 
 class TinyDebate:
@@ -119,7 +116,7 @@ class TinyDebate:
         right = {agent: float(texts[agent] == state.problem.answer) for agent in self.agents}
         terms = {
             **{f"{RIGHT}{agent}": right[agent] for agent in self.agents},
-            "majority": float(agreed(texts.values()) == state.problem.answer),
+            "majority": float(majority(map(read, texts.values())) == state.problem.answer),
             "success": sum(right.values()) / len(right),
         }
         if state.answers:
@@ -184,12 +181,12 @@ class TinyDebate:
         keep = 1.0 / len(self.agents) if self.options.keep is None else self.options.keep
         peers = self._peers(agent)
         repeated = agent if draw.random() < keep else draw.choice(peers)
-        read = Hearing(problem, {agent: (said[agent], *(said[peer] for peer in peers))})
-        return Demonstration(agent, self._prompt(read, agent), said[repeated], turn=1)
+        hearing = Hearing(problem, {agent: (said[agent], *(said[peer] for peer in peers))})
+        return Demonstration(agent, self._prompt(hearing, agent), said[repeated], turn=1)
 
     def solve(self, state: Hearing, seed: int) -> dict[str, str]:
         return dict.fromkeys(self.agents, state.problem.answer)
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """What a vote over games counts: that of the agents."""
-        return agreed(texts.values())
+        """What most agents answer; None for a tie, and where nobody answers."""
+        return majority(read(texts[agent]) for agent in self.agents)

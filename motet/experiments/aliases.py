@@ -1,102 +1,27 @@
-"""The table of published keys: every spelling, where it goes in Motet's config, and how its value is read, or why it is refused.
+"""The table of published keys: every spelling, where it goes in Motet's config, or why it does not.
 
-A spelling that begins with `*.` stands in the section of the trainer (`grpo`, `magrpo`, ...). A row is one of four things:
-
-    Goes      to a place of Motet's config, by itself
-    Joins     others: joins.py makes of them together what `becomes` says; null takes it back
-    Told      nothing hangs on it here; the person is told why, unless the value is one of `quiet`
-    Refused   it asks for what Motet does not do; an error says why, unless the value is one of `unless`
+The experiments of CoMLRL have this one, MAPoRL's have `maporl_aliases`; `rows` says what a row is.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-Read: TypeAlias = Callable[[Any], Any]
-"""A value as published -> as Motet has it. Raises: ValueError saying what was expected."""
+from motet.experiments.rows import (
+    TYPES,
+    AtLeast,
+    Goes,
+    Joins,
+    OneOf,
+    Refused,
+    Row,
+    Told,
+    a_number,
+    a_text,
+    texts,
+    yes_or_no,
+)
 
-
-def as_it_is(value: Any) -> Any:
-    return value
-
-
-@dataclass(frozen=True)
-class Goes:
-    spellings: tuple[str, ...]
-    to: str
-    read: Read = as_it_is
-
-
-@dataclass(frozen=True)
-class Joins:
-    spellings: tuple[str, ...]
-    becomes: str
-    read: Read = as_it_is
-
-
-@dataclass(frozen=True)
-class Told:
-    spellings: tuple[str, ...]
-    why: str
-    quiet: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Refused:
-    spellings: tuple[str, ...]
-    why: str
-    unless: tuple[Any, ...] = (None, False)
-
-
-Row: TypeAlias = Goes | Joins | Told | Refused
-
-
-# ---------------------------------------------------------------------------------------------------- values
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Reads a closed choice."""
-
-    of: Mapping[Any, Any] = field(hash=False)
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return self.of[value]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"expected one of {', '.join(str(name).lower() for name in self.of)}") from error
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    """Reads a whole number."""
-
-    least: int
-
-    def __call__(self, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
-            raise ValueError(f"expected a whole number of at least {self.least}")
-        return value
-
-
-def texts(value: Any) -> tuple[str, ...]:
-    """A text, or a list of them. None is none."""
-    listed = [] if value is None else [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise ValueError("expected a text, or a list of them")
-    return tuple(listed)
-
-
-def a_text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("expected a text")
-    return value
-
-
-def yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("expected true or false")
-    return value
+NO_CRITIC = "has no critic: drop it, or use train_iac.py or train_maac.py"
+_CODE_OF_OTHERS = "Motet runs no code that comes with a model; transformers knows the published models by itself"
 
 
 def slice_of_tests(value: Any) -> Any:
@@ -114,19 +39,8 @@ def mode_of_feedback(value: Any) -> Any:
 
 
 PAIRINGS = OneOf({"align": "aligned", "aligned": "aligned", "cross": "crossed", "crossed": "crossed"})
-SCALES = OneOf({True: "std", False: "none"})
-TYPES = OneOf(
-    {
-        **dict.fromkeys(("float32", "fp32"), "float32"),
-        **dict.fromkeys(("float16", "fp16"), "float16"),
-        # `auto` is the type of the checkpoint, and those of the published models are all bfloat16
-        **dict.fromkeys(("bfloat16", "bf16", "auto"), "bfloat16"),
-    }
-)
+PARALLEL = OneOf({"none": False, "auto": False, "mp": True})
 MEMORIES = OneOf({"full": "own", "memoryful": "own", "last": "none"})
-
-_NO_CRITIC = "neither grpo nor magrpo has a critic: drop it"
-_CODE_OF_OTHERS = "Motet runs no code that comes with a model; transformers knows the published models by itself"
 
 
 # ---------------------------------------------------------------------------------------------------- the table
@@ -143,7 +57,7 @@ KEYS: tuple[Row, ...] = (
         TYPES,
     ),
     Joins(("*.agent_devices",), "models.*.device", texts),
-    Joins(("*.parallel_training",), "models.*.device: none is one for all, mp one each", OneOf({"none": False, "mp": True})),
+    Joins(("*.parallel_training",), "models.*.device: none is one for all, mp one each", PARALLEL),
     # how they speak
     Goes(("*.temperature", "model.temperature", "agent_model.temperature"), "decode.temperature"),
     Goes(("*.top_p", "model.top_p", "agent_model.top_p"), "decode.top_p"),
@@ -181,16 +95,59 @@ KEYS: tuple[Row, ...] = (
     Goes(("*.learning_rate", "*.agent_learning_rate", "*.actor_learning_rate"), "optimizer.learning_rate"),
     Joins(("*.num_train_epochs",), "train.epochs: has no default"),
     Joins(("*.rollout_buffer_size",), "train.tasks_per_step: Rounds that are gathered before an update", AtLeast(1)),
-    Joins(("*.train_batch_size",), "train.tasks_per_step: Rounds of one optimiser step", AtLeast(1)),
+    Joins(("*.train_batch_size", "*.mini_batch_size"), "train.tasks_per_step: Rounds of one optimiser step", AtLeast(1)),
     Joins(("*.per_device_train_batch_size",), "train.tasks_per_step: tasks at least", AtLeast(1)),
     Goes(("*.discount",), "algorithm.discount"),
     Joins(("*.turn_gradient_weights",), "algorithm.turn_weights: one per turn"),
-    Goes(("*.advantage_normalization", "*.normalize_advantage"), "algorithm.scale", SCALES),
+    Joins(
+        ("*.advantage_normalization", "*.normalize_advantage"), "algorithm.scale, or algorithm.whiten with a critic", yes_or_no
+    ),
     Joins(("*.beta",), "algorithm.kl_in: loss, kl_estimator: k3, kl_coefficient"),
     Joins(("*.reference_kl_coef",), "algorithm.kl_in: reward, kl_coefficient"),
     Joins(("*.reference_kl_enabled",), "whether algorithm.kl_coefficient is reference_kl_coef", yes_or_no),
     Joins(("*.epsilon_clip",), "algorithm.policy_loss: clipped_surrogate, clip_low, clip_high"),
     Goes(("seed", "*.seed"), "seed"),
+    # critics
+    Joins(
+        ("critic_model.name", "critic.name", "*.critic_model", "*.critic_model_name_or_path"),
+        "critic.model: for all critics, or each agent's own",
+        a_text,
+        critic=True,
+    ),
+    Joins(("critics",), "critic.model: one name per critic", texts, critic=True),
+    Joins(
+        ("critic_model.model_kwargs.torch_dtype", "critic.model_kwargs.torch_dtype", "critic_model.torch_dtype",
+         "critic.torch_dtype", "critic_model.dtype", "critic.dtype"),
+        "models.critic.dtype",
+        TYPES,
+        critic=True,
+    ),
+    Joins(("*.critic_devices",), "models.critic.device", texts, critic=True),
+    Joins(("*.use_separate_critic",), "critic.train: full, or a head on the policy itself", yes_or_no, critic=True),
+    Joins(("*.critic_learning_rate",), "critic.optimizer.learning_rate", critic=True),
+    Joins(("*.value_loss_coef",), "critic.coefficient: twice it, the loss is half the squared error", a_number, critic=True),
+    Joins(("*.value_clip_range",), "algorithm.clip_value, where a critic is a head on the policy", critic=True),
+    Goes(("*.entropy_coef",), "algorithm.entropy_coefficient", critic=True),
+    Told(
+        tuple(f"{section}.{name}" for section in ("critic_model", "critic")
+              for name in ("type", "temperature", "top_p", "top_k", "max_length")),
+        "a critic says nothing, and reads as much as its model can",
+        critic=True,
+    ),
+    Told(("*.reward_norm_eps",), "the spread of advantages has a floor of its own", critic=True),
+    Refused(
+        ("*.critic_type",),
+        "a critic that reads the answer too (q) would bias the gradient when it is subtracted from the return: use v",
+        unless=(None, "v"),
+        critic=True,
+    ),
+    Refused(
+        ("*.ac_epochs",),
+        "a policy gradient without a ratio allows one pass: for more, say motet.algorithm.name=ippo (maac: mappo)",
+        unless=(None, 1),
+        critic=True,
+    ),
+    Refused(("*.value_head_hidden_dim", "*.critic_value_head_hidden_dim"), "a value head is one linear layer", critic=True),
     # what is kept
     Joins(("*.eval_interval",), "evaluation.every: a number of tasks, counted in steps here", AtLeast(0)),
     Goes(("*.eval_num_samples",), "evaluation.tasks"),
@@ -237,22 +194,8 @@ KEYS: tuple[Row, ...] = (
         "new tokens need new embeddings: add them to a copy of the model, and give its folder as model.name",
         unless=(None, {}),
     ),
-    Refused(
-        ("critic_model", "critics", "critic", "*.critic_model", "*.critic_type", "*.critic_devices", "*.critic_learning_rate",
-         "*.use_separate_critic", "*.value_loss_coef", "*.value_clip_range"),
-        _NO_CRITIC,
-    ),
     Refused(("*.num_return_sequences",), "an answer per prompt is num_generations: say that", unless=(None, 1)),
     Refused(("*.reference_devices",), "a reference stands on its model's device: drop it"),
     Refused(("dataset.size", "dataset.eval_size"), "say how many rows in the split: train_split: train[:128]"),
     Refused(("patches",), "they mended another trainer: drop them", unless=(None, {})),
 )  # fmt: skip
-
-
-def spellings_of(row: Row, sections: tuple[str, ...]) -> list[str]:
-    """Every way to write a row's key where the trainer's section has one of these names; the later ones give way to the first."""
-    return [
-        spelling.replace("*", section, 1)
-        for spelling in row.spellings
-        for section in (sections if spelling.startswith("*.") else sections[:1])
-    ]

@@ -9,19 +9,27 @@ import pytest
 from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
-from motet.experiments.aliases import KEYS, Goes, Joins, Refused, Told
-from motet.experiments.translate import TRAINERS, Translation, translate
+from motet.experiments.aliases import KEYS
+from motet.experiments.rows import Goes, Joins, Refused, Row, Told
+from motet.experiments.trainers import TRAINERS
+from motet.experiments.translate import Translation, translate
 
 BASE = {
     "model": {"name": "some/model"},
     "dataset": {"name": "some/humaneval", "train_split": "test[9:]"},
-    "magrpo": {"num_turns": 2, "num_generations": 3, "num_train_epochs": 1},
 }
+SECTION = {"num_turns": 2, "num_generations": 3, "num_train_epochs": 1}
 
 
-def translated(*layers: dict[str, Any]) -> Translation:
-    documents = [Document(layer, {(): f"layer {number}"}) for number, layer in enumerate((BASE, *layers))]
-    return translate(documents, TRAINERS["magrpo"], "run")
+def translated(*layers: dict[str, Any], trainer: str = "magrpo") -> Translation:
+    first = {**BASE, trainer: SECTION}
+    documents = [Document(layer, {(): f"layer {number}"}) for number, layer in enumerate((first, *layers))]
+    return translate(documents, TRAINERS[trainer], "run")
+
+
+def reader_of(row: Row) -> str:
+    """A trainer that has this key."""
+    return "iac" if row.critic else "magrpo"
 
 
 def motet_config(translation: Translation) -> dict[str, Any]:
@@ -39,8 +47,8 @@ def at(config: Any, path: str) -> Any:
     return config
 
 
-def layer(key: str, value: Any) -> dict[str, Any]:
-    for name in reversed(key.replace("*", "magrpo").split(".")):
+def layer(key: str, value: Any, trainer: str = "magrpo") -> dict[str, Any]:
+    for name in reversed(key.replace("*", trainer).split(".")):
         value = {name: value}
     return value
 
@@ -110,6 +118,19 @@ CHANGES = {
     ),
     "*.reference_kl_enabled": Case(True, {"algorithm.kl_in": "reward", "algorithm.kl_coefficient": 0.1}),
     "*.epsilon_clip": Case(0.1, {"algorithm.policy_loss": "clipped_surrogate", "algorithm.clip_high": 0.1}),
+    "critic_model.name": Case("other/critic", {"models.critic.path": "other/critic", "critic.model": "critic"}),
+    "critics": Case(
+        ["c/c", "c/c"], {"models.critic.path": "c/c", "critic.model": "critic", "models.critic.device": "auto"}
+    ),
+    "critic_model.model_kwargs.torch_dtype": Case(
+        "bfloat16", {"models.critic.dtype": "bfloat16", "models.critic.path": "some/model", "models.base.dtype": "float32"}
+    ),
+    "*.critic_devices": Case(["cuda:1"], {"models.critic.device": "cuda:1", "critic.model": "critic"}),
+    "*.use_separate_critic": Case(False, {"critic.train": "policy"}),
+    "*.critic_learning_rate": Case(3e-4, {"critic.optimizer.learning_rate": 3e-4}),
+    "*.value_loss_coef": Case(0.6, {"critic.coefficient": 1.2}),
+    "*.value_clip_range": Case(0.3, {"algorithm.clip_value": 0.3}, {"*.use_separate_critic": False}),
+    "*.entropy_coef": Case(0.01, {"algorithm.entropy_coefficient": 0.01}),
     "seed": Case(42, {"seed": 42}),
     "*.eval_interval": Case(20, {"evaluation.every": 20}),
     "*.eval_num_samples": Case(16, {"evaluation.tasks": 16}),
@@ -136,11 +157,11 @@ def test_every_row_that_goes_somewhere_has_a_case_and_every_spelling_is_one_rows
 
 @pytest.mark.parametrize(("row", "spelling"), spelt((Goes, Joins)))
 def test_a_key_changes_what_it_says_it_changes_under_every_spelling(row, spelling):
-    case = CHANGES[row.spellings[0]]
-    given = [layer(key, value) for key, value in case.given.items()]
-    before = motet_config(translated(*given))
-    together = [layer(key, value) for key, value in case.together.items()]
-    after = motet_config(translated(*given, *together, layer(spelling, case.value)))
+    case, trainer = CHANGES[row.spellings[0]], reader_of(row)
+    given = [layer(key, value, trainer) for key, value in case.given.items()]
+    before = motet_config(translated(*given, trainer=trainer))
+    together = [layer(key, value, trainer) for key, value in case.together.items()]
+    after = motet_config(translated(*given, *together, layer(spelling, case.value, trainer), trainer=trainer))
     assert {path: at(after, path) for path in case.gives} == case.gives
     assert any(at(before, path) != at(after, path) for path in case.gives)
     assert before["runs"] == "runs"
@@ -148,21 +169,34 @@ def test_a_key_changes_what_it_says_it_changes_under_every_spelling(row, spellin
 
 @pytest.mark.parametrize(("row", "spelling"), spelt(Told))
 def test_a_key_that_nothing_hangs_on_is_told_and_changes_nothing(row, spelling):
-    with_key = translated(layer(spelling, "unheard of"))
+    trainer = reader_of(row)
+    with_key = translated(layer(spelling, "unheard of", trainer), trainer=trainer)
     assert [note for note in with_key.notes if row.why in note]
-    assert motet_config(with_key) == motet_config(translated())
+    assert motet_config(with_key) == motet_config(translated(trainer=trainer))
     for value in row.quiet:
-        assert translated(layer(spelling, value)).notes == ()
+        assert translated(layer(spelling, value, trainer), trainer=trainer).notes == ()
 
 
 @pytest.mark.parametrize(("row", "spelling"), spelt(Refused))
 def test_what_cannot_be_done_is_refused_and_says_why(row, spelling):
-    key = spelling.replace("*", "magrpo")
+    trainer = reader_of(row)
+    key = spelling.replace("*", trainer)
     for value in (True, 2.0, "auto", {"name": "some/model"}):
-        with pytest.raises(ConfigError, match=re.escape(f"layer 1: {key}")):
-            translated(layer(spelling, value))
+        with pytest.raises(ConfigError, match=re.escape(f"layer 1: {key}: {row.why}")):
+            translated(layer(spelling, value, trainer), trainer=trainer)
     for value in row.unless:
-        assert motet_config(translated(layer(spelling, value))) == motet_config(translated())
+        with_key = translated(layer(spelling, value, trainer), trainer=trainer)
+        assert motet_config(with_key) == motet_config(translated(trainer=trainer))
+
+
+@pytest.mark.parametrize(
+    ("row", "spelling"), [one for one in spelt((Goes, Joins, Told, Refused)) if one.values[0].critic]
+)
+def test_a_critics_key_is_refused_by_trainers_without_one(row, spelling):
+    key = spelling.replace("*", "magrpo")
+    with pytest.raises(ConfigError, match=re.escape(f"layer 1: {key}: magrpo has no critic: drop it")):
+        translated(layer(spelling, 0.5))
+    assert motet_config(translated(layer(spelling, None))) == motet_config(translated())
 
 
 # ---------------------------------------------------------------------------------------------------- values

@@ -4,7 +4,8 @@ python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,20 @@ from motet.cli import ends_with_one_line, print_dry_run
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
 from motet.errors import ConfigError
-from motet.experiments.translate import TRAINERS, Translation, translate
+from motet.experiments.trainers import COMLRL, TRAINERS
+from motet.experiments.translate import Translation, translate
 from motet.tables import out, print_finished
 
-FLAGS = {
-    "model_name": "model_name",
-    "output_base_dir": "output.base_dir",
-    "num_epochs": "*.num_train_epochs",
-    "num_turns": "*.num_turns",
-    "turn_gradient_weights": "*.turn_gradient_weights",
-}
-"""Older flag -> the key that it is; `*` is the trainer's section."""
+LAYERS = "Overrides lie over the config, {flags} over both; what is said last counts. For example:\n\n"
 EXAMPLES = """\
-Overrides lie over the config, older flags over both; what is said last counts. For example:
-
   python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml --dry-run
   python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml \\
       --override model_name=Qwen/Qwen2.5-Coder-7B {trainer}.learning_rate=5e-6 motet.train.checkpoint_every=20"""
+MAPORL_EXAMPLES = """\
+  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --alpha "[0, 2, 2, 0]"
+  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --alpha "[0, 2, 2, 0]" --reload
+  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --dry-run \\
+      --override base_model=Qwen/Qwen2.5-1.5B-Instruct rule_discount=0.5 motet.train.steps=100"""
 PYTHON = {"None": None, "True": True, "False": False}
 """Values as Python writes them, which the trainers took too."""
 
@@ -51,26 +49,30 @@ def _run(trainer: str, arguments: Sequence[str] | None) -> None:
         return
     from motet import api  # imports torch
 
-    config = config.model_copy(update={"name": _free(config.name, translated.runs)})
-    print_finished(api.train(config, runs=translated.runs), translated.runs)
+    name = _last(config.name, translated.runs) if chosen.reload else _free(config.name, translated.runs)
+    config = config.model_copy(update={"name": name})
+    print_finished(api.train(config, resume=chosen.reload, runs=translated.runs), translated.runs)
 
 
 def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
-    """What the words of the command line come to: the config file, overrides over it, older flags over both."""
-    section = TRAINERS[trainer].sections[0]
+    """What the words of the command line come to: the config file, overrides over it, flags over both."""
+    known = TRAINERS[trainer]
     layers = [read_yaml(chosen.config), *map(_override, chosen.override)]
-    for flag, key in FLAGS.items():
-        value = getattr(chosen, flag)
+    for flag in known.form.flags:
+        value = getattr(chosen, flag.name)
         if value is not None:
-            layers.append(_layer(key.replace("*", section), value, f"--{flag}"))
-    return translate(layers, TRAINERS[trainer], chosen.config.stem.removesuffix("_config"))
+            key = flag.key.replace("*", known.sections[0]) if known.sections else flag.key
+            layers.append(_layer(key, value, f"--{flag.name}"))
+    return translate(layers, known, chosen.config.stem.removesuffix("_config"))
 
 
 def _parser(trainer: str) -> argparse.ArgumentParser:
+    form = TRAINERS[trainer].form
+    layers, examples = ("older flags", EXAMPLES) if form is COMLRL else ("flags", MAPORL_EXAMPLES)
     parser = argparse.ArgumentParser(
         prog=f"train_{trainer}.py",
         description=f"Trains with {trainer} as the published experiments did; experiments/README.md says what keys become.",
-        epilog=EXAMPLES.format(trainer=trainer),
+        epilog=LAYERS.format(flags=layers) + examples.format(trainer=trainer),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -84,12 +86,14 @@ def _parser(trainer: str) -> argparse.ArgumentParser:
         help="what lies over the config; values are YAML; may be given again. motet.KEY=VALUE reaches Motet's own keys",
     )
     parser.add_argument("--dry-run", action="store_true", help="show Motet's config and the cost, start nothing")
-    older = parser.add_argument_group("older flags")
-    older.add_argument("--model_name", help="model.name")
-    older.add_argument("--output_base_dir", help="output.base_dir")
-    older.add_argument("--num_epochs", type=int, help="num_train_epochs")
-    older.add_argument("--num_turns", type=int, help="num_turns")
-    older.add_argument("--turn_gradient_weights", type=float, nargs="+", metavar="WEIGHT", help="one per turn")
+    if form.reloads:
+        parser.add_argument(
+            "--reload", action="store_true", help="go on with the last run of this config and these flags"
+        )
+    parser.set_defaults(reload=False)
+    flags = parser.add_argument_group(layers)
+    for flag in form.flags:
+        flags.add_argument(f"--{flag.name}", type=flag.read, nargs="+" if flag.several else None, help=flag.help)
     return parser
 
 
@@ -108,7 +112,18 @@ def _layer(key: str, value: Any, place: str) -> Document:
     return Document(value, {path[:depth]: place for depth in range(1, len(path) + 1)})
 
 
+def _last(name: str, runs: Path) -> str:
+    """The last of NAME, NAME-2, NAME-3, ... that is a run. Raises: ConfigError where none is."""
+    taken = list(takewhile(lambda one: (runs / one).exists(), _names(name)))
+    if not taken:
+        raise ConfigError(f"{runs / name} holds no run to reload; start it without --reload")
+    return taken[-1]
+
+
 def _free(name: str, runs: Path) -> str:
     """The first of NAME, NAME-2, NAME-3, ... that is no run yet: the same command may be given again."""
-    names = (name if number == 1 else f"{name}-{number}" for number in range(1, 1_000_000))
-    return next(name for name in names if not (runs / name).exists())
+    return next(one for one in _names(name) if not (runs / one).exists())
+
+
+def _names(name: str) -> Iterator[str]:
+    return (name if number == 1 else f"{name}-{number}" for number in count(1))

@@ -3,7 +3,9 @@ import re
 import pytest
 
 from motet.config.load import make_config
-from motet.experiments.command import _free, _parser, main, translated_from
+from motet.errors import ConfigError
+from motet.experiments.command import _free, _last, _parser, main, translated_from
+from motet.experiments.trainers import TRAINERS
 
 CONFIG = """\
 model: {name: some/model}
@@ -140,3 +142,21 @@ def test_the_same_command_again_is_another_run(tmp_path):
     assert _free("run", tmp_path) == "run-2"
     (tmp_path / "run-2").mkdir()
     assert _free("run", tmp_path) == "run-3"
+
+
+def test_the_last_run_of_a_name_is_the_one_to_go_on_with(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run to reload"):
+        _last("run", tmp_path)
+    for name in ("run", "run-2", "run-4"):
+        (tmp_path / name).mkdir()
+    assert _last("run", tmp_path) == "run-2"
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_every_trainer_has_its_flags_and_no_others(trainer, capsys):
+    with pytest.raises(SystemExit):
+        _parser(trainer).parse_args(["--help"])
+    page = capsys.readouterr().out
+    maporl = trainer == "maporl"
+    assert ("--reload" in page, "--alpha" in page, "--num_turns" in page) == (maporl, maporl, not maporl)
+    assert f"train_{trainer}.py --config" in page

@@ -12,8 +12,8 @@ from motet.experiments.benchmarks import BENCHMARKS, Benchmark, inferred
 from motet.experiments.words import Placed, Said, Words
 from motet.settings import Plan
 
-TURNS, GENERATIONS, ROUNDS_PER_UPDATE, REFERENCE_KL = 1, 4, 1, 0.1
-"""The trainers' own defaults, where no key says num_turns, num_generations, rollout_buffer_size or reference_kl_coef."""
+TURNS, GATHERED, REFERENCE_KL = 1, 1, 0.1
+"""The trainers' own defaults, where no key says num_turns, rollout_buffer_size or reference_kl_coef."""
 
 
 # ---------------------------------------------------------------------------------------------------- what is played
@@ -44,10 +44,15 @@ def benchmark_of(words: Words) -> Benchmark:
     return BENCHMARKS[kind]
 
 
-def samples(words: Words) -> tuple[int, ...]:
-    """num_generations answers at each of num_turns turns."""
+def samples(words: Words, otherwise: int) -> tuple[int, ...]:
+    """num_generations answers at each of num_turns turns; `otherwise` where no key says how many."""
     turns: int = words.value("*.num_turns", TURNS)
-    return (words.value("*.num_generations", GENERATIONS),) * turns
+    return (words.value("*.num_generations", otherwise),) * turns
+
+
+def plan_of(words: Words, samples: tuple[int, ...]) -> Plan:
+    expand = words.value("*.handoff", "all")
+    return Plan(samples=samples, pairing=words.value("*.joint_mode", "aligned"), expand=expand, max_nodes=10**9)
 
 
 def turn_weights(words: Words, turns: int) -> Iterator[Placed]:
@@ -74,7 +79,7 @@ def players(words: Words, benchmark: Benchmark, count: int) -> Iterator[Placed]:
     options, agents = _shared_out(words, benchmark, count)
     for option, value in options.items():
         yield Placed(f"environment.{option}", value)
-    bases = dict(zip(agents, _bases(words, len(agents)), strict=True))
+    bases = dict(zip(agents, bases_of(words, len(agents)), strict=True))
     names = dict.fromkeys(agents, "base") if len(set(bases.values())) == 1 else {agent: agent for agent in agents}
     for agent, model in names.items():
         yield Placed(f"models.{model}.path", bases[agent].path, _origin_of_models(words))
@@ -106,20 +111,22 @@ def _origin_of_models(words: Words) -> Said:
     return words["agents"] if words.said("agents") else words["model.name"]
 
 
-def _bases(words: Words, count: int) -> list[Base]:
+def bases_of(words: Words, count: int) -> list[Base]:
     names = words["agents"].value if words.said("agents") else (words["model.name"].value,) * count
     if len(names) != count:
         raise words["agents"].complaint(f"got {len(names)} models for {count} agent(s), expected one each")
-    return [Base(name, device) for name, device in zip(names, _devices(words, count), strict=True)]
+    return [Base(name, device) for name, device in zip(names, devices_of(words, "*.agent_devices", count), strict=True)]
 
 
-def _devices(words: Words, count: int) -> Sequence[str | None]:
-    if not words.said("*.agent_devices"):
+def devices_of(words: Words, word: str, count: int) -> Sequence[str | None]:
+    """What `word` says for each of `count`; None each where it was not said."""
+    if not words.said(word):
         return [None] * count
-    said = words["*.agent_devices"]
+    said = words[word]
     wanted = count if words.value("*.parallel_training", False) else 1
     if len(said.value) != wanted:
-        why = "one per agent under parallel_training: mp" if wanted > 1 else "one, or parallel_training: mp"
+        more = ", or parallel_training: mp" if count > 1 else ""
+        why = "one per agent under parallel_training: mp" if wanted > 1 else f"one{more}"
         raise said.complaint(f"got {len(said.value)} devices, expected {why}")
     return said.value if wanted > 1 else list(said.value) * count
 
@@ -127,15 +134,20 @@ def _devices(words: Words, count: int) -> Sequence[str | None]:
 # ---------------------------------------------------------------------------------------------------- how they learn
 
 
-def portions(words: Words, agents: int) -> Iterator[Placed]:
-    """The trainers gather rollout_buffer_size Rounds and step on train_batch_size of them at a time, though only the first of
-    those steps is on policy. Here a step plays whole tasks, as many as make that many Rounds, and at least one; every optimiser
-    step is on policy. eval_interval counts tasks."""
-    gathered = words.value("*.rollout_buffer_size", ROUNDS_PER_UPDATE)
+def tasks_of(words: Words, plan: Plan, agents: int, *, critic: bool) -> int:
+    """The trainers gather rollout_buffer_size Rounds (with a critic, samples of one agent) and step on train_batch_size of them
+    at a time, though only the first of those steps is on policy. Here a step plays whole tasks, as many as make that many, and
+    at least one; every optimiser step is on policy."""
+    gathered = words.value("*.rollout_buffer_size", GATHERED)
     stepped = words.value("*.train_batch_size", gathered)
-    expand = words.value("*.handoff", "all")
-    plan = Plan(samples=samples(words), pairing=words.value("*.joint_mode", "aligned"), expand=expand, max_nodes=10**9)
-    tasks = max(words.value("*.per_device_train_batch_size", 1), min(gathered, stepped) // sum(plan.rounds(agents)))
+    rounds = plan.rounds(agents)
+    of_one_task = sum(count * each if critic else count for count, each in zip(rounds, plan.samples, strict=True))
+    least = words.value("*.per_device_train_batch_size", 1)
+    return int(max(least, min(gathered, stepped) // of_one_task))
+
+
+def portions(words: Words, tasks: int) -> Iterator[Placed]:
+    """A step is `tasks` tasks; eval_interval counts tasks."""
     epochs = words["*.num_train_epochs"]
     yield Placed("train.epochs", epochs.value, epochs)
     yield Placed("train.tasks_per_step", tasks)

@@ -10,31 +10,14 @@ from typing import Any
 
 from motet.config.yaml import Document, KeyPath, dotted, place_of
 from motet.errors import ConfigError
-from motet.experiments import joins
-from motet.experiments.aliases import KEYS, Goes, Joins, Refused, Told, spellings_of
+from motet.experiments.aliases import NO_CRITIC
+from motet.experiments.rows import Goes, Joins, Refused, Told, spellings_of
+from motet.experiments.trainers import TRAINERS, Trainer
 from motet.experiments.words import Placed, Said, Words
 from motet.plugins import nearest
 
 OWN = "motet"
 """Keys below this are Motet's own, and lie over what is translated."""
-RUNS = "runs"
-"""Where run folders are, where output.base_dir does not say."""
-
-
-@dataclass(frozen=True)
-class Trainer:
-    """One of the published trainers: its algorithm, and what its section is called."""
-
-    algorithm: str
-    sections: tuple[str, ...]
-    agents: int
-    """How many there are where no key says so."""
-
-
-TRAINERS: Mapping[str, Trainer] = {
-    "grpo": Trainer("grpo", ("grpo", "mt_grpo"), agents=1),
-    "magrpo": Trainer("magrpo", ("magrpo", "mt_magrpo"), agents=2),
-}
 
 
 @dataclass(frozen=True)
@@ -56,32 +39,14 @@ def translate(layers: Sequence[Document], trainer: Trainer, name: str) -> Transl
     for layer in layers:
         reader.read(layer)
     words = Words(reader.said)
-    idle = joins.idle(words)
-    placed = [Placed("name", name), *_placed(words, trainer, idle)]
+    idle = trainer.form.idle(words)
+    run = trainer.form.folder(words, name)
+    rows = [(row.to, row.spellings[0]) for row in trainer.form.keys if isinstance(row, Goes)]
+    alone = [Placed(to, words[word].value, words[word]) for to, word in rows if words.said(word) and word not in idle]
+    placed = [Placed("name", run.name), *trainer.form.placed(words, trainer), *alone]
     own = tuple(_document([Placed(said.key.removeprefix(f"{OWN}."), said.value, said)]) for said in reader.own)
     notes = dict.fromkeys([*reader.notes, *idle.values()])
-    return Translation(_document(placed), own, Path(words.value("output.base_dir", RUNS)), tuple(notes))
-
-
-def _placed(words: Words, trainer: Trainer, idle: Mapping[str, str]) -> Iterator[Placed]:
-    benchmark = joins.benchmark_of(words)
-    agents = joins.agent_count(words, trainer.agents)
-    samples = joins.samples(words)
-    yield Placed("algorithm.name", trainer.algorithm)
-    yield Placed("environment.name", benchmark.environment)
-    yield from (Placed(f"sandbox.{key}", value) for key, value in benchmark.sandbox.items())
-    yield Placed("rollout.samples", list(samples))
-    yield from joins.data(words)
-    yield from joins.players(words, benchmark, agents)
-    yield from joins.portions(words, agents)
-    yield from joins.turn_weights(words, len(samples))
-    yield from joins.divergence(words)
-    yield from joins.clipping(words)
-    yield from joins.between_turns(words)
-    for row in KEYS:
-        word = row.spellings[0]
-        if isinstance(row, Goes) and words.said(word) and word not in idle:
-            yield Placed(row.to, words[word].value, words[word])
+    return Translation(_document(placed), own, run.parent, tuple(notes))
 
 
 def _document(placed: Sequence[Placed]) -> Document:
@@ -114,7 +79,9 @@ class _Reader:
         self.notes: list[str] = []
         self._trainer = trainer
         self._rows = {
-            spelling: (rank, row) for row in KEYS for rank, spelling in enumerate(spellings_of(row, trainer.sections))
+            spelling: (rank, row)
+            for row in trainer.form.keys
+            for rank, spelling in enumerate(spellings_of(row, trainer.sections))
         }
         self._sections = {spelling.rpartition(".")[0] for spelling in self._rows}
 
@@ -128,6 +95,10 @@ class _Reader:
                 self.said = {word: one for word, one in self.said.items() if not one.key.startswith(f"{said.key}.")}
                 continue
             rank, row = self._rows[said.key]
+            if row.critic and not self._trainer.has_critic:
+                if _among(said.value, (None, False)):
+                    continue
+                raise said.complaint(f"{self._trainer.algorithm} {NO_CRITIC}")
             match row:
                 case Refused() if not _among(said.value, row.unless):
                     raise said.complaint(row.why)
@@ -156,8 +127,10 @@ class _Reader:
         section = said.key.partition(".")[0]
         others = [name for name, other in TRAINERS.items() if section in other.sections and other != self._trainer]
         if others:
-            mine = self._trainer.sections[0]
-            return said.complaint(f"this trainer reads the section {mine}: say it there, or use train_{others[0]}.py")
+            mine = "".join(
+                f"this trainer reads the section {one}: say it there, or " for one in self._trainer.sections[:1]
+            )
+            return said.complaint(f"{mine}use train_{others[0]}.py")
         return said.complaint(f"unknown key{nearest(said.key, self._rows)}; Motet's own keys are {OWN}.KEY")
 
     def _first(self, several: Sequence[Said]) -> Said:

@@ -6,7 +6,8 @@ import pytest
 from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
-from motet.experiments.translate import TRAINERS, translate
+from motet.experiments.trainers import TRAINERS
+from motet.experiments.translate import translate
 
 MODEL = {"model": {"name": "some/model"}}
 HUMANEVAL = {"dataset": {"name": "openai/openai_humaneval", "train_split": "test[33:163]", "eval_split": "test[:32]"}}

@@ -34,6 +34,9 @@ class Words:
             raise ConfigError(f"{word.removeprefix('*.')} is missing: it has no default")
         return self.of[word]
 
+    def origin(self, word: str) -> Said | None:
+        return self.of[word] if word in self.of else None
+
     def value(self, word: str, otherwise: Any = None) -> Any:
         return self.of[word].value if word in self.of else otherwise
 

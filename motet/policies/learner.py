@@ -105,7 +105,7 @@ class LocalLearner:
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """Steps those of `names` that accumulated anything; loss, gradient norm before clipping, and learning rate.
 
-        What a critic sent into a policy that is not stepped is forgotten.
+        What anyone else accumulated is forgotten, and so is what a critic sent into a policy that is not stepped.
         Raises: TrainingDiverged when any gradient is not finite, before anything is stepped.
         """
         due = {name: self._courses[name] for name in names if self._courses[name].loss is not None}
@@ -115,8 +115,8 @@ class LocalLearner:
                 raise self._diverged(name, f"gradient norm is {norm.item()}, loss {due[name].loss}")
         figures = {name: self._step(course, norms[name]) for name, course in due.items()}
         for course in self._courses.values():
-            if course.loss is None:
-                course.adamw.zero_grad(set_to_none=True)
+            course.loss = None
+            course.adamw.zero_grad(set_to_none=True)
         return figures
 
     def _step(self, course: _Course, norm: Tensor) -> dict[str, float]:
@@ -125,9 +125,8 @@ class LocalLearner:
         for group in course.adamw.param_groups:
             group["lr"] = rate
         course.adamw.step()
-        course.adamw.zero_grad(set_to_none=True)
         figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
-        course.steps_done, course.loss = course.steps_done + 1, None
+        course.steps_done += 1
         return figures
 
     def _diverged(self, name: str, what: str) -> TrainingDiverged:
@@ -135,7 +134,8 @@ class LocalLearner:
         kind = "critic" if isinstance(course.learning, Critic) else "policy"
         return TrainingDiverged(
             f"{kind} {name}, optimiser step {course.steps_done + 1} of {course.steps}: {what} at learning rate "
-            f"{course.rate:.3g}; the weights are those of the step before. Lower optimizer.learning_rate, or look at the step's episodes"
+            f"{course.rate:.3g}; the weights are those of the step before. Lower optimizer.learning_rate, or look at the step's "
+            f"episodes"
         )
 
     # ------------------------------------------------------------------------------------------------ checkpoints

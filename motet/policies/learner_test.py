@@ -157,6 +157,16 @@ def test_a_policy_without_samples_is_not_stepped_and_its_schedule_stands_still(f
     assert step(learner, "a", "b") == {}
 
 
+def test_what_was_accumulated_for_who_is_not_stepped_is_forgotten(folder) -> None:
+    a, b = two_adapters(folder)
+    learner, before = LocalLearner([a, b], dict.fromkeys("ab", Optimizer()), 2), weights(a)
+    accumulate(learner, samples("a"))
+    assert step(learner, "b") == {}
+    assert step(learner, "a") == {}
+    assert same(before, weights(a))
+    assert learner.state("a")[1] == {"step": 0}
+
+
 def test_gradients_are_clipped_and_the_norm_before_is_reported(folder) -> None:
     learner = LocalLearner([whole_model(folder)], {"p": Optimizer(clip_norm=0.01)}, 1)
     accumulate(learner, samples())

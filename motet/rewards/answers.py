@@ -29,9 +29,10 @@ def number(text: str) -> Fraction | None:
     marked = text.rpartition("####")
     if marked[1]:
         return read(marked[2].lstrip().partition("\n")[0])
-    said = list(_SAYS.finditer(text))
-    if said:
-        return _first(text[said[-1].end() :].lstrip(" \t\r\n*_`$").partition("\n")[0])
+    *_, said = (None, *_SAYS.finditer(text))
+    statement = "" if said is None else text[said.end() :].lstrip(" \t\r\n*_`$:").partition("\n")[0]
+    if re.search("[0-9]", statement):
+        return _first(statement)
     return read(text.strip().rpartition("\n")[2])
 
 
@@ -60,7 +61,7 @@ def written(value: Fraction) -> str:
 
 # ---------------------------------------------------------------------------------------------------- where
 
-_BRACE = re.compile(r"\\boxed\s*\{|\\fbox\s*\{|\\[{}\\]|[{}]")
+_BRACE = re.compile(r"\\+boxed\s*\{|\\+fbox\s*\{|\\[{}\\]|[{}]")
 _SAYS = re.compile(r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)", re.IGNORECASE)
 
 
@@ -89,6 +90,8 @@ _NUMBER = re.compile(
     rf"|(?P<over>{_PLAIN})(?:\s*/\s*(?P<under>{_PLAIN}))?)"
 )
 """`3 1/2`, or a number, or one over another."""
+_NOT = re.compile(r"\bnot\b|n['\u2019]t\b")
+_END = re.compile(r"[.;!?](?=\s|$)")
 _OPERATORS = tuple("+-*/^_(<>")
 _DASHES = dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"), "-")
 _VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
@@ -97,9 +100,10 @@ _REWRITTEN = tuple(
     (re.compile(pattern), instead)
     for pattern, instead in (
         (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathit|mbox|operatorname|boxed|fbox)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\\!", ""),
         (r"\{,\}|\\,(?=[0-9]{3})|(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3})", ","),
         (r"\\[$%#&]|[$€£¥₹%]|\\(?:left|right|displaystyle|dots|ldots)\b|\*\*|__|`", ""),
-        (r"\\[,;:! ]|\\q?quad\b|~", " "),
+        (r"\\[,;: ]|\\q?quad\b|~", " "),
         (r"\\[dt]?frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r" \1/\2 "),
         (r"\\[dt]?frac\s*([0-9])\s*([0-9])", r" \1/\2 "),
         (r"\s*(?:\\times|\\cdot|[×·*])\s*10\s*\^\s*\{?\s*([-+]?[0-9]+)\s*\}?", r"e\1"),
@@ -125,25 +129,19 @@ def read(said: str) -> Fraction | None:
     before, after = plain[: found[0].start()].rstrip(), plain[found[0].end() :].lstrip()
     if before.endswith(_OPERATORS) or re.match(r"[+*^!(]|[-/]\s*[^a-zA-Z\s]", after):
         return None
-    return None if re.search(r"\bnot\b|n't\b", before) else _value(found[0])
+    return None if _NOT.search(before) else _value(found[0])
 
 
 def _first(said: str) -> Fraction | None:
-    """The number of a statement: the first one, or what it is said to equal in the end."""
-    plain = _plain(said[:_LONGEST])
-    found = _NUMBER.search(plain)
-    if found is None or "\\" in plain[: found.end()] or re.search(r"\bnot\b|n't\b", plain[: found.start()]):
+    """The first number of a sentence, or of a calculation the one behind its last `=`."""
+    sentence = _END.split(_plain(said[:_LONGEST]))[0].rpartition("=")[2]
+    found = _NUMBER.search(sentence)
+    if found is None:
         return None
-    while (operator := re.match(r"\s*[-+*/×x]\s*(?=[0-9(.])", plain[found.end() :])) or re.match(
-        r"[^=.\n]*=", plain[found.end() :]
-    ):
-        following = _NUMBER.search(plain, found.end() + (operator.end() if operator else 0))
-        if following is None:
-            return None
-        if operator and not re.match(r"[^=\n]*=", plain[following.end() :]):
-            return None  # a sum that is not worked out
-        found = following
-    return _value(found)
+    before, after = sentence[: found.start()].rstrip(" ("), sentence[found.end() :]
+    if "\\" in before or before.endswith(_OPERATORS) or re.match(r"\s*(?:[-+*/×x^]\s*[0-9(.]|!)", after):
+        return None
+    return None if _NOT.search(before) else _value(found)
 
 
 def _plain(said: str) -> str:

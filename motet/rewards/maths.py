@@ -76,26 +76,31 @@ class Maths:
         self._end()
 
     def _ask(self, request: Mapping[str, Any]) -> Judged:
-        worker = self._idle.get()
+        worker, sound = self._idle.get(), None
         try:
             for last in (False, True):
                 try:
-                    if worker is None:
-                        worker = _Worker(self._command)
-                        self._alive.add(worker)
-                    return worker.ask(request, self.seconds)
+                    worker = worker or self._started()
+                    judged = worker.ask(request, self.seconds)
+                    sound = worker
+                    return judged
                 except TimeoutError:
-                    self._discard(worker)
-                    worker = None
                     return Judged("timeout")
                 except MathsFault:  # once more with a fresh one: the cause may have been the machine's moment
-                    self._discard(worker)
-                    worker = None
                     if last:
                         raise
+                    self._discard(worker)
+                    worker = None
             raise AssertionError("one of both tries returned or raised")
-        finally:
-            self._idle.put(worker)
+        finally:  # whatever broke off a question, its answer must not be taken for the next one's
+            if sound is None:
+                self._discard(worker)
+            self._idle.put(sound)
+
+    def _started(self) -> "_Worker":
+        worker = _Worker(self._command)
+        self._alive.add(worker)
+        return worker
 
     def _discard(self, worker: "_Worker | None") -> None:
         if worker is not None:
@@ -122,12 +127,14 @@ class _Worker:
             raise MathsFault(f"the maths worker {command[0]} did not start: {error}") from error
         try:
             ready = self._line(_STARTING_SECONDS)
+            if ready != b"ready\n":
+                raise MathsFault(f"the maths worker said {ready[:200]!r} when it started; expected 'ready'")
         except TimeoutError as error:
             self.kill()
             raise MathsFault(f"the maths worker was not ready after {_STARTING_SECONDS:g} s") from error
-        if ready != b"ready\n":
+        except BaseException:
             self.kill()
-            raise MathsFault(f"the maths worker said {ready[:200]!r} when it started; expected 'ready'")
+            raise
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> Judged:
         assert self._process.stdin is not None
@@ -167,6 +174,9 @@ class _Worker:
                     raise TimeoutError
                 part = os.read(self._process.stdout.fileno(), 65536)
                 if not part:
-                    raise MathsFault(f"the maths worker ended with status {self._process.wait()} before it answered")
+                    with suppress(subprocess.TimeoutExpired):
+                        self._process.wait(1.0)
+                    status = self._process.returncode
+                    raise MathsFault(f"the maths worker ended with status {status} before it answered")
                 said += part
         return said

@@ -3,7 +3,8 @@ r"""The label that a text about a premise and a hypothesis ends up with: entailm
     label("It is not a contradiction; the answer is \boxed{neutral}.") == "neutral"
 
 Looked for in this order: the last `\boxed{...}`; what follows the last "answer is"; the last sentence that is a label and nothing
-else; the last sentence that names one. Labels that are denied do not count; what names two is no answer: None, never a guess.
+else, unless a last sentence says another; the last sentence that names one. Labels that are denied do not count, and what
+names two is no answer: None, never a guess.
 """
 
 import re
@@ -50,13 +51,16 @@ def label(text: str) -> Label | None:
         return read(re.sub(r"\\[a-zA-Z]+|[{}$]", " ", box))
     said = list(_SAYS.finditer(text))
     if said:
-        statement = _SENTENCE.split(text[said[-1].end() :].lstrip(" \t\n*_`\"'")[:_LONGEST])[0]
-        return read(_REASON.split(statement)[0])
+        statement = _SENTENCE.split(text[said[-1].end() :].lstrip(" \t\n*_`\"':")[:_LONGEST])[0]
+        if _NAMES.search(statement):
+            return read(_REASON.split(statement)[0])
     named = [sentence for sentence in _SENTENCE.split(text) if _NAMES.search(sentence)]
     named = [sentence for sentence in named if not sentence.rstrip(" *_`\"')").endswith("?")]
     bare = [sentence for sentence in named if _NAMES.fullmatch(sentence.strip(" \t\r#>*_`\"'.,:;!()[]-"))]
-    chosen = (bare or named)[-1:]
-    return read(_REASON.split(chosen[0])[0]) if chosen else None
+    decided = {read(_REASON.split(sentence)[0]) for sentence in (*bare[-1:], *named[-1:])}
+    if bare:
+        decided.discard(None)  # what comes behind the answer may be its reason
+    return decided.pop() if len(decided) == 1 else None
 
 
 def read(said: str) -> Label | None:

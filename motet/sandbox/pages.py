@@ -2,8 +2,8 @@
 
 A child shares the server's pages until one of the two writes to one; that interrupts the writer, and costs several times the
 copying. Pages that a device may be writing to cannot be shared like that: a fork copies them. So those that a child is known to
-write are registered with an io_uring, which is never asked to do anything, and which children close with all else. Where the kernel
-refuses, forks are slower and nothing else changes.
+write are registered with an io_uring, which is never asked to do anything and which children close with all else. Where the
+kernel refuses, forks are slower and nothing else changes.
 
 Source: proc_pid_pagemap(5), io_uring_register(2), `copy_present_page` in the kernel's mm/memory.c.
 """

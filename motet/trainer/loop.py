@@ -175,11 +175,12 @@ async def _learn(
         for reading in pack_values(lesson, pace.token_budget):
             told = await learners[reading.critic].accumulate_values(reading, value_loss)
             valued.setdefault(reading.critic, []).append(told)
-        stepped |= await _step(learners, [*now, *dict.fromkeys(sample.critic for sample in lesson)])
         for name, figures in now.items():
             seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
             arrived |= {name for name, figures in now.items() if merge(figures)["moved"].value > algorithm.stop_at_kl}
+        due = [name for name in now if name not in arrived]
+        stepped |= await _step(learners, [*due, *dict.fromkeys(sample.critic for sample in lesson)])
     overall = merge(metrics for figures in seen.values() for metrics in figures)
     each = {
         f"learn/{key}/{name}": mean.value
@@ -190,9 +191,9 @@ async def _learn(
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
-    """One optimiser step of each of `names`, learner by learner."""
+    """One optimiser step of each of `names`, learner by learner; every learner hears of it, to forget what is not stepped."""
     figures: dict[str, float] = {}
-    for learner in dict.fromkeys(learners[name] for name in names):
+    for learner in dict.fromkeys(learners.values()):
         for name, said in (await learner.step([n for n in names if learners[n] is learner])).items():
             figures |= {f"learn/{key}/{name}": value for key, value in said.items()}
     return figures

@@ -56,8 +56,8 @@ class Debate:
         """Options of the debate."""
 
         dataset: Dataset = "gsm8k"
-        """What is asked: gsm8k (question, answer), tinygsm (question, code), anli (premise, hypothesis, label) or maths (problem,
-        answer)."""
+        """What is asked: gsm8k (question, answer), tinygsm (question, code; or a row of gsm8k), anli (premise, hypothesis,
+        label) or maths (problem, answer)."""
         agents: int | tuple[str, ...] = 2
         """How many debate, at most 8 (alice, bob, carol, ...), or what they are called."""
         roles: dict[str, str] = Field(default_factory=dict)
@@ -143,8 +143,11 @@ class Debate:
 
         Raises: ConfigError for a row without the fields of the dataset.
         """
-        if self.options.dataset != "tinygsm":
-            found = read_row(self.options.dataset, row)
+        dataset = self.options.dataset
+        if dataset != "tinygsm":
+            found = read_row(dataset, row)
+        elif "code" not in row and "answer" in row:
+            found = read_row("gsm8k", row)  # trained on the one, evaluated on the other
         elif self._open_sandbox is None:
             raise ConfigError("dataset tinygsm has its answers computed, and there is no sandbox: pass open_sandbox")
         else:

@@ -1,0 +1,149 @@
+"""Divergence in the reward: what it is, who pays for it, and how its price adapts."""
+
+import pytest
+
+from motet.algorithms import resolve
+from motet.core import (
+    Completion,
+    CreditState,
+    Episode,
+    Outcome,
+    ReadingId,
+    Round,
+    SampleId,
+    Scores,
+    Task,
+    Team,
+    Valued,
+)
+from motet.credit.assign import assign_credit
+
+AGENTS = ("a", "b")
+TEAM = Team({"a": ("p",), "b": ("q",)}, decode={})
+
+
+def path(*turns: tuple[float, tuple[float, ...], tuple[float, ...]]) -> Episode:
+    """One straight path: per turn the reward, and what each token of a's and of b's answer says of log π."""
+    below = None
+    for number in reversed(range(len(turns))):
+        reward, *said = turns[number]
+        samples = {
+            agent: (Completion(policy, "x", "stop", tokens=(7,) * len(logprobs), logprobs=logprobs),)
+            for agent, policy, logprobs in zip(AGENTS, ("p", "q"), said, strict=True)
+        }
+        outcome = Outcome(dict.fromkeys(AGENTS, 0), dict.fromkeys(AGENTS, reward), {}, below, None if below else "done")
+        below = Round(number, dict.fromkeys(AGENTS, "?"), dict.fromkeys(AGENTS, (1,)), samples, (outcome,))
+    return Episode("e", Task("e", {}), below)
+
+
+ONE = path((1.0, (-1.0, -2.0), (-0.5,)))
+REFERENCE = {SampleId("e", (), "a", 0): (-1.5, -4.0), SampleId("e", (), "b", 0): (-0.25,)}
+"""a has moved by 0.5 and 2 nats, b by -0.25."""
+
+
+def credit(episode, name="mareinforce", *, reference=REFERENCE, values=None, state=None, team=TEAM, **fields):
+    algorithm = resolve(name, {"kl_in": "reward", "kl_coefficient": 0.1, **fields})
+    turns = 1 + max(len(id.path) for id in reference)
+    return assign_credit([episode], Scores(reference, values or {}), algorithm, state or CreditState(), team, turns)
+
+
+def advantages(result):
+    return {(sample.id.agent, sample.turn): sample.advantage for sample in result.samples}
+
+
+def test_a_completion_pays_the_sum_over_its_tokens_of_log_pi_minus_log_pi_ref():
+    assert advantages(credit(ONE)) == {("a", 0): pytest.approx(1 - 0.1 * 2.5), ("b", 0): pytest.approx(1 + 0.1 * 0.25)}
+
+
+def test_the_price_adapts_by_ziegler_for_each_policy():
+    # β·(1 + clip(KL/target − 1, ±0.2)·n/horizon); of a 2.5/2 − 1 = 0.25 counts 0.2; of b −0.25/2 − 1 counts −0.2
+    state = credit(ONE, kl_target=2.0, kl_horizon=10).state
+    assert state.kl_coefficients == {"p": pytest.approx(0.1 * 1.02), "q": pytest.approx(0.1 * 0.98)}
+    near = {**REFERENCE, SampleId("e", (), "a", 0): (-1.0, -4.2)}  # 2.2 nats: 10% too far, believed as it is
+    assert credit(ONE, reference=near, kl_target=2.0, kl_horizon=10).state.kl_coefficients["p"] == pytest.approx(0.101)
+
+
+def together() -> tuple[Episode, Team]:
+    """The same path, spoken by one policy."""
+    said = {
+        agent: (Completion("p", "x", "stop", tokens=one.tokens, logprobs=one.logprobs),)
+        for agent, (one,) in ONE.root.samples.items()
+    }
+    root = Round(0, ONE.root.prompts, ONE.root.prompt_tokens, said, ONE.root.outcomes)
+    return Episode("e", ONE.task, root), Team(dict.fromkeys(AGENTS, ("p",)), decode={})
+
+
+def test_two_agents_of_one_policy_adapt_one_coefficient_by_their_mean():
+    shared, team = together()
+    # (2.5 − 0.25)/2 = 1.125 nats; 1.125/1.25 − 1 = −0.1; two completions of ten
+    state = credit(shared, team=team, kl_target=1.25, kl_horizon=10).state
+    assert state.kl_coefficients == {"p": pytest.approx(0.1 * (1 - 0.1 * 0.2))}
+
+
+def test_no_step_is_larger_than_a_fifth_however_many_completions_it_has():
+    shared, team = together()
+    state = credit(shared, team=team, kl_target=0.1, kl_horizon=1).state
+    assert state.kl_coefficients == {"p": pytest.approx(0.12)}
+
+
+def test_the_next_step_pays_what_this_one_adapted_and_adapts_from_there():
+    fields = {"kl_target": 2.0, "kl_horizon": 10}
+    first = credit(ONE, **fields)
+    assert advantages(first)["a", 0] == pytest.approx(1 - 0.1 * 2.5)
+    second = credit(ONE, state=first.state, **fields)
+    assert advantages(second)["a", 0] == pytest.approx(1 - 0.102 * 2.5)
+    assert second.state.kl_coefficients["p"] == pytest.approx(0.102 * 1.02)
+    assert second.metrics["credit/kl_coefficient/p"] == pytest.approx(0.102)
+
+
+def test_a_fixed_price_is_not_remembered():
+    assert credit(ONE).state == CreditState()
+
+
+def test_a_frozen_partner_neither_pays_nor_adapts():
+    cold = Team(TEAM.agents, decode={}, frozen=frozenset({"q"}))
+    only_a = {id: said for id, said in REFERENCE.items() if id.agent == "a"}
+    result = credit(ONE, reference=only_a, team=cold, kl_target=2.0, kl_horizon=10)
+    assert advantages(result) == {("a", 0): pytest.approx(0.75)}
+    assert list(result.state.kl_coefficients) == ["p"]
+
+
+TWO = path((1.0, (-1.0,), (-1.0,)), (2.0, (-1.0, -1.0), (-1.0,)))
+FAR = {
+    SampleId("e", (), "a", 0): (-2.0,),
+    SampleId("e", (0,), "a", 0): (-2.0, -4.0),
+    SampleId("e", (), "b", 0): (-1.0,),
+    SampleId("e", (0,), "b", 0): (-1.0,),
+}
+"""a moved by 1 nat in turn one, by 4 in turn two (1 and 3); b nowhere."""
+
+
+def test_in_turn_scope_the_price_is_part_of_the_reward_and_folds():
+    critics = Team(TEAM.agents, decode={}, critics={"a": "c", "b": "d"})
+    values = {
+        ReadingId("e", where, agent): Valued((1,), (0,), (value,))
+        for where, value in (((), 0.5), ((0,), 0.25))
+        for agent in AGENTS
+    }
+    found = credit(
+        TWO, "iac", reference=FAR, values=values, team=critics, absorb=False, discount=0.5, trace=0.5
+    )  # turn two: 2 − 0.4 − V; turn one: 1 − 0.1 + γ·(V' + λ·A') − V
+    assert advantages(found)["a", 1] == pytest.approx(1.6 - 0.25)
+    assert advantages(found)["a", 0] == pytest.approx(0.9 + 0.5 * (0.25 + 0.5 * 1.35) - 0.5)
+    assert advantages(found)["b", 1] == pytest.approx(2.0 - 0.25)
+    assert advantages(found)["b", 0] == pytest.approx(1.0 + 0.5 * (0.25 + 0.5 * 1.75) - 0.5)
+
+
+def test_in_token_scope_each_token_pays_for_itself():
+    critics = Team(TEAM.agents, decode={}, critics={"a": "c", "b": "d"})
+    values = {
+        ReadingId("e", where, agent, 0): Valued((1,) * count, tuple(range(count)), (0.0,) * count)
+        for where, agent, count in (((), "a", 1), ((0,), "a", 2), ((), "b", 1), ((0,), "b", 1))
+    }
+    found = credit(
+        TWO, "maporl", reference=FAR, values=values, team=critics, whiten=False, trace=0.5, returns="current"
+    )
+    # turn two of a: rewards (−0.1, 2 − 0.3), V = 0, λ = 1/2; the divergence of turn one is paid in turn one
+    assert advantages(found)["a", 1] == (pytest.approx(-0.1 + 0.5 * 1.7), pytest.approx(1.7))
+    assert advantages(found)["a", 0] == (pytest.approx(1 - 0.1),)
+    assert advantages(found)["b", 1] == (pytest.approx(2.0),)

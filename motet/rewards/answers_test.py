@@ -1,0 +1,120 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motet.environments.check import ODD_REPLIES
+from motet.rewards.answers import boxed, number, read, same_number, written
+
+TABLE = [
+    # plain numbers
+    ("72", "72"), ("1,200", "1200"), ("1,234,567", "1234567"), ("5.0", "5"), ("5.", "5"), (".5", "0.5"), ("-3", "-3"),
+    ("+3", "3"),
+    ("- 3", "-3"), ("\u22127", "-7"), ("\u20137", "-7"), ("007", "7"), ("1e3", "1000"), ("1.5e-3", "0.0015"), ("1/2", "0.5"),
+    ("1 / 3", "1/3"), ("-1/2", "-0.5"), ("3 1/2", "3.5"), ("-3 1/2", "-3.5"), ("3\u00bd", "3.5"), ("1\u202f200", "1200"),
+    # money, percent, units
+    ("$5.00", "5"), ("$ 5", "5"), ("-$5", "-5"), ("$-5", "-5"), ("\u20ac1,200.50", "1200.5"), ("50%", "50"),
+    ("72 clips", "72"),
+    ("72 clips.", "72"), ("60 km/h", "60"), ("25 m^2", "25"), ("90\u00b0", "90"), ("5-day", "5"), ("(5)", "5"),
+    ("**8**", "8"),
+    # LaTeX
+    (r"\boxed{72}", "72"), (r"So it is \boxed{72}.", "72"), (r"\boxed{\text{\$}1{,}200}", "1200"),
+    (r"\boxed{\$1{,}200.50}", "1200.5"),
+    (r"\boxed{10\,000}", "10000"), (r"\boxed{\frac{1}{2}}", "0.5"), (r"\boxed{-\frac{3}{4}}", "-0.75"),
+    (r"\boxed{\dfrac12}", "0.5"),
+    (r"\boxed{1\frac{1}{2}}", "1.5"), (r"\boxed{50\%}", "50"), (r"\boxed{72 \text{ clips}}", "72"),
+    (r"\boxed{25\text{ cm}^{2}}", "25"),
+    (r"\boxed{90^\circ}", "90"), (r"\boxed{x = 5}", "5"), (r"\boxed{48+24=72}", "72"), (r"\boxed{3 \times 10^{4}}", "30000"),
+    (r"\boxed{3\times10^{-2}}", "0.03"), (r"\boxed{\approx 3.14}", "3.14"), (r"\boxed{\boxed{5}}", "5"),
+    (r"$\boxed{18}$", "18"),
+    (r"\boxed{10,\!000}", "10000"), (r"\\boxed{5}", "5"), (r"x \\\boxed{5}", "5"), (r"\boxed{5 \mathrm{~cm}}", "5"),
+    (r"\boxed{\frac{1,200}{2}}", "600"), (r"\boxed{\text{18 dollars}}", "18"), (r"\boxed{\frac{x}{2}}", None),
+    # which of several
+    (r"\boxed{1}, no: \boxed{2}", "2"), (r"\boxed{5} or \boxed{6", "5"), (r"\boxed{5} in \boxed{}", "5"),
+    (r"{ \boxed{5}", "5"),
+    (r"\boxed{7} #### 8 The answer is 9", "7"), ("#### 72", "72"), ("48/2=24\n#### $1,200\n", "1200"),
+    ("#### 3\n#### -4", "-4"),
+    ("The answer is 72.", "72"), ("The answer is 5.5. I checked it 3 times.", "5.5"),
+    ("The final answer is: **$18** a day", "18"),
+    ("The answer is 48 + 24 = 72 clips.", "72"), ("The answer is 10/2 = 5.", "5"), ("Answer: -7", "-7"),
+    ("The answer is (72).", "72"), ("The answer is 3-4.", None),
+    ("**Answer:** 8", "8"),
+    ("The answer is:\n72", "72"), ("The answer is 1. Wait, the answer is 2.", "2"), ("In 3 days 5 left.\nSo 7 remain.", "7"),
+    ("The answer is below.\n24 clips", "24"), ("48 / 2 = 24", "24"), (r"<think>\boxed{3}</think>\boxed{4}", "4"),
+    # no answer, or more than one
+    ("", None), ("no idea", None), (r"\boxed{}", None), (r"\boxed{x}", None), (r"\boxed{5, 6}", None),
+    (r"\boxed{2+3}", None),
+    (r"\boxed{x-3}", None), (r"\boxed{2^3}", None), (r"\boxed{5!}", None), (r"\boxed{\sqrt{4}}", None),
+    (r"\boxed{2\pi}", None),
+    (r"\boxed{5 \text{ hours } 30 \text{ minutes}}", None), (r"\boxed{12,34}", None), (r"\boxed{1000,000}", None),
+    ("1/0", None),
+    ("The answer is not 5.", None), ("The answer is not 5 but 6.", None), ("The answer is 48 + 24.", None), ("5 or 6", None),
+    ("So in 2 months she sold 72.", None), ("\u00b2", None), ("1e999999999", None), ("9" * 100, None),
+    (r"\boxed{not 5}", None),
+    (r"<think>\boxed{3}", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), TABLE)
+def test_the_number_of_a_text(text, expected):
+    found = number(text)
+    assert (None if found is None else written(found)) == expected
+
+
+@pytest.mark.parametrize("text", ODD_REPLIES.values(), ids=ODD_REPLIES)
+def test_no_text_is_too_odd(text):
+    assert number(text) == (1200 if text == "1,200" else None)
+
+
+@given(st.text(alphabet="0123456789.,-+/=$%{}\\ \nabctexboxedframhi#e", max_size=60))
+def test_every_text_has_a_number_or_none(text):
+    assert isinstance(number(text), Fraction | None)
+    assert isinstance(number(f"\\boxed{{{text}}}"), Fraction | None)
+
+
+@given(st.fractions(min_value=-(10**12), max_value=10**12, max_denominator=10**6))
+def test_what_is_written_is_read_again(value):
+    assert read(written(value)) == value
+    assert number(f"Some steps: 1, 2.\n\n\\boxed{{{written(value)}}}") == value
+
+
+@given(st.integers(-(10**12), 10**12), st.integers(0, 6))
+def test_decimals_and_thousands_are_exact(units, places):
+    value = Fraction(units, 10**places)
+    sign, digits = "-" if units < 0 else "", str(abs(units)).rjust(places + 1, "0")
+    whole, rest = (digits[:-places], "." + digits[-places:]) if places else (digits, "")
+    assert read(f"{sign}${int(whole):,}{rest}") == value
+
+
+@pytest.mark.parametrize(
+    "long",
+    ["\\boxed{" * 14_000, "\\boxed{" + " " * 50_000 + "}", "answer is 1" + " " * 50_000, "1," * 50_000, "-" + " " * 99_999,
+     "answer is 1" + " = 1" * 20_000, "\\frac{" * 16_000, "\\times" + " " * 90_000, "{" * 100_000],
+)  # fmt: skip
+def test_long_texts_take_no_long_time(long):
+    """Seconds here would be hours in a run: a pattern that backtracks takes minutes."""
+    number(long)
+
+
+def test_a_box_is_closed_not_empty_and_the_last_one():
+    assert boxed(r"\boxed{a} \fbox{b{c}}") == "b{c}"
+    assert boxed(r"\boxed {a} \boxed{ }") == "a"
+    assert boxed(r"\boxed{\{1, 2\}}") == r"\{1, 2\}"
+    assert boxed(r"\boxed{a") is None
+    assert boxed("boxed{a}") is None
+
+
+def test_only_a_gold_number_with_many_decimals_may_be_rounded():
+    third = Fraction("3.333333333")
+    assert same_number(Fraction("3.33"), third)
+    assert same_number(Fraction(10, 3), third)
+    assert not same_number(Fraction("3.3"), third)
+    assert not same_number(Fraction("72.004"), Fraction(72))
+    assert not same_number(Fraction("0.504"), Fraction("0.5"))
+
+
+def test_numbers_are_spelt_one_way():
+    assert [written(Fraction(text)) for text in ("1200.00", "1/2", "-1/8", "1/3", "0", "-0.05")] == [
+        "1200", "0.5", "-0.125", "1/3", "0", "-0.05",
+    ]  # fmt: skip

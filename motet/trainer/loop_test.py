@@ -1,0 +1,197 @@
+"""Who learns what in a step, and how often: the loop on a game without models."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from motet.algorithms import resolve
+from motet.batch import Batch, Mean, ValueBatch
+from motet.core import CreditState, ScoreRequest, Task, Team, Valued, ValueRequest
+from motet.rollout.fakes import PAIR, KeySampler, Talk
+from motet.settings import Plan, Schedule
+from motet.trainer.loop import Ensemble, Pace, one_step
+
+TASKS = [Task(name, {}) for name in "wxyz"]
+SHARED = Team(dict.fromkeys(PAIR.agents, ("p",)), PAIR.decode)
+
+
+class Stage:
+    """A scorer to which everything is worth 0.5, and a publisher that remembers."""
+
+    def __init__(self) -> None:
+        self.published: list[list[str]] = []
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        return [(-0.7,) * len(request.tokens) for request in requests]
+
+    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+        counts = [max(1, len(request.completion)) for request in requests]
+        return [Valued((3,) * n, tuple(range(n)), (0.5,) * n) for n in counts]
+
+    async def publish(self, names: Sequence[str]) -> int:
+        self.published.append(list(names))
+        return len(self.published)
+
+
+@dataclass(eq=False)
+class Diary:
+    """A learner that writes down what it is given between one step and the next. `moved` says how far a policy has come."""
+
+    moved: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    values: list[ValueBatch] = field(default_factory=list)
+    updates: list[tuple[str, ...]] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+
+    async def accumulate(self, batch: Batch, objective: Any) -> dict[str, Mean]:
+        self.batches.append(batch)
+        before = self.seen.get(batch.policy, 0)
+        self.seen[batch.policy] = before + 1
+        moved = self.moved[batch.policy][before] if batch.policy in self.moved else 0.0
+        return {"sampler_mismatch": Mean(1.0 * before, 1.0), "moved": Mean(moved, 1.0)}
+
+    async def accumulate_values(self, batch: ValueBatch, objective: Any) -> dict[str, Mean]:
+        self.values.append(batch)
+        return {"value_error": Mean(2.0, 1.0)}
+
+    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        self.updates.append(tuple(names))
+        return {name: {"loss": 0.0} for name in names}
+
+
+def ensemble(name: str, team: Team = PAIR, diary: Diary | None = None, **changes: Any) -> Ensemble:
+    stage, diary = Stage(), diary or Diary()
+    chosen = resolve(name, {"absorb": False, **changes.pop("fields", {})})
+    if chosen.critic_view is not None:
+        critics = {
+            agent: "critic-joint" if chosen.critic_view == "joint" else f"critic-{agent}" for agent in team.agents
+        }
+        team = replace(team, critics=critics)
+    made = Ensemble(
+        environment=Talk(pay=lambda said: len(said) + int(said[-1][0][1]) / 1000),
+        team=team,
+        plan=Plan(samples=(1, 1)),
+        algorithm=chosen,
+        sampler=KeySampler(),
+        scorer=stage,
+        publisher=stage,
+        learners=dict.fromkeys((*team.policies, *team.critics.values()), diary),
+        longest=dict.fromkeys(team.policies, 3),
+        seed=0,
+    )
+    return replace(made, **changes)
+
+
+PACE = Pace(steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0)
+
+
+def go(made: Ensemble, number: int = 1) -> tuple[Diary, dict[str, float]]:
+    step, _ = asyncio.run(one_step(made, TASKS, number, PACE, CreditState()))
+    return next(iter(made.learners.values())), dict(step.metrics)
+
+
+# ---------------------------------------------------------------------------------------------------- how many steps
+
+
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 1), (1, 4), (2, 3)])
+def test_a_sample_set_gives_epochs_times_minibatches_steps(epochs, minibatches):
+    fields = {"epochs": epochs, "minibatches": minibatches}
+    diary, _ = go(ensemble("mappo", fields=fields, critic_epochs=epochs))
+    assert len(diary.updates) == epochs * minibatches
+    assert all(update[-1] == "critic-joint" for update in diary.updates)
+    assert sum(len(batch.tokens_BL) for batch in diary.batches) == epochs * 4 * 2 * 2  # tasks, turns, agents
+    assert sum(len(batch.tokens_BL) for batch in diary.values) == epochs * 4 * 2  # tasks, turns
+
+
+def test_critics_may_pass_over_a_step_more_often_than_policies():
+    diary, _ = go(ensemble("iac", critic_epochs=3))
+    assert diary.updates[0] == ("ann-policy", "bob-policy", "critic-ann", "critic-bob")
+    assert diary.updates[1:] == [("critic-ann", "critic-bob")] * 2
+
+
+def test_two_agents_of_one_policy_take_one_step_on_the_sum_and_not_one_each():
+    diary, _ = go(ensemble("mareinforce", SHARED))
+    assert diary.updates == [("p",)]
+    (batch,) = diary.batches
+    assert len(batch.tokens_BL) == 4 * 2 * 2
+    assert batch.weight_B.sum().item() == pytest.approx(4.0)  # one for each agent at each turn
+
+
+def test_every_update_has_the_old_probabilities_of_the_sampling():
+    diary, _ = go(ensemble("ippo", fields={"epochs": 3}))
+    assert len(diary.batches) == 3 * 2
+    for batch in diary.batches:
+        assert batch.old_logp_BL is None  # the sampler's own are compared with
+        assert set(batch.behaviour_logp_BL[batch.mask_BL].tolist()) == {-0.5}
+
+
+def test_the_sampler_is_compared_with_before_anything_has_moved():
+    _, figures = go(ensemble("ippo", fields={"epochs": 3}))
+    assert figures["learn/sampler_mismatch"] == 0.0
+
+
+# ---------------------------------------------------------------------------------------------------- far enough
+
+
+def test_a_policy_that_has_moved_far_enough_is_not_updated_again_and_its_partner_goes_on():
+    diary = Diary({"ann-policy": [0.0, 0.04, 0.2], "bob-policy": [0.0, 0.01, 0.02, 0.03]})
+    go(ensemble("ippo", diary=diary, fields={"epochs": 4, "stop_at_kl": 0.1}, critic_epochs=5))
+    policies = [tuple(name for name in update if not name.startswith("critic")) for update in diary.updates]
+    both, bob = ("ann-policy", "bob-policy"), ("bob-policy",)
+    assert policies == [both, both, bob, bob, ()]
+    assert diary.seen == {"ann-policy": 3, "bob-policy": 4}  # it is looked at once more, and left where it is
+    assert all(set(update) >= {"critic-ann", "critic-bob"} for update in diary.updates)
+
+
+def test_how_far_one_may_move_is_unlimited_unless_set():
+    diary = Diary({name: [0.0, 9.0, 9.0, 9.0] for name in PAIR.policies})
+    go(ensemble("ippo", diary=diary))
+    assert diary.seen == dict.fromkeys(PAIR.policies, 4)
+    assert all(set(update) >= set(PAIR.policies) for update in diary.updates)
+
+
+# ---------------------------------------------------------------------------------------------------- whose turn it is
+
+
+def rows(diary: Diary) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for batch in (*diary.batches, *diary.values):
+        name = batch.policy if isinstance(batch, Batch) else batch.critic
+        found[name] = found.get(name, 0) + len(batch.tokens_BL)
+    return found
+
+
+def test_in_round_robin_one_policy_learns_with_its_critic_and_is_published():
+    schedule = Schedule(kind="round_robin")
+    for number, who in ((1, "ann"), (2, "bob"), (3, "ann")):
+        made = ensemble("iac", schedule=schedule)
+        diary, _ = go(made, number)
+        assert rows(diary) == {f"{who}-policy": 8, f"critic-{who}": 8}
+        assert made.publisher.published == [[f"{who}-policy"]]
+
+
+def test_in_round_robin_a_joint_critic_learns_at_every_step():
+    diary, _ = go(ensemble("maac", schedule=Schedule(kind="round_robin")))
+    assert rows(diary) == {"ann-policy": 8, "critic-joint": 8}
+
+
+PER_TURN = Team({"ann": ("early", "late"), "bob": ("early", "late")}, PAIR.decode)
+
+
+def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
+    schedule = Schedule(kind="turns", warmup=1, block=2)
+    for number, who in ((1, "early"), (2, "late"), (3, "late"), (4, "early"), (5, "early"), (6, "late")):
+        made = ensemble("iac", PER_TURN, schedule=schedule)
+        diary, _ = go(made, number)
+        assert rows(diary) == {who: 8, "critic-ann": 4, "critic-bob": 4}
+        assert made.publisher.published == [[who]]
+
+
+def test_frozen_policies_are_left_out_of_the_rounds():
+    team = replace(PAIR, frozen=frozenset({"ann-policy"}))
+    for number in (1, 2):
+        diary, _ = go(ensemble("mareinforce", team, schedule=Schedule(kind="round_robin")), number)
+        assert rows(diary) == {"bob-policy": 8}

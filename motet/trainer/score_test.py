@@ -1,0 +1,129 @@
+"""What is asked of references and critics: each thing an algorithm needs, once."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from motet.algorithms import resolve
+from motet.core import (
+    Completion,
+    Episode,
+    Fault,
+    Outcome,
+    ReadingId,
+    Round,
+    SampleId,
+    ScoreRequest,
+    Scores,
+    Task,
+    Team,
+    Valued,
+    ValueRequest,
+)
+from motet.settings import Algorithm
+from motet.trainer.score import score
+
+TEAM = Team({"a": ("p",), "b": ("q",)}, decode={}, critics={"a": "critic-a", "b": "critic-b"})
+COLD = Team(TEAM.agents, decode={}, frozen=frozenset({"q"}), critics={"a": "critic-a"})
+JOINT = Team(TEAM.agents, decode={}, critics=dict.fromkeys(TEAM.agents, "critic-joint"))
+
+
+class Notebook:
+    """A scorer that writes down what it is asked. Its answers say which request they answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[ScoreRequest | ValueRequest]] = []
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        self.calls.append(list(requests))
+        return [(-float(number),) * len(request.tokens) for number, request in enumerate(requests)]
+
+    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+        self.calls.append(list(requests))
+        return [Valued((number,), (0,), (float(number),)) for number, _ in enumerate(requests)]
+
+
+def said(agent: str, *tokens: int) -> Completion:
+    policy = {"a": "p", "b": "q"}[agent]
+    return Completion(policy, "x", "stop", tokens=tokens, logprobs=(-1.0,) * len(tokens), temperature=0.7)
+
+
+def episode() -> Episode:
+    """Two turns; two answers each at the first, of which one joint action failed; only b speaks at the second."""
+    after = Round(1, {"b": "more?"}, {"b": (4,)}, {"b": (said("b", 9),)}, (Outcome({"b": 0}, {}, end="done"),))
+    samples = {"a": (said("a", 5, 6), said("a", 7)), "b": (said("b", 8), said("b", 8, 8))}
+    outcomes = (
+        Outcome({"a": 0, "b": 0}, {}, next=after),
+        Outcome({"a": 1, "b": 1}, {}, fault=Fault("reward", "x", "")),
+    )
+    return Episode("e", Task("e", {}), Round(0, {"a": "A?", "b": "B?"}, {"a": (1, 2), "b": (3,)}, samples, outcomes))
+
+
+FAILED = Episode("f", Task("f", {}), None, fault=Fault("environment", "died", ""))
+
+
+def asked(algorithm: Algorithm, team: Team = TEAM) -> tuple[Notebook, Scores]:
+    notebook = Notebook()
+    return notebook, asyncio.run(score(notebook, [episode(), FAILED], algorithm, team))
+
+
+def test_nobody_is_asked_for_what_no_algorithm_needs():
+    notebook, scores = asked(resolve("magrpo", {}))
+    assert notebook.calls == []
+    assert scores == Scores()
+
+
+@pytest.mark.parametrize("where", ["loss", "reward"])
+def test_the_reference_of_every_completion_is_asked_for_once_at_its_own_temperature(where):
+    notebook, scores = asked(resolve("magrpo", {"kl_in": where, "kl_coefficient": 0.1}))
+    (requests,) = notebook.calls
+    assert requests == [
+        ScoreRequest("p", (1, 2), (5, 6), 0.7),
+        ScoreRequest("p", (1, 2), (7,), 0.7),
+        ScoreRequest("q", (3,), (8,), 0.7),
+        ScoreRequest("q", (3,), (8, 8), 0.7),
+        ScoreRequest("q", (4,), (9,), 0.7),
+    ]
+    assert scores.reference[SampleId("e", (0,), "b", 0)] == (-4.0,)
+
+
+def test_no_reference_is_asked_for_of_who_is_never_trained():
+    notebook, _ = asked(resolve("magrpo", {"kl_in": "loss", "kl_coefficient": 0.1}), COLD)
+    assert {request.policy for request in notebook.calls[0]} == {"p"}
+
+
+def test_own_critics_read_each_round_once_for_each_agent_that_acts_in_it():
+    notebook, scores = asked(resolve("iac", {}))
+    assert notebook.calls == [
+        [ValueRequest("critic-a", "A?"), ValueRequest("critic-b", "B?"), ValueRequest("critic-b", "more?")]
+    ]
+    assert {id: said.values for id, said in scores.values.items()} == {
+        ReadingId("e", (), "a"): (0.0,),
+        ReadingId("e", (), "b"): (1.0,),
+        ReadingId("e", (0,), "b"): (2.0,),
+    }
+
+
+def test_an_agent_without_a_critic_is_not_valued():
+    notebook, scores = asked(resolve("iac", {}), COLD)
+    assert notebook.calls == [[ValueRequest("critic-a", "A?")]]
+    assert list(scores.values) == [ReadingId("e", (), "a")]
+
+
+def test_a_joint_critic_reads_each_round_once():
+    notebook, scores = asked(resolve("maac", {}), JOINT)
+    assert notebook.calls == [[ValueRequest("critic-joint", "a: A?\nb: B?"), ValueRequest("critic-joint", "b: more?")]]
+    assert list(scores.values) == [ReadingId("e", (), None), ReadingId("e", (0,), None)]
+
+
+def test_in_token_scope_every_completion_is_read_behind_the_tokens_of_its_prompt():
+    algorithm = resolve("maporl", {})
+    notebook, scores = asked(algorithm)
+    references, values = notebook.calls
+    assert len(references) == len(values) == 5
+    assert values[0] == ValueRequest("critic-a", prompt_tokens=(1, 2), completion=(5, 6))
+    assert values[-1] == ValueRequest("critic-b", prompt_tokens=(4,), completion=(9,))
+    assert [(id.agent, id.path, id.index) for id in scores.values] == [
+        ("a", (), 0), ("a", (), 1), ("b", (), 0), ("b", (), 1), ("b", (0,), 0)
+    ]  # fmt: skip
