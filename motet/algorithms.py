@@ -108,5 +108,10 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         )
     if algorithm.baseline == "greedy_path" and not plan.straight:
         raise ConfigError(f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
+    if algorithm.incentives.any and plan.expand != "all":
+        raise ConfigError(
+            f"algorithm.incentives read what came next, which rollout.expand {plan.expand} does not play for every joint action: "
+            f"use expand: all"
+        )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")

@@ -239,7 +239,7 @@ def test_a_token_mean_is_over_the_tokens_of_its_turn_so_a_wordy_turn_counts_no_m
 
 
 def value(tokens: tuple[int, ...], at: tuple[int, ...], target, old, weight: float, critic: str = "c") -> ValueSample:
-    return ValueSample(ReadingId("e", (), "a"), critic, ("p",), 0, tokens, at, target, old, weight)
+    return ValueSample(ReadingId("e", (), "a"), critic, (("p", 0),), 0, tokens, at, target, old, weight)
 
 
 def test_a_batch_of_values_by_hand():

@@ -261,6 +261,8 @@ class Valued:
     tokens: tuple[int, ...]
     positions: tuple[int, ...]
     values: tuple[float, ...]
+    cut: int = 0
+    """Tokens at the beginning that were left out, because the critic's context holds no more."""
 
 
 class Scorer(Protocol):
@@ -293,6 +295,11 @@ class Team:
     def policy_of(self, agent: str, turn: int) -> str:
         policies = self.agents[agent]
         return policies[min(turn, len(policies) - 1)]
+
+    def learning_seats(self, turns: int) -> tuple[tuple[str, int], ...]:
+        """Every (policy, turn) that is trained, in the order of agents and turns."""
+        seats = dict.fromkeys((self.policy_of(agent, turn), turn) for agent in self.agents for turn in range(turns))
+        return tuple(seat for seat in seats if seat[0] not in self.frozen)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -347,12 +354,13 @@ class ReadingId:
 class ValueSample:
     """One regression target of a critic: its input, where in it values are read, and what they should have been.
 
-    `weight` is the Round's share of the step. `policies` acted in it; who learns only when they do follows them.
+    `weight` is its share of the step: that of the Round, or of the completion whose tokens are valued.
     """
 
     id: ReadingId
     critic: str
-    policies: tuple[str, ...]
+    seats: tuple[tuple[str, int], ...]
+    """Whose credit the value is for, as (policy, turn): here and, where values cross turns, at all turns before."""
     turn: int
     tokens: tuple[int, ...]
     positions: tuple[int, ...]

@@ -250,11 +250,12 @@ class Schedule(Settings):
 
     kind: Literal["simultaneous", "round_robin", "turns"] = "simultaneous"
     """simultaneous: everyone. round_robin: one policy at a time, in the order of the team. turns: one turn at a time, as in
-    MAPoRL: first turn 1, then blocks from the last turn down to the first, and again."""
+    MAPoRL: first turn 1, then blocks from the last turn down to the first, and again. Turns at which nobody is trained are passed
+    over."""
     block: PositiveInt = 1
     """Steps that a policy or a turn has at a time."""
     warmup: int = Field(0, ge=0)
-    """turns: steps at the beginning in which only turn 1 learns."""
+    """turns: steps at the beginning in which only the first turn learns. (Not the supervised warm-up.)"""
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Self:
@@ -268,17 +269,19 @@ class Schedule(Settings):
             )
         return self
 
-    def trains(self, step: int, policy: str, turn: int, policies: Sequence[str], turns: int) -> bool:
+    def trains(self, step: int, policy: str, turn: int, seats: Sequence[tuple[str, int]]) -> bool:
         """Whether at `step` (from 1) `policy` learns from what it did at `turn` (from 0).
 
-        Args: policies, all that are trained, in order; turns, the turn limit.
+        Args: seats, every (policy, turn) that is trained at all, in the order of the team.
         """
         if self.kind == "round_robin":
+            policies = list(dict.fromkeys(name for name, _ in seats))
             return policies[(step - 1) // self.block % len(policies)] == policy
         if self.kind == "turns":
+            turns = sorted({at for _, at in seats})
             if step <= self.warmup:
-                return turn == 0
-            return turn == turns - 1 - (step - 1 - self.warmup) // self.block % turns
+                return turn == turns[0]
+            return turn == turns[-1 - (step - 1 - self.warmup) // self.block % len(turns)]
         return True
 
 

@@ -54,10 +54,8 @@ def test_decode_settings_that_could_draw_nothing_are_refused(wrong):
 
 def learners(schedule: Schedule, steps: range, turns: int = 3) -> list[str]:
     """Per step who learns, as POLICY and TURN (from 1)."""
-    return [
-        " ".join(f"{p}{t + 1}" for p in "pq" for t in range(turns) if schedule.trains(step, p, t, ["p", "q"], turns))
-        for step in steps
-    ]
+    seats = [(policy, turn) for policy in "pq" for turn in range(turns)]
+    return [" ".join(f"{p}{t + 1}" for p, t in seats if schedule.trains(step, p, t, seats)) for step in steps]
 
 
 def test_simultaneously_everyone_learns_from_every_turn():

@@ -42,9 +42,10 @@ def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
 
 def test_who_hears_the_others_learns_whom_to_believe(tmp_path):
     heldout = motet.train(CONFIGS / "debate_magrpo.yaml", runs=tmp_path, show="silent")["heldout"]
-    (alone, repeated), (still_alone, decided) = ([t["success"] for t in heldout[w]["by_turn"]] for w in ("before", "after"))
+    alone, repeated = (turn["success"] for turn in heldout["before"]["by_turn"])
     assert repeated <= alone <= 0.55
-    assert still_alone <= 0.60
+    alone, decided = (turn["success"] for turn in heldout["after"]["by_turn"])
+    assert alone <= 0.60
     assert decided >= 0.75
     shuffled = motet.evaluate(tmp_path / "debate_magrpo", shuffle_turn=1, show="silent")["by_turn"]
     assert shuffled[1]["success"] <= shuffled[0]["success"]

@@ -173,3 +173,14 @@ def test_a_config_trains_on_rows_of_its_own_data(name, file, models, tmp_path, m
     run(name, models, data, tmp_path / "runs", monkeypatch, total_episodes=2)
     (folder,) = (tmp_path / "runs").iterdir()
     assert [episode.fault for episode in episodes(folder)] == [None, None]
+
+
+def test_what_would_be_run_can_be_seen_and_nothing_starts(models, rows, tmp_path, monkeypatch, capsys):
+    run(
+        "gsm8k_2x3_turns", models, rows("gsm8k"), tmp_path / "runs", monkeypatch, "--dry-run", "--alpha", "[0, 2, 0, 0]"
+    )
+    out = capsys.readouterr().out
+    assert "alpha1: 2.0" in out
+    assert "samples: [1, 1, 1]" in out
+    assert "nothing was started" in out
+    assert not (tmp_path / "runs").exists()

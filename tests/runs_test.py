@@ -221,6 +221,9 @@ HUB_ROWS = {
     },
     "trl-lib/tldr": {"prompt": "SUBREDDIT: r/cats\n\nPOST: My cat sleeps all day.\n\nTL;DR:"},
     "OpenMLRL/arXiv_abstract": {"abstract_text": "We show that cats sleep."},
+    "openai/gsm8k": {"question": "What is 2 plus 2?", "answer": "2 + 2 = 4\n#### 4"},
+    "TinyGSM/TinyGSM": {"question": "What is 2 plus 2?", "code": "def simple_math_problem():\n    return 2 + 2\n"},
+    "facebook/anli": {"uid": "r1", "premise": "Cats sleep.", "hypothesis": "Cats rest.", "label": 0, "reason": ""},
 }
 """A row as each dataset of the hub has them, for tests that cannot ask it."""
 

@@ -158,15 +158,15 @@ def _critics(
         player = policies[scene.team.policy_of(agent, 0)]
         model = chosen.model or config.policies[player.name].model
         if chosen.train == "policy":
-            critics[name] = Critic(name, player, owns_trunk=False)
+            critics[name] = Critic.on(name, player, owns_trunk=False)
         elif chosen.train == "full":
             backbone = _load(config.models[model], bases[model], full=True)
-            critics[name] = Critic(name, Policy(name, backbone), owns_trunk=True)
+            critics[name] = Critic.on(name, Policy(name, backbone), owns_trunk=True)
         elif chosen.train == "lora":
             shared[model].add_adapter(name, chosen.lora or Lora(), derive(config.seed, "adapter", name) % 2**63)
-            critics[name] = Critic(name, Policy(name, shared[model], name), owns_trunk=True)
+            critics[name] = Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
         else:
-            critics[name] = Critic(name, Policy(name, shared[model], trainable=False), owns_trunk=False)
+            critics[name] = Critic.on(name, Policy(name, shared[model], trainable=False), owns_trunk=False)
     return critics
 
 
@@ -189,19 +189,17 @@ def _learners(scene: Scene, policies: Mapping[str, Policy], critics: Mapping[str
 
 def _updates(scene: Scene) -> dict[str, int]:
     """Policy or critic -> the optimiser steps it takes in the run, so that its own schedule ends when the run does."""
-    config, team, turns = scene.config, scene.team, range(len(scene.config.rollout.samples))
-    trained = [name for name in team.policies if name not in team.frozen]
-    seats = {(agent, turn, team.policy_of(agent, turn)) for agent in team.agents for turn in turns}
+    config, team = scene.config, scene.team
+    seats = team.learning_seats(len(config.rollout.samples))
     learns: dict[str, set[tuple[str, int]]] = {}
-    for agent, turn, policy in seats:
-        if policy in trained:
-            learns.setdefault(policy, set()).add((policy, turn))
-            if agent in team.critics:
+    for policy, turn in seats:
+        learns.setdefault(policy, set()).add((policy, turn))
+        for agent in team.critics:
+            if team.policy_of(agent, turn) == policy:
                 learns.setdefault(team.critics[agent], set()).add((policy, turn))
     steps = {
         name: sum(
-            any(config.schedule.trains(step, policy, turn, trained, len(turns)) for policy, turn in found)
-            for step in range(1, steps_of(scene) + 1)
+            any(config.schedule.trains(step, *seat, seats) for seat in found) for step in range(1, steps_of(scene) + 1)
         )
         for name, found in learns.items()
     }

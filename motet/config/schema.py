@@ -298,6 +298,12 @@ def check_trainable(config: RunConfig) -> None:
             f"give one train: full or lora, or use motet evaluate"
         )
     check_plan(config.algorithm, config.rollout, len(config.team))
+    played = config.train.tasks_per_step * config.rollout.samples[0]
+    if config.algorithm.whiten and played < 2:
+        raise ConfigError(
+            f"algorithm.whiten centres the advantages of a step, and train.tasks_per_step {config.train.tasks_per_step} with "
+            f"rollout.samples {list(config.rollout.samples)} gives {played} at turn 1: play more, or set whiten: false"
+        )
 
 
 def _over(common: Some, own: Some | None) -> Some:

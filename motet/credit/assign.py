@@ -13,7 +13,7 @@ from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample
 from motet.credit import critics
 from motet.credit.baselines import BASELINES, Comparison
 from motet.credit.flatten import Rows, flatten, sound
-from motet.credit.kl import adapted, coefficients, divergences
+from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
 from motet.credit.table import Table
@@ -74,8 +74,7 @@ def assign_credit(
     return Credit(
         _train_samples(rows, appraised.advantages, group_S, left_out_S, scores, algorithm, team),
         CreditState(_averages_after(rows, appraised.returns_S, state, algorithm), adapted(rows, k1, algorithm, state)),
-        _metrics(appraised, group_S, left_out_S)
-        | {f"credit/kl_coefficient/{policy}": value for policy, value in state.kl_coefficients.items()},
+        _metrics(appraised, group_S, left_out_S) | _said_besides(rows, scores, algorithm, state, team),
         appraised.values,
     )
 
@@ -194,6 +193,17 @@ def _train_samples(
 
 def _reference_of(id: SampleId, scores: Scores) -> tuple[float, ...] | None:
     return scores.reference[id] if id in scores.reference else None
+
+
+def _said_besides(rows: Rows, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team) -> dict[str, float]:
+    """The coefficients of this step, where they adapt; how much of what critics should have read was too long for them."""
+    found: dict[str, float] = {}
+    if algorithm.kl_target is not None:
+        policies = sorted({sample.completion.policy for sample in rows.samples} - team.frozen)
+        found |= {f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state) for policy in policies}
+    if scores.values:
+        found["credit/cut_for_critics"] = sum(said.cut > 0 for said in scores.values.values()) / len(scores.values)
+    return found
 
 
 def _metrics(appraised: critics.Appraised, group_S: Tensor, left_out_S: Tensor) -> dict[str, float]:

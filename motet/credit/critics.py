@@ -106,14 +106,14 @@ def _turn_lessons(
             _lesson(
                 id,
                 team.critics[told[0].id.agent],
-                _learning(team, [sample.completion.policy for sample in told]),
+                _seats_of(team, algorithm, team.critics[told[0].id.agent], told[0].turn),
                 told[0].turn,
                 scores.values[id],
                 (target,),
                 sum(weights),
             )
         )
-    return [lesson for lesson in lessons if lesson.policies]
+    return [lesson for lesson in lessons if lesson.seats]
 
 
 # ---------------------------------------------------------------------------------------------------- token scope
@@ -157,11 +157,11 @@ def appraise_tokens(
     for place, (row, one) in enumerate(zip(rows, said, strict=True)):
         sample, length = samples[row], int(length_S[place])
         advantages[row] = tuple(advantages_SL[place, :length].tolist())
-        policies = _learning(team, [sample.completion.policy])
-        if policies:
+        if sample.completion.policy not in team.frozen:
             critic, id = team.critics[sample.id.agent], reading_of(sample.id, algorithm)
             target = tuple(targets_SL[place, :length].tolist())
-            lessons.append(_lesson(id, critic, policies, sample.turn, one, target, sample.weight))
+            seats = ((sample.completion.policy, sample.turn),)
+            lessons.append(_lesson(id, critic, seats, sample.turn, one, target, sample.weight))
     return Appraised(advantages, returns_S, lessons)
 
 
@@ -177,17 +177,21 @@ def _spread(mask_SL: Tensor, rows: Sequence[Sequence[float]]) -> Tensor:
 def _lesson(
     id: ReadingId,
     critic: str,
-    policies: tuple[str, ...],
+    seats: tuple[tuple[str, int], ...],
     turn: int,
     said: Valued,
     target: tuple[float, ...],
     weight: float,
 ) -> ValueSample:
-    return ValueSample(id, critic, policies, turn, said.tokens, said.positions, target, said.values, weight)
+    return ValueSample(id, critic, seats, turn, said.tokens, said.positions, target, said.values, weight)
 
 
-def _learning(team: Team, policies: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(policies) if name not in team.frozen)
+def _seats_of(team: Team, algorithm: Algorithm, critic: str, turn: int) -> tuple[tuple[str, int], ...]:
+    """Whose credit reads a value of `turn`: where the fold is, that of every turn before, too."""
+    turns = range(turn + 1) if algorithm.returns == "tree" else (turn,)
+    agents = [agent for agent, name in team.critics.items() if name == critic]
+    found = dict.fromkeys((team.policy_of(agent, t), t) for t in turns for agent in agents)
+    return tuple(seat for seat in found if seat[0] not in team.frozen)
 
 
 def _seats(table: Table) -> list[int]:

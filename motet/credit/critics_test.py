@@ -206,17 +206,20 @@ def test_a_situation_is_one_lesson_whose_target_is_the_mean_over_what_was_done_i
     assert {value.old_value for value in result.values} == {(0.0,)}
 
 
-def test_a_lesson_says_who_acted_in_it():
+def test_a_lesson_says_whose_credit_it_is_for():
     game = [Turn((0.0, 0.0)), Turn((1.0, 1.0), "b")]
     values = {("e", 0, None): 0.0, ("e", 1, None): 0.0}
     joint = credit([path(game)], rule("maac"), values, JOINT)
-    assert [value.policies for value in joint.values] == [("p", "q"), ("q",)]
+    assert [value.seats for value in joint.values] == [(("p", 0), ("q", 0)), (("p", 0), ("q", 0), ("p", 1), ("q", 1))]
     own = credit([path(game)], rule("iac"), {("e", 0, "a"): 0.0, ("e", 0, "b"): 0.0, ("e", 1, "b"): 0.0})
-    assert [(value.critic, value.policies) for value in own.values] == [
-        ("critic-a", ("p",)),
-        ("critic-b", ("q",)),
-        ("critic-b", ("q",)),
+    assert [(value.critic, value.seats) for value in own.values] == [
+        ("critic-a", (("p", 0),)),
+        ("critic-b", (("q", 0),)),
+        ("critic-b", (("q", 0), ("q", 1))),
     ]
+    game = [Turn((0.0, 0.0)), Turn((1.0, 1.0))]
+    apart = credit([path(game)], rule("maac", returns="last", trace=1.0), {("e", t, None): 0.0 for t in (0, 1)}, JOINT)
+    assert [value.seats for value in apart.values] == [(("p", 0), ("q", 0)), (("p", 1), ("q", 1))]
 
 
 def test_a_frozen_partner_has_no_critic_of_its_own_and_a_joint_one_still_reads_for_the_others():
@@ -229,7 +232,7 @@ def test_a_frozen_partner_has_no_critic_of_its_own_and_a_joint_one_still_reads_f
     joint = Team(OWN.agents, decode={}, frozen=cold, critics=JOINT.critics)
     result = credit([path(game, team=joint)], rule("maac", trace=1.0), {("e", t, None): 0.0 for t in (0, 1)}, joint)
     assert list(advantages(result)) == [("e", 0, "a")]
-    assert [(value.turn, value.policies) for value in result.values] == [(0, ("p",))]
+    assert [(value.turn, value.seats) for value in result.values] == [(0, (("p", 0),)), (1, (("p", 0), ("p", 1)))]
 
 
 @pytest.mark.parametrize("name", ["iac", "maac"])

@@ -13,8 +13,8 @@ def token_advantages(rewards_SL: Tensor, values_SL: Tensor, mask_SL: Tensor, tra
     values_SL = torch.where(mask_SL, values_SL, 0.0)
     following_SL = torch.cat([values_SL[:, 1:], torch.zeros_like(values_SL[:, :1])], dim=1)
     delta_SL = torch.where(mask_SL, rewards_SL + following_SL - values_SL, 0.0)
-    ahead_LL = torch.arange(delta_SL.shape[1])[:, None] - torch.arange(
-        delta_SL.shape[1]
-    )  # how far row lies behind column
-    powers_LL = torch.where(ahead_LL >= 0, torch.tensor(trace, dtype=delta_SL.dtype) ** ahead_LL.clamp(min=0), 0.0)
-    return torch.where(mask_SL, delta_SL @ powers_LL, 0.0)
+    step = 1
+    while step < delta_SL.shape[1]:  # after each pass every token has the sum of twice as many
+        delta_SL[:, :-step] += trace**step * delta_SL[:, step:].clone()
+        step *= 2
+    return torch.where(mask_SL, delta_SL, 0.0)

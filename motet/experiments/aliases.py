@@ -21,6 +21,7 @@ from motet.experiments.rows import (
 )
 
 NO_CRITIC = "has no critic: drop it, or use train_iac.py or train_maac.py"
+_KNOWN_BY_ITSELF = "a model's own config says what it is"
 _CODE_OF_OTHERS = "Motet runs no code that comes with a model; transformers knows the published models by itself"
 
 
@@ -128,9 +129,10 @@ KEYS: tuple[Row, ...] = (
     Joins(("*.value_loss_coef",), "critic.coefficient: twice it, the loss is half the squared error", a_number, critic=True),
     Joins(("*.value_clip_range",), "algorithm.clip_value, where a critic is a head on the policy", critic=True),
     Goes(("*.entropy_coef",), "algorithm.entropy_coefficient", critic=True),
+    Told(("critic_model.type", "critic.type"), _KNOWN_BY_ITSELF, critic=True),
     Told(
         tuple(f"{section}.{name}" for section in ("critic_model", "critic")
-              for name in ("type", "temperature", "top_p", "top_k", "max_length")),
+              for name in ("temperature", "top_p", "top_k", "max_length")),
         "a critic says nothing, and reads as much as its model can",
         critic=True,
     ),
@@ -160,7 +162,7 @@ KEYS: tuple[Row, ...] = (
     Goes(("wandb.tags",), "report.wandb.tags"),
     # what needs no key here
     Told(("wandb.dir",), "its files are in the run folder"),
-    Told(("model.type", "agent_model.type"), "a model's own config says what it is"),
+    Told(("model.type", "agent_model.type"), _KNOWN_BY_ITSELF),
     Told(("model.max_length", "agent_model.max_length"), "a prompt may be as long as the model's context"),
     Told(("*.logging_steps",), "every step is recorded", quiet=(1,)),
     Told(("*.eval_batch_size",), "held-out tasks are decoded together; train.rows_per_batch bounds it"),

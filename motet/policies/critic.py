@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,22 +17,25 @@ from motet.policies.prompts import encode
 @dataclass(frozen=True)
 class Critic:
     """`trunk` computes the hidden states: with `owns_trunk` it is trained as the critic's own; else the head is all that the
-    critic trains, and where the trunk is a policy in training the value loss reaches that policy's weights too.
-
-    The head starts at zero, so every first value is 0.
-    """
+    critic trains, and where the trunk is a policy in training the value loss reaches that policy's weights too."""
 
     name: str
     trunk: Policy
     owns_trunk: bool
-    head: nn.Linear = field(init=False, repr=False)
+    head: nn.Linear
 
-    def __post_init__(self) -> None:
-        backbone = self.trunk.backbone
+    @classmethod
+    def on(cls, name: str, trunk: Policy, *, owns_trunk: bool) -> Self:
+        """A new critic. Its head starts at zero, so every first value is 0; a language head of its own rests."""
+        backbone = trunk.backbone
         head = nn.Linear(backbone.width, 1, device=backbone.device, dtype=torch.float32)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
-        object.__setattr__(self, "head", head)
+        if owns_trunk:
+            read = {id(parameter) for parameter in backbone.trunk_parameters_of(trunk.adapter)}
+            for parameter in backbone.parameters_of(trunk.adapter):
+                parameter.requires_grad_(id(parameter) in read)
+        return cls(name, trunk, owns_trunk, head)
 
     @property
     def backbone(self) -> Backbone:
@@ -58,21 +62,32 @@ class Critic:
         return self.owns_trunk or self.trunk.trainable
 
 
-def read(critic: Critic, request: ValueRequest) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(tokens as the critic reads them, where values are read). Of what is longer than its context it reads the end."""
+@dataclass(frozen=True)
+class Reading:
+    """What a critic reads: the end of `cut` + len(tokens) tokens, and where in it values are read."""
+
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    cut: int
+
+
+def read(critic: Critic, request: ValueRequest) -> Reading:
+    """A request after the critic's own tokenizer. Of what is longer than its context it reads the end."""
     asked = request.prompt_tokens if request.prompt is None else encode(critic.backbone.tokenizer, request.prompt)
-    count = max(1, len(request.completion))
-    tokens = (*asked, *request.completion[:-1])[-critic.backbone.context_length :]
-    return tokens, tuple(range(len(tokens) - count, len(tokens)))
+    whole = (*asked, *request.completion[:-1])
+    tokens = whole[-critic.backbone.context_length :]
+    values = max(1, len(request.completion))
+    return Reading(tokens, tuple(range(len(tokens) - values, len(tokens))), len(whole) - len(tokens))
 
 
 @torch.no_grad()
-def appraise(critic: Critic, rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> list[Valued]:
-    """What the critic says of rows that `read` made, in one batch."""
-    tokens_BL, mask_BL = padded([tokens for tokens, _ in rows], critic.backbone.pad_id, "right", critic.backbone.device)
+def appraise(critic: Critic, readings: Sequence[Reading]) -> list[Valued]:
+    """What the critic says, in one batch."""
+    rows = [reading.tokens for reading in readings]
+    tokens_BL, mask_BL = padded(rows, critic.backbone.pad_id, "right", critic.backbone.device)
     with critic.active():
         values = critic.values(tokens_BL, mask_BL).tolist()
     return [
-        Valued(tokens, places, tuple(row[place] for place in places))
-        for (tokens, places), row in zip(rows, values, strict=True)
+        Valued(one.tokens, one.positions, tuple(row[place] for place in one.positions), one.cut)
+        for one, row in zip(readings, values, strict=True)
     ]

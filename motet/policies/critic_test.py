@@ -8,7 +8,7 @@ import torch
 from motet.batch import merge, pack, pack_values, policy_objective, value_objective
 from motet.core import Completion, Message, ReadingId, SampleId, TrainSample, ValueRequest, ValueSample
 from motet.policies.backbone import Backbone, Policy
-from motet.policies.critic import Critic, appraise, read
+from motet.policies.critic import Critic, Reading, appraise, read
 from motet.policies.forward import padded
 from motet.policies.learner import LocalLearner
 from motet.policies.sampler import LocalSampler
@@ -21,7 +21,7 @@ SQUARED = value_objective(Algorithm(critic_view="own"), 1.0)
 
 def full(folder, name: str = "critic") -> Critic:
     backbone = Backbone.load(folder, device="cpu", trainable_full=True)
-    return with_opinions(Critic(name, Policy(name, backbone), owns_trunk=True))
+    return with_opinions(Critic.on(name, Policy(name, backbone), owns_trunk=True))
 
 
 def with_opinions(critic: Critic, seed: int = 3) -> Critic:
@@ -39,17 +39,27 @@ def on_one_base(folder) -> tuple[Policy, Critic, Critic, Critic]:
     for seed, name in enumerate(("p", "critic-lora")):
         base.add_adapter(name, Lora(rank=2), seed)
     policy = Policy("p", base, "p")
-    own = Critic("critic-lora", Policy("critic-lora", base, "critic-lora"), owns_trunk=True)
-    head = Critic("critic-head", Policy("critic-head", base, trainable=False), owns_trunk=False)
-    shared = Critic("critic-policy", policy, owns_trunk=False)
+    own = Critic.on("critic-lora", Policy("critic-lora", base, "critic-lora"), owns_trunk=True)
+    head = Critic.on("critic-head", Policy("critic-head", base, trainable=False), owns_trunk=False)
+    shared = Critic.on("critic-policy", policy, owns_trunk=False)
     return policy, *(with_opinions(critic) for critic in (own, head, shared))
 
 
 def lessons(critic: Critic, target: float = 1.0) -> list[ValueSample]:
     rows = [read(critic, ValueRequest(critic.name, prompt)) for prompt in PROMPTS]
     return [
-        ValueSample(ReadingId(str(k), (), "a"), critic.name, ("p",), 0, tokens, at, (target + k,), (0.0,), 0.25)
-        for k, (tokens, at) in enumerate(rows)
+        ValueSample(
+            ReadingId(str(k), (), "a"),
+            critic.name,
+            (("p", 0),),
+            0,
+            row.tokens,
+            row.positions,
+            (target + k,),
+            (0.0,),
+            0.25,
+        )
+        for k, row in enumerate(rows)
     ]
 
 
@@ -79,7 +89,7 @@ def same(ones, others) -> bool:
 
 def test_the_first_value_of_everything_is_zero(folder_of, architecture):
     backbone = Backbone.load(folder_of(architecture), device="cpu", trainable_full=True)
-    critic = Critic("c", Policy("c", backbone), owns_trunk=True)
+    critic = Critic.on("c", Policy("c", backbone), owns_trunk=True)
     assert [said.values for said in appraise(critic, [read(critic, ValueRequest("c", p)) for p in PROMPTS])] == [
         (0.0,)
     ] * len(PROMPTS)
@@ -88,11 +98,11 @@ def test_the_first_value_of_everything_is_zero(folder_of, architecture):
 def test_values_in_a_batch_are_those_of_each_row_alone_and_the_head_on_the_last_hidden_state(folder_of, architecture):
     critic = full(folder_of(architecture))
     rows = [read(critic, ValueRequest("critic", prompt)) for prompt in PROMPTS]
-    assert len({len(tokens) for tokens, _ in rows}) > 1
+    assert len({len(row.tokens) for row in rows}) > 1
     together = [said.values for said in appraise(critic, rows)]
     for row, values in zip(rows, together, strict=True):
         ((alone,),) = (said.values for said in appraise(critic, [row]))
-        output = critic.backbone.model(input_ids=torch.tensor([row[0]]), output_hidden_states=True)
+        output = critic.backbone.model(input_ids=torch.tensor([row.tokens]), output_hidden_states=True)
         by_hand = critic.head(output.hidden_states[-1][0, -1]).item()
         assert values == (pytest.approx(alone, abs=1e-5),)
         assert alone == pytest.approx(by_hand, abs=1e-5)
@@ -116,26 +126,28 @@ def test_before_each_token_of_a_completion_stands_the_value_of_what_came_before_
     assert (said.tokens, said.positions) == ((5, 6, 7, 8, 9), (2, 3, 4))
     for count, value in enumerate(said.values):
         before = (*prompt, *completion[:count])
-        (alone,) = appraise(critic, [(before, (len(before) - 1,))])
+        (alone,) = appraise(critic, [Reading(before, (len(before) - 1,), 0)])
         assert value == pytest.approx(alone.values[0], abs=1e-5)
 
 
 def test_a_critic_reads_a_prompt_as_its_own_model_would_be_asked_it(folder_of):
     critic = full(folder_of("qwen3", chat_template=True))
-    tokens, places = read(critic, ValueRequest("critic", CHAT))
+    reading = read(critic, ValueRequest("critic", CHAT))
     words = critic.backbone.tokenizer
     rows = [{"role": message.role, "content": message.content} for message in CHAT]
-    assert tokens == tuple(words.apply_chat_template(rows, add_generation_prompt=True, return_dict=False))
-    assert places == (len(tokens) - 1,)
+    tokens = tuple(words.apply_chat_template(rows, add_generation_prompt=True, return_dict=False))
+    assert reading == Reading(tokens, (len(tokens) - 1,), 0)
 
 
 def test_of_what_is_longer_than_its_context_a_critic_reads_the_end(folder_of):
     critic = full(folder_of("gpt2"))
     long = tuple(range(4, 4 + 2)) * 60
-    tokens, places = read(critic, ValueRequest("critic", prompt_tokens=long, completion=(9, 10, 11)))
-    assert tokens == (*long, 9, 10)[-critic.backbone.context_length :]
-    assert places == (len(tokens) - 3, len(tokens) - 2, len(tokens) - 1)
-    assert len(appraise(critic, [(tokens, places)])[0].values) == 3
+    reading = read(critic, ValueRequest("critic", prompt_tokens=long, completion=(9, 10, 11)))
+    tokens = (*long, 9, 10)[-critic.backbone.context_length :]
+    assert reading == Reading(tokens, tuple(range(len(tokens) - 3, len(tokens))), len(long) + 2 - len(tokens))
+    (said,) = appraise(critic, [reading])
+    assert len(said.values) == 3
+    assert said.cut == reading.cut > 0
 
 
 def test_the_sampler_answers_in_order_whatever_the_lengths_and_critics(folder_of):

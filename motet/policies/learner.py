@@ -177,12 +177,13 @@ class LocalLearner:
 
 def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Course:
     parameters = learning.parameters()
+    kind = "critic" if isinstance(learning, Critic) else "policy"
     if not parameters:
-        raise ConfigError(f"policy {learning.name} has no trainable weights; expected some: list it under team.frozen")
+        raise ConfigError(f"{kind} {learning.name} has no trainable weights; expected some: list it under team.frozen")
     for parameter in parameters:
         if parameter.dtype != torch.float32:
             raise ConfigError(
-                f"policy {learning.name} would train weights of {parameter.dtype}; expected float32 masters, computed with in "
+                f"{kind} {learning.name} would train weights of {parameter.dtype}; expected float32 masters, computed with in "
                 f"a narrower type: small updates are rounded away otherwise"
             )
     adamw = torch.optim.AdamW(

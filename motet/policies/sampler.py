@@ -169,7 +169,7 @@ class LocalSampler:
         for name in sorted({request.critic for request in requests}):
             critic = self._critics[name]
             asked = {n: read(critic, request) for n, request in enumerate(requests) if request.critic == name}
-            rows = [_Row(number, 0, tokens, 0) for number, (tokens, _) in asked.items()]
+            rows = [_Row(number, 0, reading.tokens, 0) for number, reading in asked.items()]
             for batch in self._batches(rows, self._score_tokens):
                 with self._turn:
                     found = appraise(critic, [asked[row.request] for row in batch])

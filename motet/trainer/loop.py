@@ -56,16 +56,15 @@ class Ensemble:
     longest: Mapping[str, int]
     """Policy -> most tokens one of its answers may have."""
     seed: int
-    schedule: Schedule = field(default_factory=Schedule)
-    critic_epochs: int = 1
+    schedule: Schedule
+    critic_epochs: int
     """Passes of critics over a step's values."""
-    value_coefficient: float = 1.0
+    value_coefficient: float
     """What a critic's loss is multiplied with."""
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns at this step from what it did at this turn."""
-        trained = [name for name in self.team.policies if name not in self.team.frozen]
-        return self.schedule.trains(step, policy, turn, trained, len(self.plan.samples))
+        return self.schedule.trains(step, policy, turn, self.team.learning_seats(len(self.plan.samples)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ async def one_step(
     credit = assign_credit(episodes, scores, algorithm, state, team, len(plan.samples))
     clock.lap("credit")
     samples = [one for one in credit.samples if ensemble.trains(number, one.policy, one.turn)]
-    values = [one for one in credit.values if any(ensemble.trains(number, name, one.turn) for name in one.policies)]
+    values = [one for one in credit.values if any(ensemble.trains(number, *seat) for seat in one.seats)]
     learned = await _learn(ensemble, samples, values, state, number, pace)
     clock.lap("learn")
     await ensemble.publisher.publish(sorted({sample.policy for sample in samples}))

@@ -81,6 +81,9 @@ def ensemble(name: str, team: Team = PAIR, diary: Diary | None = None, **changes
         learners=dict.fromkeys((*team.policies, *team.critics.values()), diary),
         longest=dict.fromkeys(team.policies, 3),
         seed=0,
+        schedule=Schedule(),
+        critic_epochs=1,
+        value_coefficient=1.0,
     )
     return replace(made, **changes)
 
@@ -186,8 +189,17 @@ def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
     for number, who in ((1, "early"), (2, "late"), (3, "late"), (4, "early"), (5, "early"), (6, "late")):
         made = ensemble("iac", PER_TURN, schedule=schedule)
         diary, _ = go(made, number)
-        assert rows(diary) == {who: 8, "critic-ann": 4, "critic-bob": 4}
+        # turn one's credit reads the values of both turns, turn two's those of its own
+        values = 8 if who == "early" else 4
+        assert rows(diary) == {who: 8, "critic-ann": values, "critic-bob": values}
         assert made.publisher.published == [[who]]
+
+
+def test_a_turn_at_which_nobody_is_trained_has_no_block():
+    team = replace(PER_TURN, frozen=frozenset({"early"}))
+    for number in (1, 2, 3):
+        diary, _ = go(ensemble("mareinforce", team, schedule=Schedule(kind="turns", warmup=1)), number)
+        assert rows(diary) == {"late": 8}
 
 
 def test_frozen_policies_are_left_out_of_the_rounds():

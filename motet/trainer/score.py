@@ -54,8 +54,8 @@ async def _values(
                 )
         elif algorithm.critic_view == "own":
             wanted[ReadingId(id.episode, id.path, id.agent)] = ValueRequest(critic, own_observation(round_, id.agent))
-        else:
-            wanted[ReadingId(id.episode, id.path, None)] = ValueRequest(critic, joint_observation(round_))
+        elif (together := ReadingId(id.episode, id.path, None)) not in wanted:
+            wanted[together] = ValueRequest(critic, joint_observation(round_))
     return dict(zip(wanted, await scorer.values(list(wanted.values())), strict=True))
 
 
