@@ -97,6 +97,7 @@ def print_influence(found: dict[str, Any]) -> None:
 def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
     shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
     table = titled("from turn to turn", ["", *(share.replace("_", " ") for share in shares)])
+    table.columns[0].no_wrap = True
     for number, step in enumerate(steps, start=1):
         for name, change in [*step["agents"].items(), ("all", step["team"])]:
             row = [figure(change[share]) for share in shares]

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 import motet
+from motet import tables
 from motet.cli import main
 from tests.small_runs import recorded, rows, run_config, steps, summary
 
@@ -77,7 +78,7 @@ def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed
 
 def test_evaluate_prints_it_as_tables(run, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["motet", "evaluate", str(run)])
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(tables.out, "_width", 80)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (None, 0)
@@ -88,7 +89,7 @@ def test_evaluate_prints_it_as_tables(run, monkeypatch, capsys):
     assert ["1 to 2  cat", "0.000", "1.000", "0.000", "0.000", "-", "1.000"] in table_rows
     assert ["1 to 2  all", "0.333", "0.333", "0.333", "0.000", "1.000", "0.500"] in table_rows
     assert ["bob", "cat", "-", "0", "1.000", "2"] in table_rows
-    assert all(len(line) <= 100 for line in printed.splitlines() if "│" in line)
+    assert all(len(line) <= 80 for line in printed.splitlines() if "│" in line)
 
 
 def test_the_json_of_an_evaluation_outside_debates_has_nothing_of_it(train):
