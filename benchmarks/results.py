@@ -4,11 +4,12 @@
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from results_runs import (
     BUGFIX,
@@ -164,13 +165,17 @@ def debates() -> Iterator[Sequence[str]]:
     yield ("", *(f"seed {seed}: turn one, turn two" for seed in seeds), "mean of turn two")
     for experiment in DEBATES:
         for when in ("before", "after"):
-            turns = [summary(experiment.folder(seed))["heldout"][when]["success_by_turn"] for seed in seeds]
+            turns = [by_turn(summary(experiment.folder(seed))["heldout"][when]) for seed in seeds]
             yield _by_turn(f"{experiment.config}, {when}", turns)
         shuffled = [motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds]
-        yield _by_turn(f"{experiment.config}, peers of another problem", [one["success_by_turn"] for one in shuffled])
+        yield _by_turn(f"{experiment.config}, peers of another problem", [by_turn(one) for one in shuffled])
     for experiment in STRANGERS:
-        turns = [summary(experiment.folder(seed))["heldout"]["after"]["success_by_turn"] for seed in seeds]
+        turns = [by_turn(summary(experiment.folder(seed))["heldout"]["after"]) for seed in seeds]
         yield _by_turn(f"{experiment.config}, trained with peers of another problem", turns)
+
+
+def by_turn(evaluation: Mapping[str, Any]) -> list[float]:
+    return [turn["success"] for turn in evaluation["by_turn"]]
 
 
 def _by_turn(name: str, turns: Sequence[Sequence[float]]) -> Sequence[str]:

@@ -167,6 +167,8 @@ class Algorithm(Settings):
         if self.scale != "none" and self.baseline == "none":
             raise ValueError(f"scale {self.scale} needs a baseline, got baseline {self.baseline}: set scale: none")
         self._refuse_without_critic()
+        if self.policy_loss == "policy_gradient":
+            self._refuse_clipping()
         if (self.kl_in == "none") != (self.kl_coefficient == 0.0):
             raise ValueError(
                 f"kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient} contradict each other: "
@@ -181,6 +183,15 @@ class Algorithm(Settings):
                 f"stop_at_kl {self.stop_at_kl} needs several updates, got epochs 1 x minibatches 1: drop it"
             )
         return self
+
+    def _refuse_clipping(self) -> None:
+        for name in ("clip_low", "clip_high", "clip_dual"):
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} {value} bounds a ratio, and policy_loss policy_gradient has none: "
+                    f"use policy_loss: clipped_surrogate, or drop it"
+                )
 
     def _refuse_without_critic(self) -> None:
         if self.critic_view is None:

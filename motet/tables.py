@@ -197,6 +197,8 @@ def print_cost(cost: "Cost") -> None:
     for part, size in cost.memory.items():
         table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
     out.print(table)
+    for line in cost.warnings:
+        out.print(f"  {escape(line)}", highlight=False)
     out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
 
 

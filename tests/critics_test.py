@@ -125,6 +125,26 @@ def test_incentives_are_refused_where_nobody_knows_who_was_right(train):
         train(run_config(algorithm={"name": "mareinforce", "incentives": {"beta1": 1.0}}))
 
 
+def test_incentives_are_refused_where_nobody_answers_twice():
+    with pytest.raises(motet.ConfigError, match=r"what changes between turns, and rollout\.samples \[1\] plays one"):
+        motet.dry_run(ROOT / "configs" / "debate.yaml", ["rollout.samples=[1]", "algorithm.incentives={alpha1: 1}"])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "idle"),
+    [
+        ("{kind: round_robin, block: 25}", []),
+        ("{kind: round_robin, block: 50}", ["b at turn 1, b at turn 2"]),
+        ("{kind: turns, warmup: 50}", ["a at turn 2, b at turn 2"]),
+    ],
+)
+def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
+    cost = motet.dry_run(ROOT / "configs" / "debate.yaml", [f"schedule={schedule}", "train.steps=50"])
+    assert cost.warnings == [
+        f"in 50 steps the schedule lets {seats} learn nothing: shorten its block or warmup" for seats in idle
+    ]
+
+
 @pytest.mark.parametrize("name", ["relay_iac", "relay_maac", "relay_ippo", "relay_mappo"])
 def test_the_relays_configs_take_two_steps(name):
     assert motet.check(ROOT / "configs" / f"{name}.yaml", ["train.tasks_per_step=4"])["steps"] == 2

@@ -149,6 +149,13 @@ def test_a_verifier_that_fails_is_counted_and_no_zero(tmp_path, score, cause):
     assert figures["reward"] is None
 
 
+@pytest.mark.parametrize("section", ["verifier={constant: 0.5}", "expert={base_url: 'http://localhost:1', model: m}"])
+def test_a_service_that_the_environment_never_asks_is_refused(section):
+    name = section.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"{name} is set, but environment quickstart asks for none: drop it"):
+        motet.dry_run(ROOT / "configs" / "quickstart.yaml", [section])
+
+
 def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):
     config = verified(tmp_path, 1)
     config["verifier"]["key_variable"] = "NO_SUCH_KEY"

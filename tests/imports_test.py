@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
-HEAVY = ("torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "datasets", "matplotlib")
+HEAVY = (
+    "torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "datasets", "matplotlib", "bitsandbytes", "math_verify"
+)  # fmt: skip
 SCRIPT = f"""
 import json, sys, time
 begun = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.api.opening import ConfigLike, Show, company_of, read_config, scene_in_scratch
-from motet.api.training import train
+from motet.api.training import train, warnings_of
 from motet.build.scene import Scene, open_scene, steps_of, team_of, use_threads
 from motet.config.load import make_config
 from motet.config.parts import CriticSettings
@@ -36,6 +36,8 @@ class Cost:
     """Tokens, if every answer is as long as it may be."""
     memory: dict[str, int]
     """Part -> bytes; `total` is their sum."""
+    warnings: list[str]
+    """What is allowed, and should be known."""
 
 
 STAND_IN_SCORE = 0.5
@@ -61,6 +63,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
             completions=tasks * agents * sum(completions_T),
             longest_completions=tasks * answers * sum(completions_T),
             memory=_memory(scene),
+            warnings=warnings_of(scene),
         )
 
 

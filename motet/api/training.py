@@ -12,7 +12,7 @@ import torch
 from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
 from motet.build import bases
 from motet.build.company import assemble, ensemble_of, pace_of
-from motet.build.scene import Scene, open_scene, use_threads
+from motet.build.scene import Scene, open_scene, steps_of, use_threads
 from motet.config.load import dump_config, load_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
@@ -65,7 +65,7 @@ def train(
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, resumed))
                 progress = stack.enter_context(Progress(show))
-                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *_warnings(scene)):
+                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *warnings_of(scene)):
                     progress.say(line)
                 settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
                 company = assemble(scene, settled, train=True)
@@ -108,7 +108,7 @@ def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
     return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
 
 
-def _warnings(scene: Scene) -> list[str]:
+def warnings_of(scene: Scene) -> list[str]:
     """What is allowed, and should be known."""
     settings, found = scene.config, []
     biased = [a for a in settings.team if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0]
@@ -120,7 +120,21 @@ def _warnings(scene: Scene) -> list[str]:
     if both:
         found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")
     found += [f"{count} rows of data.{split} give no task" for split, count in scene.tasks.passed_over.items()]
+    idle, steps = _never_due(scene), steps_of(scene)
+    if idle:
+        found.append(f"in {steps} steps the schedule lets {', '.join(idle)} learn nothing: shorten its block or warmup")
     return found
+
+
+def _never_due(scene: Scene) -> list[str]:
+    """What is to be trained, and has no step of the schedule."""
+    schedule, seats = scene.config.schedule, scene.team.learning_seats(len(scene.config.rollout.samples))
+    steps = range(1, steps_of(scene) + 1)
+    return [
+        f"{policy} at turn {turn + 1}"
+        for policy, turn in seats
+        if not any(schedule.trains(step, policy, turn, seats) for step in steps)
+    ]
 
 
 def _resumed(place: Path, settings: RunConfig) -> tuple[checkpoint.Checkpoint | None, list[str]]:

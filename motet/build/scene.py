@@ -68,14 +68,25 @@ def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *
                 f"{type(stage).__name__} rewards the end of an episode only, and algorithm.absorb: true would pay an early "
                 f"end once more for every turn not played: set algorithm.absorb: false"
             )
-        if train and config.algorithm.incentives.any and not hasattr(stage, "says_right"):
-            raise ConfigError(
-                f"algorithm.incentives need to know who was right, and {type(stage).__name__} has no gold labels: "
-                f"use an environment that says so, such as debate, or drop them"
-            )
+        if train and config.algorithm.incentives.any:
+            _check_incentives(config, stage)
         yield Scene(config, stage, team, tasks_of(config, stage, train=train), services.sandbox_level)
     finally:
         services.close()
+
+
+def _check_incentives(config: RunConfig, stage: Environment[Any]) -> None:
+    """Raises: ConfigError where nobody says who was right, or nobody can change their mind."""
+    if not hasattr(stage, "says_right"):
+        raise ConfigError(
+            f"algorithm.incentives need to know who was right, and {type(stage).__name__} has no gold labels: "
+            f"use an environment that says so, such as debate, or drop them"
+        )
+    if len(config.rollout.samples) < 2:
+        raise ConfigError(
+            f"algorithm.incentives are for what changes between turns, and rollout.samples {list(config.rollout.samples)} "
+            f"plays one: play more, or drop them"
+        )
 
 
 def _check_devices(config: RunConfig) -> None:
@@ -128,6 +139,12 @@ class _Services(Mapping[str, Any]):
     def _person(self) -> Terminal | None:
         """Training asks for hours: nobody answers a pipe for so long."""
         return Terminal() if not self._train or someone_is_there() else None
+
+    def check_asked(self, environment: str) -> None:
+        """Raises: ConfigError for a section that names a service, where the environment asked for none."""
+        for name in ("expert", "verifier"):
+            if getattr(self._config, name) is not None and name not in self._made:
+                raise ConfigError(f"{name} is set, but environment {environment} asks for none: drop it ({name}: null)")
 
     @property
     def sandbox_level(self) -> str | None:
@@ -183,14 +200,16 @@ def _key(section: str, chosen: Expert | Verifier) -> str | None:
     return key
 
 
-def _environment(config: RunConfig, services: Mapping[str, Any]) -> Environment[Any]:
+def _environment(config: RunConfig, services: _Services) -> Environment[Any]:
     kind = resolve_environment(config.environment.name)
     schema = options_of(kind)
     options = config.environment.options
     if schema is not None:
         validate_options(schema, options, config.places, ("environment",))
     with asking(config.environment.name):
-        return create(kind, options, services)
+        environment = create(kind, options, services)
+    services.check_asked(config.environment.name)
+    return environment
 
 
 def _reward(config: RunConfig) -> Any:

@@ -64,7 +64,8 @@ class Tasks(Mapping[str, list[Task]]):
                 found = list(environment.tasks(split))
             _refuse_repeats(found, f"{config.environment.name}, tasks({split!r})")
         if not found:
-            raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one")
+            given = f"; none of {self.passed_over[split]} rows gives any" if split in self.passed_over else ""
+            raise ConfigError(f"{config.environment.name} has no tasks for {split!r}; expected at least one{given}")
         return found[: config.evaluation.tasks] if split == "eval" else found
 
 

@@ -270,7 +270,7 @@ class Report(Settings):
 def _web_address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query:
-        raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000/v1")
+        raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000")
     if parts.username is not None or parts.password is not None:
         raise ValueError(
             "got an address with a password in it, which would be recorded: name a variable in key_variable"

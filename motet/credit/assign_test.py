@@ -298,6 +298,7 @@ def test_an_unknown_algorithm_names_the_nearest():
     [
         ({"scale": "std"}, "needs a baseline"),
         ({"epochs": 2}, "one optimiser step"),
+        ({"clip_high": 0.3}, "clip_high 0.3 bounds a ratio, and policy_loss policy_gradient has none"),
         ({"whiten": True}, "with a critic"),
         ({"trace": 0.5}, "with a critic"),
         ({"scope": "token"}, "with a critic"),

@@ -28,8 +28,8 @@ class Rewarded:
         self.branches = environment.branches
 
     def __getattr__(self, name: str) -> Any:
-        if name == "most_turns":
-            return self.environment.most_turns  # type: ignore[attr-defined]
+        if name in ("most_turns", "says_right"):  # not rewards_at_end: this reward is asked every turn
+            return getattr(self.environment, name)
         found = forward(self.environment, name)
         if name == "alone":
             return lambda: Rewarded(found(), self.reward)  # judged as the team is, or the two could not be compared

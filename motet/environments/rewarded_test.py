@@ -4,6 +4,7 @@ import pytest
 
 from motet.core import Reply, Task
 from motet.environments.check import check_environment
+from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
 from motet.environments.rewarded import Rewarded
 from motet.errors import RewardFault
@@ -50,6 +51,13 @@ def test_the_reward_knows_the_task_and_may_name_a_success_of_its_own():
 def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
     with pytest.raises(RewardFault, match="ZeroDivisionError"):
         step(Rewarded(relay(), lambda task, texts: 1 / 0), ("x", "y"))
+
+
+def test_who_was_right_is_still_said_and_when_it_pays_is_the_rewards_own_affair():
+    debate = TinyDebate(TinyDebate.Options(pay="last_turn"))
+    judged = Rewarded(debate, lambda task, texts: 1.0)
+    assert (judged.says_right, hasattr(Rewarded(relay(), lambda task, texts: 1.0), "says_right")) == (True, False)
+    assert (hasattr(debate, "rewards_at_end"), hasattr(judged, "rewards_at_end")) == (True, False)
 
 
 def test_one_agent_alone_is_judged_by_the_same_reward():

@@ -116,7 +116,7 @@ class _Reader:
             path = (*at, name)
             said = Said(value, dotted(path), place_of(places, path))
             own = path[0] == OWN
-            if isinstance(value, Mapping) and (said.key in self._sections or own):
+            if isinstance(value, Mapping) and (said.key in self._sections or (own and (value or not at))):
                 yield from self._leaves(value, path, places)
             elif said.key in self._rows or (own and len(path) > 1) or (value is None and said.key in self._sections):
                 yield said

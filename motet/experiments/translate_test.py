@@ -8,6 +8,7 @@ from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet.experiments.trainers import TRAINERS
 from motet.experiments.translate import translate
+from motet.settings import TinyModel
 
 MODEL = {"model": {"name": "some/model"}}
 HUMANEVAL = {"dataset": {"name": "openai/openai_humaneval", "train_split": "test[33:163]", "eval_split": "test[:32]"}}
@@ -43,6 +44,13 @@ def test_magrpo_is_two_agents_with_a_full_model_each():
     assert {name: policy.train for name, policy in config.policies.items()} == {"helper": "full", "main": "full"}
     assert {policy.model for policy in config.policies.values()} == {"base"}
     assert (config.algorithm.name, config.algorithm.baseline) == ("magrpo", "group_mean")
+
+
+def test_an_empty_section_of_motets_own_is_said_too():
+    own = {"motet": {"models": {"base": {"path": None, "embedded": {}}}}}
+    base = resolved(magrpo(), own).models["base"]
+    assert (base.path, base.embedded) == (None, TinyModel())
+    assert resolved(magrpo(), {"motet": {}}) == resolved(magrpo())
 
 
 def test_grpo_is_main_alone():

@@ -92,6 +92,8 @@ _NUMBER = re.compile(
 """`3 1/2`, or a number, or one over another."""
 _NOT = re.compile(r"\bnot\b|n['\u2019]t\b")
 _END = re.compile(r"[.;!?](?=\s|$)")
+_ANOTHER = re.compile(r"\s*\(?(?:[,;:&]|(?:\s*[a-zA-Z]+\s+){0,2}?(?:or|and|to)\b)\s*[-+(]?\s*\.?[0-9]")
+"""What follows a number where a second one is named with it: `5 or 6`, `2 hours and 30 minutes`, `3:30`."""
 _OPERATORS = tuple("+-*/^_(<>")
 _DASHES = dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"), "-")
 _VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
@@ -141,7 +143,7 @@ def _first(said: str) -> Fraction | None:
     before, after = sentence[: found.start()].rstrip(" ("), sentence[found.end() :]
     if "\\" in before or before.endswith(_OPERATORS) or re.match(r"\s*(?:[-+*/×x^]\s*[0-9(.]|!)", after):
         return None
-    return None if _NOT.search(before) else _value(found)
+    return None if _NOT.search(before) or _ANOTHER.match(after) else _value(found)
 
 
 def _plain(said: str) -> str:

@@ -39,7 +39,8 @@ TABLE = [
     ("The final answer is: **$18** a day", "18"),
     ("The answer is 48 + 24 = 72 clips.", "72"), ("The answer is 10/2 = 5.", "5"), ("Answer: -7", "-7"),
     ("The answer is (72).", "72"), ("The answer is 3-4.", None),
-    ("**Answer:** 8", "8"),
+    ("**Answer:** 8", "8"), ("The answer is 12 eggs for 3 days.", "12"), ("The answer is 18 dollars, which is 9 * 2.", "18"),
+    ("The answer is 7 (because 3 + 4).", "7"), ("The answer is 1,200, and that is all.", "1200"),
     ("The answer is:\n72", "72"), ("The answer is 1. Wait, the answer is 2.", "2"), ("In 3 days 5 left.\nSo 7 remain.", "7"),
     ("The answer is below.\n24 clips", "24"), ("48 / 2 = 24", "24"), (r"<think>\boxed{3}</think>\boxed{4}", "4"),
     # no answer, or more than one
@@ -50,6 +51,8 @@ TABLE = [
     (r"\boxed{5 \text{ hours } 30 \text{ minutes}}", None), (r"\boxed{12,34}", None), (r"\boxed{1000,000}", None),
     ("1/0", None),
     ("The answer is not 5.", None), ("The answer is not 5 but 6.", None), ("The answer is 48 + 24.", None), ("5 or 6", None),
+    ("The answer is 5 or 6.", None), ("The answer is 5, 6", None), ("The answer is between 5 and 6.", None),
+    ("The answer is 2 hours and 30 minutes.", None), ("The answer is 3:30 pm.", None), ("The answer is 5 (or -5).", None),
     ("So in 2 months she sold 72.", None), ("\u00b2", None), ("1e999999999", None), ("9" * 100, None),
     (r"\boxed{not 5}", None),
     (r"<think>\boxed{3}", None),

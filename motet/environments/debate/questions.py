@@ -33,6 +33,8 @@ FIELDS: Mapping[Dataset, tuple[str, ...]] = MappingProxyType(
 """What a row must have."""
 PROGRAM = "simple_math_problem"
 """The function that computes the answer to a question of TinyGSM."""
+_SPELT: Mapping[str, int] = MappingProxyType({str(number): number for number in (-1, *range(len(nli.LABELS)))})
+"""Labels as a .csv has them."""
 _LARGEST = 10**15
 """Beyond it the float that a program returns is no exact number."""
 
@@ -99,6 +101,8 @@ def _of_words(row: Mapping[str, Any]) -> Task:
 def _of_premise(row: Mapping[str, Any]) -> Task | None:
     premise, hypothesis = (_text("anli", row, field) for field in ("premise", "hypothesis"))
     label = row["label"]
+    if isinstance(label, str) and label in _SPELT:
+        label = _SPELT[label]
     if label == -1:
         return None
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(nli.LABELS):

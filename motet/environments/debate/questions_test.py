@@ -38,7 +38,8 @@ def test_a_row_of_gsm8k_is_a_number_and_the_steps_to_it():
 
 
 @pytest.mark.parametrize(
-    ("label", "gold"), [(0, "entailment"), (1, "neutral"), (2, "contradiction"), ("neutral", "neutral")]
+    ("label", "gold"),
+    [(0, "entailment"), (1, "neutral"), (2, "contradiction"), ("neutral", "neutral"), ("2", "contradiction")],
 )
 def test_a_row_of_anli_is_a_label(label, gold):
     task = read_row("anli", {**CATS, "label": label})
@@ -55,6 +56,7 @@ def test_what_rows_need_not_have():
 
 def test_a_row_without_a_gold_label_gives_no_task():
     assert read_row("anli", {**CATS, "label": -1}) is None
+    assert read_row("anli", {**CATS, "label": "-1"}) is None
 
 
 def test_a_row_of_maths_keeps_its_answer_as_it_is():
