@@ -37,10 +37,10 @@ def number(text: str) -> Fraction | None:
 
 
 def same_number(answer: Fraction, gold: Fraction) -> bool:
-    """Equal; or, where `gold` has more than two decimals, within half of the second one."""
+    """Equal; or, where `gold` has more than two decimals, within half of the second one, and of a hundredth of it."""
     if gold * 100 % 1 == 0:
         return answer == gold
-    return abs(answer - gold) <= NEAR
+    return abs(answer - gold) <= NEAR * min(Fraction(1), abs(gold))
 
 
 def written(value: Fraction) -> str:

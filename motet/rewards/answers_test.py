@@ -114,6 +114,7 @@ def test_only_a_gold_number_with_many_decimals_may_be_rounded():
     assert same_number(Fraction(10, 3), third)
     assert not same_number(Fraction("3.3"), third)
     assert not same_number(Fraction("72.004"), Fraction(72))
+    assert not same_number(Fraction(0), Fraction("0.004"))
     assert not same_number(Fraction("0.504"), Fraction("0.5"))
 
 

@@ -132,10 +132,10 @@ class Debate:
         }
 
     def alone(self) -> "Debate":
-        """The same questions for the first agent, that checks its own answers."""
+        """The same questions for the first agent, that checks its own answers to the last turn: alone one always agrees."""
         name = self.agents[0]
         roles = {agent: role for agent, role in self.options.roles.items() if agent == name}
-        options = self.options.model_copy(update={"agents": (name,), "roles": roles})
+        options = self.options.model_copy(update={"agents": (name,), "roles": roles, "consensus": None})
         return Debate(options, turns=self.turns, verifier=self._verifier, open_sandbox=self._open_sandbox)
 
     def task(self, row: Mapping[str, Any]) -> Task | list[Task]:
