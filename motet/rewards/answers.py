@@ -37,7 +37,7 @@ def number(text: str) -> Fraction | None:
 
 
 def same_number(answer: Fraction, gold: Fraction) -> bool:
-    """Equal; or, where `gold` has more than two decimals, within half of the second one, and of a hundredth of it."""
+    """Equal; or, where `gold` has more than two decimals, within 0.005 and within 0.5 % of it."""
     if gold * 100 % 1 == 0:
         return answer == gold
     return abs(answer - gold) <= NEAR * min(Fraction(1), abs(gold))
