@@ -126,7 +126,7 @@ def steps_to_learn(folder: Path) -> str:
 
 
 def critics() -> Iterator[Sequence[str]]:
-    yield ("config", "seed", "before", "after", "tokens", "explained variance, turn one", "turn two", "CPU s")
+    yield ("config", "seed", "before", "after", "tokens", "explained variance, turn one", "turn two")
     for experiment in (RELAYS[0], *CRITICS):
         after, explained = [], []
         for seed in CRITICS[0].seeds:
@@ -137,9 +137,9 @@ def critics() -> Iterator[Sequence[str]]:
             explained.append(shares)
             figures = (f"{heldout(folder, 'before'):.3f}", f"{after[-1]:.3f}", f"{one['tokens']:,}")
             said = [f"{share:.2f}" for share in shares] or ["", ""]
-            yield (experiment.config, str(seed), *figures, *said, f"{one['cpu_seconds']:.0f}")
+            yield (experiment.config, str(seed), *figures, *said)
         spans = [interval(list(column)) for column in zip(*explained, strict=True)] or ["", ""]
-        yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", *spans, "")
+        yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", *spans)
 
 
 def explained_variance(folder: Path, turn: int) -> float:
