@@ -25,7 +25,7 @@ def test_with_a_frozen_partner_nothing_is_agreed_on(tmp_path):
     assert learnt("quickstart_frozen", tmp_path)[1] <= 0.40
 
 
-@pytest.mark.parametrize("config", ["relay", "relay_tree"])
+@pytest.mark.parametrize("config", ["relay", "relay_tree", "relay_ippo", "relay_maac"])
 def test_what_was_said_at_turn_one_earns_its_credit_at_turn_two(config, tmp_path):
     before, after = learnt(config, tmp_path)
     assert before <= 0.35
@@ -40,12 +40,13 @@ def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
     assert motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent")["success"] <= 0.30
 
 
-def test_who_hears_the_others_learns_whom_to_believe(tmp_path):
-    heldout = motet.train(CONFIGS / "debate_magrpo.yaml", runs=tmp_path, show="silent")["heldout"]
+@pytest.mark.parametrize("config", ["debate", "debate_magrpo"])
+def test_who_hears_the_others_learns_whom_to_believe(config, tmp_path):
+    heldout = motet.train(CONFIGS / f"{config}.yaml", runs=tmp_path, show="silent")["heldout"]
     alone, repeated = (turn["success"] for turn in heldout["before"]["by_turn"])
     assert repeated <= alone <= 0.55
     alone, decided = (turn["success"] for turn in heldout["after"]["by_turn"])
     assert alone <= 0.60
     assert decided >= 0.75
-    shuffled = motet.evaluate(tmp_path / "debate_magrpo", shuffle_turn=1, show="silent")["by_turn"]
+    shuffled = motet.evaluate(tmp_path / config, shuffle_turn=1, show="silent")["by_turn"]
     assert shuffled[1]["success"] <= shuffled[0]["success"]
