@@ -163,6 +163,11 @@ def _mode(name: str, expert: Expert | None, person: Person | None) -> Mode:
                 "expert: {base_url: http://localhost:8000/v1, model: NAME}"
             )
         return lambda attempt: expert_edits(attempt, expert)
+    if expert is not None:
+        raise ConfigError(
+            f"there is an expert section, and feedback.mode is {name}, which asks no expert: set feedback.mode: expert_edits, "
+            f"or drop expert"
+        )
     if name == "human":
         if person is None:
             raise ConfigError(

@@ -369,3 +369,8 @@ def test_one_test_at_least_is_kept_back():
 def test_showing_every_test_and_grading_by_none_is_refused():
     with pytest.raises(ValidationError, match="set grade_shown: true, or a smaller slice"):
         FeedbackOptions(sandbox_slice="all")
+
+
+def test_an_expert_nobody_asks_is_refused():
+    with pytest.raises(ConfigError, match=r"expert section, and feedback.mode is plain.*drop expert"):
+        Feedback(FeedbackOptions(mode="plain"), expert=Saying("Well done."))
