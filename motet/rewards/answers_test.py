@@ -1,4 +1,5 @@
 from fractions import Fraction
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -97,7 +98,9 @@ def test_decimals_and_thousands_are_exact(units, places):
 )  # fmt: skip
 def test_long_texts_take_no_long_time(long):
     """Seconds here would be hours in a run: a pattern that backtracks takes minutes."""
+    begun = process_time()
     number(long)
+    assert process_time() - begun < 5.0
 
 
 def test_a_box_is_closed_not_empty_and_the_last_one():
