@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow lint results clean
+.PHONY: help install quickstart test test-slow lint results bench-peers clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -34,6 +34,9 @@ lint: install  ## style, format and types
 
 results: install  ## the runs behind docs/results.md (about an hour on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py
+
+bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
+	$(VENV)/bin/python benchmarks/speed
 
 clean:  ## remove the environment and the caches, never the runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ J joint actions, S samples of a step.
 No torch here: environments and records know texts and numbers only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -229,10 +229,20 @@ class Sampled:
     completions: tuple[Completion, ...]
 
 
-class Sampler(Protocol):
-    """Answers any mix of policies in one call, in order. What one prompt cannot have is a Fault in its place."""
+OnAnswer: TypeAlias = Callable[[int, Sampled | Fault], None]
+"""Takes the place of a request in its call, and the answer."""
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]: ...
+
+class Sampler(Protocol):
+    """Answers any mix of policies in one call, in order. What one prompt cannot have is a Fault in its place.
+
+    It may hand out answers while others are still being made: `on_answer` is called in the event loop's thread, at most once per
+    request and before `sample` returns. The list is complete all the same, so a sampler that hands out nothing is right too.
+    """
+
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]: ...
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from motet.core import (
     CreditState,
     Episode,
     Fault,
+    OnAnswer,
     Prompt,
     Sampled,
     SampleRequest,
@@ -280,7 +281,9 @@ class Scripted:
     def __init__(self, say: Callable[[str, str, int, int], str]) -> None:
         self.say = say
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         return [self._answered(request) for request in requests]
 
     def _answered(self, request: SampleRequest) -> Sampled:

@@ -49,10 +49,14 @@ class Company:
             with torch.no_grad():
                 for index, parameter in enumerate(self._parameters(name)):
                     parameter.copy_(tensors[f"weights.{name}.{index}"])
+            self._backbone(name).follow_masters()
             prefix = f"optimizer.{name}."
             moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             learner.load_state(name, (moments, facts["optimizers"][name]))
         self.sampler.versions |= facts["versions"]
+
+    def _backbone(self, name: str) -> Backbone:
+        return self.critics[name].backbone if name in self.critics else self.policies[name].backbone
 
     def _parameters(self, name: str) -> list[nn.Parameter]:
         return self.critics[name].parameters() if name in self.critics else self.policies[name].parameters()

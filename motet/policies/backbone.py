@@ -1,14 +1,14 @@
 """One base model, loaded once, and the policies that live on it.
 
-A fully trained policy has a backbone of its own and keeps fp32 master weights; `dtype` bfloat16 then means autocast compute.
-A frozen base is loaded in `dtype`, or quantised; any number of LoRA policies (fp32) share it, and with the adapters off it is
-their KL reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns with the same probabilities.
+A model computes in `dtype`, frozen or trained; what is trained has float32 masters where that is narrower. A fully trained policy
+has a backbone of its own. Any number of LoRA policies share a frozen base, quantised or not; with the adapters off it is their KL
+reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns with the same probabilities.
 """
 
 import inspect
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -23,7 +23,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
+from motet.policies.masters import Masters
 from motet.policies.quantized import Quantize, check_quantize
+from motet.policies.score import score_hidden, score_logits
 from motet.settings import Lora
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -56,11 +58,16 @@ class Backbone:
         self.eos_ids = _eos_ids(model, tokenizer)
         self.pad_id = _pad_id(tokenizer, self.eos_ids)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
+        self._masters = Masters()
         self._peft: PeftModel | None = None
         self._adapters: dict[str, str] = {}
         self._active: str | None = None
         model.requires_grad_(trainable_full)
         model.eval()
+        self._ends_in_head = False
+        if trainable_full:
+            self._keep_masters(self._weights_of(None))
 
     @classmethod
     def load(
@@ -88,30 +95,31 @@ class Backbone:
             dtype=DTYPES[dtype],
             trainable_full=trainable_full,
         )
-        loaded._refuse_other_caches(source)
+        loaded._look_inside(source)
         return loaded
 
     @torch.no_grad()
-    def _refuse_other_caches(self, source: str | Path) -> None:
-        """One token through the model: prompts are read once, so the cache must let rows be repeated and dropped."""
+    def _look_inside(self, source: str | Path) -> None:
+        """One token through the model. Prompts are read once, so the cache must let rows be repeated and dropped; and where the
+        language head turns the last hidden states into the very logits, logits need not be made to be scored."""
         one = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
+        mask, head, seen = torch.ones_like(one, dtype=torch.bool), self.model.get_output_embeddings(), []
+        watch = None if head is None else head.register_forward_hook(lambda _, read, said: seen.append((*read, said)))
         try:
-            with self.compute():
-                _, cache = self.logits(one, torch.ones_like(one, dtype=torch.bool), one, keep=1)
+            logits, cache = self.logits(one, mask, one, keep=1)
             cache.batch_select_indices(one[0])
+            hidden = self.hidden(one, mask, one)[0]
         except (AttributeError, TypeError, NotImplementedError) as error:
             raise ConfigError(
                 f"model {str(source)!r} keeps its past in a form whose rows cannot be selected ({error}); expected "
                 f"a model with a cache of keys and values, not a recurrent or hybrid one"
             ) from error
+        finally:
+            if watch is not None:
+                watch.remove()
+        self._ends_in_head = len(seen) == 1 and torch.equal(seen[0][0], hidden) and torch.equal(seen[0][1], logits)
 
     # ------------------------------------------------------------------------------------------------ running
-
-    def compute(self) -> AbstractContextManager[object]:
-        """The precision of a forward pass: autocast where the masters are fp32 and `dtype` is narrower."""
-        if self.trainable_full and self.dtype != torch.float32:
-            return torch.autocast(self.device.type, self.dtype)
-        return nullcontext()
 
     def logits(
         self,
@@ -136,22 +144,57 @@ class Backbone:
         )
         return output.logits[:, -keep:], output.past_key_values
 
+    def states(
+        self,
+        tokens_BL: torch.Tensor,
+        mask_BK: torch.Tensor,
+        positions_BL: torch.Tensor,
+        keep: int,
+        cache: Cache | None = None,
+    ) -> tuple[torch.Tensor, Cache]:
+        """What `score` makes log-probabilities of: hidden states where the language head is all that follows them, or logits."""
+        if not self._plain_head:
+            return self.logits(tokens_BL, mask_BK, positions_BL, keep, cache)
+        hidden_BLH, cache = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
+        return hidden_BLH[:, -keep:], cache
+
+    def score(
+        self, states_NX: torch.Tensor, tokens_N: torch.Tensor, temperature_N: torch.Tensor, want_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(log-probability of each token, entropy before it), float32 [N], nats; entropy 0 where it is not wanted."""
+        if self._plain_head:
+            return score_hidden(states_NX, self.model.get_output_embeddings(), tokens_N, temperature_N, want_entropy)
+        return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
+
+    @property
+    def _plain_head(self) -> bool:
+        # An adapter on the language head makes it another kind of layer.
+        return self._ends_in_head and type(self.model.get_output_embeddings()) is nn.Linear
+
     @property
     def width(self) -> int:
         """Numbers of one hidden state."""
         return int(self.model.config.hidden_size)
 
-    def hidden(self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor) -> torch.Tensor:
-        """The last hidden state of every position, [B, L, H]; the language head is not computed."""
+    def hidden(
+        self,
+        tokens_BL: torch.Tensor,
+        mask_BK: torch.Tensor,
+        positions_BL: torch.Tensor,
+        cache: Cache | None = None,
+        *,
+        use_cache: bool = False,
+    ) -> tuple[torch.Tensor, Cache | None]:
+        """The last hidden state of every position, [B, L, H], and the cache, grown by L; the language head is not computed."""
         known = {"position_ids": positions_BL}
         output = self.model.base_model(
             input_ids=tokens_BL,
-            attention_mask=mask_BL,
-            use_cache=False,
-            **{key: value for key, value in known.items() if key in self._accepts},
+            attention_mask=mask_BK,
+            past_key_values=cache,
+            use_cache=use_cache,
+            **{key: value for key, value in known.items() if key in self._trunk_accepts},
         )
-        hidden_BLH: torch.Tensor = output.last_hidden_state
-        return hidden_BLH
+        return output.last_hidden_state, output.past_key_values if use_cache else None
 
     # ------------------------------------------------------------------------------------------------ adapters
 
@@ -171,6 +214,7 @@ class Backbone:
             lora_dropout=0.0,
         )
         self._inject(name, config, seed)
+        self._keep_masters(self._weights_of(name))
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
         """A LoRA policy from a folder that `save_policy` or PEFT wrote."""
@@ -187,6 +231,7 @@ class Backbone:
             if keys:
                 raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
         set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+        self._keep_masters(self._weights_of(name))
 
     def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
         if self.trainable_full:
@@ -207,8 +252,8 @@ class Backbone:
                 raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
         self._adapters[name] = inner
         for adapter in self._adapters:
-            for parameter in self.parameters_of(adapter):
-                parameter.requires_grad_(True)
+            for weight in self._weights_of(adapter).values():
+                weight.requires_grad_(True)
         self._switch(self._active)
         self.model.eval()
 
@@ -244,16 +289,40 @@ class Backbone:
     # ------------------------------------------------------------------------------------------------ weights
 
     def parameters_of(self, adapter: str | None) -> list[nn.Parameter]:
-        """What training this policy moves: all weights of a full policy (tied ones once), or one adapter's."""
-        if adapter is None:
-            return list(self.model.parameters()) if self.trainable_full else []
-        part = f".{self._adapters[adapter]}."
-        return [parameter for name, parameter in self.model.named_parameters() if part in name]
+        """What training this policy moves, float32: all weights of a full policy (tied ones once), or one adapter's."""
+        return [self._masters.of(weight) for weight in self._weights_of(adapter).values()]
 
     def trunk_parameters_of(self, adapter: str | None) -> list[nn.Parameter]:
         """The same without a language head of its own, which takes no part in hidden states."""
-        read = {id(parameter) for parameter in self.model.base_model.parameters()}
-        return [parameter for parameter in self.parameters_of(adapter) if id(parameter) in read]
+        return [self._masters.of(weight) for weight in self._trunk_of(adapter)]
+
+    def follow_masters(self) -> None:
+        """To be called when what `parameters_of` gave was moved: bfloat16 weights are made of their masters again."""
+        self._masters.refresh()
+
+    def rest_the_head(self, adapter: str | None) -> None:
+        """No gradient goes to this policy's language head any more: nobody reads what it says."""
+        read = {id(weight) for weight in self._trunk_of(adapter)}
+        for weight in self._weights_of(adapter).values():
+            weight.requires_grad_(id(weight) in read)
+
+    def _trunk_of(self, adapter: str | None) -> list[nn.Parameter]:
+        read = {id(weight) for weight in self.model.base_model.parameters()}
+        return [weight for weight in self._weights_of(adapter).values() if id(weight) in read]
+
+    def _weights_of(self, adapter: str | None) -> dict[str, nn.Parameter]:
+        """Name in the model -> trainable weight, as it computes."""
+        if adapter is None:
+            return dict(self.model.named_parameters()) if self.trainable_full else {}
+        part = f".{self._adapters[adapter]}."
+        return {name: weight for name, weight in self.model.named_parameters() if part in name}
+
+    def _keep_masters(self, weights: Mapping[str, nn.Parameter]) -> None:
+        """Trained weights compute in bfloat16 where the model does, but for those that its authors keep wide."""
+        if self.dtype == torch.bfloat16:
+            wide = {*(self.model._keep_in_fp32_modules or ()), *(self.model._keep_in_fp32_modules_strict or ())}
+            narrow = (weight for name, weight in weights.items() if wide.isdisjoint(name.split(".")))
+            self._masters.adopt(narrow, self.dtype)
 
     def save_policy(self, adapter: str | None, folder: str | Path) -> None:
         """Writes a folder that plain transformers, or plain PEFT for an adapter, can load. The base itself never changes."""
@@ -261,12 +330,16 @@ class Backbone:
         if adapter is None:
             if self._peft is not None:
                 raise ValueError("the base under adapters is as it was loaded: there is nothing to save")
-            self.model.save_pretrained(folder)
+            with self._masters.in_place():
+                self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
             return
         inner = self._adapters[adapter]
-        state = get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
-        save_file({name: tensor.contiguous().cpu() for name, tensor in state.items()}, Path(folder) / ADAPTER_WEIGHTS)
+        with self._masters.in_place():
+            state = get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
+            save_file(
+                {name: tensor.contiguous().cpu() for name, tensor in state.items()}, Path(folder) / ADAPTER_WEIGHTS
+            )
         self._peft.peft_config[inner].save_pretrained(str(folder))
 
 

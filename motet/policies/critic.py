@@ -32,9 +32,7 @@ class Critic:
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         if owns_trunk:
-            read = {id(parameter) for parameter in backbone.trunk_parameters_of(trunk.adapter)}
-            for parameter in backbone.parameters_of(trunk.adapter):
-                parameter.requires_grad_(id(parameter) in read)
+            backbone.rest_the_head(trunk.adapter)
         return cls(name, trunk, owns_trunk, head)
 
     @property
@@ -52,8 +50,8 @@ class Critic:
     def values(self, tokens_BL: Tensor, mask_BL: Tensor) -> Tensor:
         """The value after every token, float32 [B, L]; garbage where the mask is off. Inside `active()`."""
         backbone = self.backbone
-        with backbone.compute(), torch.set_grad_enabled(torch.is_grad_enabled() and self._reaches_trunk):
-            hidden_BLH = backbone.hidden(tokens_BL, mask_BL, positions(mask_BL))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._reaches_trunk):
+            hidden_BLH, _ = backbone.hidden(tokens_BL, mask_BL, positions(mask_BL))
         values_BL: Tensor = self.head(hidden_BLH.float()).squeeze(-1)
         return values_BL
 

@@ -54,31 +54,30 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
     of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
     limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
-    with backbone.compute():
-        logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
-        cache.batch_select_indices(of_B)
-        drawn = _Drawn(backbone, wishes, limits)
-        row_B = torch.arange(len(wishes), device=backbone.device)
-        rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
-        mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
-        at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
-        for step in range(max(limits)):
-            token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
-            drawn.record(row_B, step, token_B, logp_B)
-            open_B = drawn.open_B[row_B]
-            going_on = int(open_B.sum())
-            if going_on == 0:
-                break
-            if going_on <= (1.0 - LEAVE) * len(row_B):
-                stay = open_B.nonzero().squeeze(1)
-                cache.batch_select_indices(stay)
-                row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
-                rules = rules.select(stay)
-            seen_BK = mask_BK[:, : prompts_PL.shape[1] + step + 1]
-            # Ended rows that have not left yet are read on; their position must still be one the model has.
-            at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
-            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)
-            logits_BV = logits_B1V[:, 0]
+    logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
+    cache.batch_select_indices(of_B)
+    drawn = _Drawn(backbone, wishes, limits)
+    row_B = torch.arange(len(wishes), device=backbone.device)
+    rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
+    mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
+    at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
+    for step in range(max(limits)):
+        token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
+        drawn.record(row_B, step, token_B, logp_B)
+        open_B = drawn.open_B[row_B]
+        going_on = int(open_B.sum())
+        if going_on == 0:
+            break
+        if going_on <= (1.0 - LEAVE) * len(row_B):
+            stay = open_B.nonzero().squeeze(1)
+            cache.batch_select_indices(stay)
+            row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
+            rules = rules.select(stay)
+        seen_BK = mask_BK[:, : prompts_PL.shape[1] + step + 1]
+        # Ended rows that have not left yet are read on; their position must still be one the model has.
+        at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
+        logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)
+        logits_BV = logits_B1V[:, 0]
     return drawn.answers()
 
 

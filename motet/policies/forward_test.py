@@ -1,15 +1,13 @@
 """Training-side log-probabilities against the plainest computation: one row at a time, no padding, no cache."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from motet.policies import forward as module
 from motet.policies.backbone import Backbone
-from motet.policies.forward import forward, padded, positions, score
+from motet.policies.forward import forward, padded, positions
 from motet.policies.testing import Architecture
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
@@ -76,31 +74,8 @@ def test_gradients_are_those_of_separate_rows(folder_of: Callable[..., Path], ar
     torch.testing.assert_close(got, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_chunks_of_the_logits_change_nothing(folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = Backbone.load(folder_of(), trainable_full=True)
-
-    def gradient_and_values() -> tuple[torch.Tensor, torch.Tensor]:
-        backbone.model.zero_grad()
-        logp_BL, entropy_BL, mask_BL = together(backbone)
-        assert entropy_BL is not None
-        ((logp_BL + entropy_BL) * mask_BL).sum().backward()
-        return backbone.parameters_of(None)[0].grad.clone(), logp_BL.detach()
-
-    whole = gradient_and_values()
-    monkeypatch.setattr(module, "CHUNK", 1000)  # three positions of 300 logits
-    in_chunks = gradient_and_values()
-    torch.testing.assert_close(in_chunks, whole, atol=1e-5, rtol=1e-5)
-
-
 def test_entropy_is_left_out_where_nobody_wants_it(folder_of: Callable[..., Path]) -> None:
     assert together(Backbone.load(folder_of()), want_entropy=False)[1] is None
-
-
-def test_a_flat_softmax_over_four_tokens_has_entropy_log_four_and_a_closed_token_adds_nothing() -> None:
-    logits_BLV = torch.tensor([[[2.0, 2.0, 2.0, 2.0, -math.inf]]])
-    logp_BL, entropy_BL = score(logits_BLV, torch.tensor([[3]]), torch.tensor([0.5]), want_entropy=True)
-    assert logp_BL.item() == pytest.approx(-math.log(4))
-    assert entropy_BL.item() == pytest.approx(math.log(4))
 
 
 def test_padding_lies_where_prompt_and_completion_meet() -> None:

@@ -114,6 +114,8 @@ class LocalLearner:
             if not torch.isfinite(norm):
                 raise self._diverged(name, f"gradient norm is {norm.item()}, loss {due[name].loss}")
         figures = {name: self._step(course, norms[name]) for name, course in due.items()}
+        for backbone in {course.learning.backbone for course in due.values()}:
+            backbone.follow_masters()
         for course in self._courses.values():
             course.loss = None
             course.adamw.zero_grad(set_to_none=True)
@@ -171,7 +173,8 @@ class LocalLearner:
                         f"optimiser state of policy {name}: {key}.{index} has shape {list(average.shape)}, "
                         f"expected {list(parameter.shape)}: resume with the model the checkpoint was made with"
                     )
-            course.adamw.state[parameter] = {"step": torch.tensor(float(facts["step"])), **averages}
+            step = torch.tensor(float(facts["step"]), device=parameter.device if parameter.is_cuda else "cpu")
+            course.adamw.state[parameter] = {"step": step, **averages}
         course.steps_done, course.loss = facts["step"], None
 
 
@@ -192,6 +195,7 @@ def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Cour
         betas=settings.betas,
         eps=settings.epsilon,
         weight_decay=settings.weight_decay,
+        fused=parameters[0].device.type in ("cpu", "cuda"),
     )
     return _Course(learning, parameters, settings, steps, adamw)
 

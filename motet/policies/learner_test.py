@@ -63,6 +63,10 @@ def weights(policy: Policy) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in policy.backbone.model.parameters()]
 
 
+def masters(policy: Policy) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in policy.parameters()]
+
+
 def same(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
 
@@ -209,14 +213,18 @@ def test_one_bad_gradient_stops_all_policies_before_any_weight_is_touched(folder
 def test_the_published_rate_moves_weights_though_the_compute_is_bfloat16(folder) -> None:
     policy = whole_model(folder, dtype="bfloat16")
     learner = LocalLearner([policy], {"p": Optimizer(learning_rate=5e-6)}, 1)
-    before = weights(policy)
+    before = masters(policy)
     accumulate(learner, samples())
     step(learner, "p")
-    moved = [(new - old).abs() for new, old in zip(weights(policy), before, strict=True)]
+    moved = [(new - old).abs() for new, old in zip(masters(policy), before, strict=True)]
     assert sum((move > 0).sum() for move in moved) > 0.5 * sum(move.numel() for move in moved)
     # The same step on bfloat16 masters would leave nearly all of them where they were.
-    rounded = [new.bfloat16() != old.bfloat16() for new, old in zip(weights(policy), before, strict=True)]
+    rounded = [new.bfloat16() != old.bfloat16() for new, old in zip(masters(policy), before, strict=True)]
     assert sum(change.sum() for change in rounded) < 0.05 * sum(change.numel() for change in rounded)
+    # The weights that compute follow their masters.
+    assert all(
+        torch.equal(weight, master.bfloat16()) for weight, master in zip(weights(policy), masters(policy), strict=True)
+    )
 
 
 def test_masters_below_float32_are_refused(folder) -> None:

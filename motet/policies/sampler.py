@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from motet.core import Completion, Fault, Sampled, SampleRequest, ScoreRequest, Valued, ValueRequest
+from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, ScoreRequest, Valued, ValueRequest
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
@@ -59,9 +59,17 @@ class LocalSampler:
         self._turn = threading.Lock()
         self.versions = dict.fromkeys(policies, 0)
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
-        """Answers in order. A prompt that does not fit is a Fault in its place."""
-        return await asyncio.to_thread(self._sample, requests)
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
+        """Answers in order. A prompt that does not fit is a Fault in its place, and handed out at once."""
+        loop = asyncio.get_running_loop()
+
+        def hand_out(place: int, answer: Sampled | Fault) -> None:
+            if on_answer is not None:  # in the order of a loop's callbacks, so all are out before the call returns
+                loop.call_soon_threadsafe(on_answer, place, answer)
+
+        return await asyncio.to_thread(self._sample, requests, hand_out)
 
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Log-probabilities (nats, one per token) under each policy's reference. Raises: ConfigError where it has none."""
@@ -79,9 +87,9 @@ class LocalSampler:
 
     # ------------------------------------------------------------------------------------------------ sampling
 
-    def _sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    def _sample(self, requests: Sequence[SampleRequest], hand_out: OnAnswer) -> list[Sampled | Fault]:
         prompts = [self._prompt(request) for request in requests]
-        answers: dict[tuple[int, int], Answer] = {}
+        open_ = _Open(requests, prompts, self.versions, hand_out)
         for name in sorted({request.policy for request in requests}):
             rows = [
                 _Row(number, index, prompt, min(request.decode.max_new_tokens, self._room(name, prompt)))
@@ -90,11 +98,8 @@ class LocalSampler:
                 for index in range(len(request.keys))
             ]
             for batch in self._batches(rows, self._tokens_per_batch):
-                answers |= self._decode(self._policies[name], requests, batch)
-        return [
-            prompt if isinstance(prompt, Fault) else self._sampled(number, request, prompt, answers)
-            for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
-        ]
+                self._decode(self._policies[name], open_, batch)
+        return open_.answers()
 
     def _room(self, name: str, prompt: tuple[int, ...]) -> int:
         return self._policies[name].backbone.context_length - len(prompt)
@@ -112,40 +117,20 @@ class LocalSampler:
         except (LongPrompt, BadPrompt) as fault:
             return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
 
-    def _decode(
-        self, policy: Policy, requests: Sequence[SampleRequest], batch: Sequence[_Row]
-    ) -> dict[tuple[int, int], Answer]:
+    def _decode(self, policy: Policy, open_: "_Open", batch: Sequence[_Row]) -> None:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in batch))}
-        asked = [requests[row.request] for row in batch]
+        asked = [open_.requests[row.request] for row in batch]
         wishes = [
             Wish(places[row.prompt], request.decode, request.keys[row.index], request.greedy)
             for row, request in zip(batch, asked, strict=True)
         ]
-        with self._turn, policy.active():
-            answers = decode(policy.backbone, list(places), wishes)
-        return {(row.request, row.index): answer for row, answer in zip(batch, answers, strict=True)}
 
-    def _sampled(
-        self,
-        number: int,
-        request: SampleRequest,
-        prompt: tuple[int, ...],
-        answers: Mapping[tuple[int, int], Answer],
-    ) -> Sampled:
-        drawn = (answers[number, index] for index in range(len(request.keys)))
-        completions = tuple(
-            Completion(
-                policy=request.policy,
-                text=answer.text,
-                stop=answer.stop,
-                version=self.versions[request.policy],
-                tokens=answer.tokens,
-                logprobs=answer.logprobs,
-                temperature=request.decode.temperature,
-            )
-            for answer in drawn
-        )
-        return Sampled(prompt, completions)
+        def take(wish: int, answer: Answer) -> None:
+            open_.take(batch[wish], answer)
+
+        with self._turn, policy.active():
+            for wish, answer in enumerate(decode(policy.backbone, list(places), wishes)):
+                take(wish, answer)
 
     # ------------------------------------------------------------------------------------------------ scoring
 
@@ -200,6 +185,51 @@ class LocalSampler:
             batch = grown
         if batch:
             yield batch
+
+
+class _Open:
+    """The requests of one call and what has been drawn for them. Each is handed out when all of its keys are answered."""
+
+    def __init__(
+        self,
+        requests: Sequence[SampleRequest],
+        prompts: Sequence[tuple[int, ...] | Fault],
+        versions: Mapping[str, int],
+        hand_out: OnAnswer,
+    ) -> None:
+        self.requests = requests
+        self._versions, self._hand_out = versions, hand_out
+        self._drawn: list[dict[int, Answer]] = [{} for _ in requests]
+        self._answers: dict[int, Sampled | Fault] = {}
+        for number, prompt in enumerate(prompts):
+            if isinstance(prompt, Fault):
+                self._end(number, prompt)
+
+    def take(self, row: _Row, answer: Answer) -> None:
+        request, drawn = self.requests[row.request], self._drawn[row.request]
+        drawn[row.index] = answer
+        if len(drawn) == len(request.keys):
+            completions = (self._completion(request, drawn[index]) for index in range(len(drawn)))
+            self._end(row.request, Sampled(row.prompt, tuple(completions)))
+
+    def answers(self) -> list[Sampled | Fault]:
+        """All of them, in the order of the requests, after the last was drawn."""
+        return [self._answers[number] for number in range(len(self.requests))]
+
+    def _completion(self, request: SampleRequest, answer: Answer) -> Completion:
+        return Completion(
+            policy=request.policy,
+            text=answer.text,
+            stop=answer.stop,
+            version=self._versions[request.policy],
+            tokens=answer.tokens,
+            logprobs=answer.logprobs,
+            temperature=request.decode.temperature,
+        )
+
+    def _end(self, number: int, answer: Sampled | Fault) -> None:
+        self._answers[number] = answer
+        self._hand_out(number, answer)
 
 
 @torch.no_grad()

@@ -1,13 +1,15 @@
 """The in-process sampler: order, batches, faults, versions, references."""
 
 import asyncio
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from motet.core import Fault, Message, Sampled, SampleRequest, ScoreRequest
-from motet.errors import ConfigError
+from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.sampler import LocalSampler
 from motet.policies.testing import Architecture
@@ -121,6 +123,88 @@ def test_a_long_chat_can_lose_its_oldest_turns_instead(folder_of: FolderOf, with
     assert isinstance(kept, Sampled)
     tokenizer = policies["a"].backbone.tokenizer
     assert tokenizer.decode(kept.prompt_tokens) == "user: the quick\nassistant:"
+
+
+def test_every_answer_is_handed_out_once_in_the_loops_thread_before_the_call_returns(
+    folder_of: FolderOf, with_adapter: Load
+) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=4)
+    asked = [*requests(), SampleRequest((9,), "base", "fox " * 200, Decode(max_new_tokens=4), (1, 2))]
+    alone = answer(sampler, asked)
+    handed: list[tuple[int, Sampled | Fault]] = []
+
+    async def main() -> list[Sampled | Fault]:
+        here = threading.get_ident()
+
+        def on_answer(place: int, one: Sampled | Fault) -> None:
+            assert threading.get_ident() == here
+            handed.append((place, one))
+
+        results = await sampler.sample(asked, on_answer)
+        assert len(handed) == len(asked)
+        return results
+
+    results = asyncio.run(main())
+    assert results == alone
+    assert dict(handed) == dict(enumerate(results))
+    assert handed[0][0] == 6  # the prompt that does not fit, though its policy is the last to be decoded
+
+
+def test_answers_are_handed_out_while_others_are_decoded(folder_of: FolderOf, with_adapter: Load) -> None:
+    """Three answers each in batches of two: a request is out when its last answer is, and the next batch has not begun."""
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=2)
+    asked = [request for request in requests() if request.policy == "a"]
+    handed: list[int] = []
+    due: list[int] = []
+    drawn: Counter[int] = Counter()
+    changed = threading.Condition()
+    decoded = sampler._decode
+
+    def spy(policy: Policy, open_: object, batch: list) -> None:
+        with changed:
+            assert changed.wait_for(lambda: sorted(handed) == sorted(due), timeout=10.0)
+        decoded(policy, open_, batch)
+        drawn.update(row.request for row in batch)
+        due[:] = [number for number, count in drawn.items() if count == 3]
+
+    def on_answer(place: int, one: Sampled | Fault) -> None:
+        with changed:
+            handed.append(place)
+            changed.notify()
+
+    sampler._decode = spy
+    results = asyncio.run(sampler.sample(asked, on_answer))
+    assert sorted(handed) == [0, 1, 2]
+    assert all(isinstance(one, Sampled) and len(one.completions) == 3 for one in results)
+
+
+def test_a_model_that_breaks_is_raised_after_the_answers_before_it(folder_of: FolderOf, with_adapter: Load) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())))
+    decoded = sampler._decode
+    handed: list[int] = []
+
+    def breaks(policy: Policy, open_: object, batch: list) -> None:
+        if policy.name == "base":
+            raise TrainingDiverged("not finite")
+        decoded(policy, open_, batch)
+
+    sampler._decode = breaks
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        asyncio.run(sampler.sample(requests(), lambda place, one: handed.append(place)))
+    assert sorted(handed) == [0, 2, 4]
+
+
+def test_a_call_that_is_given_up_leaves_a_sampler_that_answers(folder_of: FolderOf, with_adapter: Load) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=2)
+    expected = answer(sampler, requests())
+
+    async def main() -> list[Sampled | Fault]:
+        call = asyncio.ensure_future(sampler.sample(requests(), lambda place, one: call.cancel()))
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return await sampler.sample(requests())
+
+    assert asyncio.run(main()) == expected
 
 
 def score_of(request: SampleRequest, result: Sampled | Fault) -> list[ScoreRequest]:

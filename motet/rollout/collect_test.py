@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from motet.core import Episode, Task
-from motet.errors import ConfigError
+from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.collect import collect, episode_ids, task_order
-from motet.rollout.fakes import PAIR, KeySampler, Talk
+from motet.rollout.fakes import PAIR, KeySampler, Replies, Talk
 from motet.settings import Plan
 
 TASKS = [Task("x", {}), Task("y", {}), Task("x", {})]
@@ -37,6 +37,25 @@ def test_all_tasks_share_waves_and_timing_changes_nothing() -> None:
         played.append((episodes, sampler.waves))
     assert all(one == played[0] for one in played)
     assert [len(wave) for wave in played[0][1]] == [6, 12]
+
+
+@pytest.mark.parametrize("expand", ["all", "best", "random"])
+def test_early_answers_change_neither_waves_nor_episodes(expand: str) -> None:
+    """With refused prompts and broken steps, on trees: nothing that is recorded knows of a clock."""
+
+    def broken(where: str, said: tuple[Replies, ...]) -> None:
+        if where == "step" and int(said[-1][0][1]) % 5 == 0:
+            raise EnvironmentFault("one answer in five")
+
+    played = []
+    for clock in (None, *map(random.Random, range(6))):
+        sampler = KeySampler(refuse=lambda request: sum(request.keys) % 7 == 0, clock=clock)
+        talk = Talk(clock=clock, pay=lambda said: float(said[-1][0][1]), break_at=broken)
+        played.append((_collect(talk, Plan(samples=(3, 2, 1), expand=expand), sampler), sampler.waves))
+    episodes, waves = played[0]
+    assert all(one == played[0] for one in played)
+    assert [episode.fault is None for episode in episodes].count(True) >= 2
+    assert len(waves) >= 3
 
 
 def test_one_failed_episode_leaves_the_others() -> None:

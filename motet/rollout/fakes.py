@@ -11,6 +11,7 @@ from motet.core import (
     Episode,
     Fault,
     Message,
+    OnAnswer,
     Outcome,
     Prompt,
     Reply,
@@ -27,22 +28,32 @@ from motet.settings import Decode
 
 @dataclass
 class KeySampler:
-    """An answer is the last three digits of its key, so texts show the seeds; a greedy answer is 999. Remembers every wave."""
+    """An answer is the last three digits of its key, so texts show the seeds; a greedy answer is 999. Remembers every wave.
+
+    `clock` draws which answers are handed out early, in which order and when.
+    """
 
     refuse: Callable[[SampleRequest], bool] = lambda request: False
+    clock: random.Random | None = None
     waves: list[list[tuple[Any, ...]]] = field(default_factory=list)
     requests: list[SampleRequest] = field(default_factory=list)
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         self.waves.append([request.id for request in requests])
         self.requests.extend(requests)
+        answers = [self._answer(request) for request in requests]
         await asyncio.sleep(0)
-        return [
-            Fault("sampler", "long_prompt", "no room") if self.refuse(request) else self._answer(request)
-            for request in requests
-        ]
+        if self.clock is not None and on_answer is not None:
+            for place in self.clock.sample(range(len(answers)), self.clock.randint(0, len(answers))):
+                on_answer(place, answers[place])
+                await asyncio.sleep(self.clock.random() * 0.002)
+        return answers
 
-    def _answer(self, request: SampleRequest) -> Sampled:
+    def _answer(self, request: SampleRequest) -> Sampled | Fault:
+        if self.refuse(request):
+            return Fault("sampler", "long_prompt", "no room")
         texts = ["999" if request.greedy else f"{key % 1000:03d}" for key in request.keys]
         completions = tuple(
             Completion(request.policy, text, "stop", tokens=tuple(map(int, text)), logprobs=(-0.5,) * 3)

@@ -3,17 +3,22 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from motet.core import Completion, Fault, Message, Prompt, Sampled, Sampler, SampleRequest
+from motet.core import Completion, Fault, Message, OnAnswer, Prompt, Sampled, Sampler, SampleRequest
 from motet.rollout.visible import visible
 
 
 class Person:
-    """A `core.Sampler`: asks `read(text)` for the answers of `agent`, and another sampler for everybody else's."""
+    """A `core.Sampler`: asks `read(text)` for the answers of `agent`, and another sampler for everybody else's.
+
+    Nothing is handed out early: an environment that steps meanwhile might ask at the same terminal.
+    """
 
     def __init__(self, agent: str, others: Sampler, read: Callable[[str], str] = input) -> None:
         self._agent, self._others, self._read = agent, others, read
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         theirs = [request for request in requests if request.id[3] != self._agent]
         answers = dict(zip((r.id for r in theirs), await self._others.sample(theirs), strict=True)) if theirs else {}
         return [answers[r.id] if r.id in answers else await self._typed(r) for r in requests]

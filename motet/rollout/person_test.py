@@ -36,3 +36,10 @@ def test_what_others_wrote_cannot_steer_the_terminal():
     person = Person("b", Echo(), lambda question: asked.append(question) or "typed")
     asyncio.run(person.sample([request("b", "\x1b[2J")]))
     assert asked == ["\\x1b[2J\nb> "]
+
+
+def test_nothing_is_handed_out_early_so_that_no_step_runs_while_a_person_types():
+    handed = []
+    person = Person("b", Echo(), lambda question: "typed")
+    asyncio.run(person.sample([request("a"), request("b")], lambda place, answer: handed.append(place)))
+    assert handed == []

@@ -1,14 +1,15 @@
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.core import Fault, Sampled, SampleRequest
-from motet.errors import SamplerFault
+from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
+from motet.errors import ConfigError, SamplerFault
 from motet.rollout.fakes import KeySampler
 from motet.rollout.waves import Waves
 from motet.settings import Decode
@@ -159,6 +160,331 @@ def test_any_forest_of_strands_comes_to_rest_with_one_token(shapes: list[list[in
     assert _at_rest(waves)
 
 
+# ---------------------------------------------------------------------------------------------------- early answers
+
+
+def _text(text: str) -> Sampled:
+    return Sampled((1,), (Completion("p", text, "stop"),))
+
+
+@dataclass
+class _Early:
+    """Hands out the answers at `order` of its first wave one by one, and waits for `pause(number)` after each."""
+
+    order: Sequence[int]
+    pause: Callable[[int], Awaitable[Any]]
+    error: Exception | None = None
+    waves: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    ended: int = 0
+
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
+        assert on_answer is not None
+        assert self.ended == len(self.waves)  # never two waves at a time
+        self.waves.append([request.id for request in requests])
+        first = len(self.waves) == 1
+        answers: list[Sampled | Fault] = [_text(str(request.id[0])) for request in requests]
+        try:
+            for number, place in enumerate(self.order if first else ()):
+                on_answer(place, answers[place])
+                await self.pause(number)
+            if first and self.error is not None:
+                raise self.error
+        finally:
+            self.ended += 1
+        return answers
+
+
+async def _turns(count: int) -> None:
+    """Gives everybody who can run the time to do so."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_strand_that_is_answered_early_runs_before_the_wave_ends() -> None:
+    async def main() -> list[str]:
+        stepped = asyncio.Event()
+        sampler = _Early([1], lambda number: stepped.wait())  # hangs unless b runs meanwhile
+        waves = Waves(sampler)
+
+        async def strand(name: str) -> str:
+            (answer,) = await waves.ask([_request(name)])
+            assert isinstance(answer, Sampled)
+            assert sampler.ended == (0 if name == "b" else 1)
+            stepped.set()
+            return answer.completions[0].text
+
+        texts = await waves.run([strand("a"), strand("b"), strand("c")])
+        assert _at_rest(waves)
+        return texts
+
+    assert _run(main()) == ["a", "b", "c"]
+
+
+def test_a_strand_waits_for_the_last_of_its_requests() -> None:
+    ran: list[str] = []
+    seen: list[list[str]] = []
+
+    async def look(number: int) -> None:
+        await _turns(5)
+        seen.append(list(ran))
+
+    waves = Waves(_Early([0, 3, 2], look))
+
+    async def strand(*numbers: int) -> None:
+        answers = await waves.ask([_request(number) for number in numbers])
+        ran.append("".join(answer.completions[0].text for answer in answers if isinstance(answer, Sampled)))
+
+    async def main() -> None:
+        await waves.run([strand(3, 0), strand(2), strand(1)])
+
+    _run(main())
+    assert seen == [[], ["30"], ["30", "2"]]
+    assert ran == ["30", "2", "1"]
+
+
+def test_what_is_asked_meanwhile_waits_until_the_wave_has_returned_and_nobody_runs() -> None:
+    sampler = _Early([0], lambda number: _turns(20))
+    waves = Waves(sampler)
+
+    async def strand(name: str, seconds: float) -> None:
+        await waves.ask([_request(name, 1)])
+        await asyncio.sleep(seconds)
+        await waves.ask([_request(name, 2)])
+
+    async def main() -> None:
+        await waves.run([strand("a", 0), strand("b", 0.01), strand("c", 0)])
+
+    _run(main())
+    assert sampler.waves == [[("a", 1), ("b", 1), ("c", 1)], [("a", 2), ("b", 2), ("c", 2)]]
+    assert _at_rest(waves)
+
+
+def test_strands_that_all_asked_again_before_the_wave_ended_get_the_next_one() -> None:
+    sampler = _Early([0, 1], lambda number: _turns(20))
+    waves = Waves(sampler)
+
+    async def strand(name: str, times: int) -> None:
+        for time in range(times):
+            await waves.ask([_request(name, time)])
+
+    async def main() -> None:
+        await waves.run([strand("a", 3), strand("b", 2), strand("c", 1)])
+
+    _run(main())
+    assert sampler.waves == [[("a", 0), ("b", 0), ("c", 0)], [("a", 1), ("b", 1)], [("a", 2)]]
+    assert _at_rest(waves)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=4), st.integers(0, 2**32))
+def test_early_answers_change_no_wave_of_any_forest(shapes: list[list[int]], seed: int) -> None:
+    clock = random.Random(seed)
+    seen = []
+    for sampler in (KeySampler(), KeySampler(clock=clock), KeySampler(clock=clock)):
+        waves = Waves(sampler)
+
+        async def main(waves: Waves = waves) -> list[int]:
+            return await waves.run([_branching(waves, clock, (task,), shape) for task, shape in enumerate(shapes)])
+
+        seen.append((_run(main()), sampler.waves))
+        assert _at_rest(waves)
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_a_sampler_that_breaks_after_some_answers_stops_also_those_who_run() -> None:
+    sampler = _Early([0, 1], lambda number: _turns(5), SamplerFault("no memory left"))
+    waves = Waves(sampler)
+    ended = []
+
+    async def strand(name: str) -> None:
+        try:
+            await waves.ask([_request(name)])
+            await asyncio.sleep(0 if name == "a" else 3600)  # b steps when the sampler breaks
+        finally:
+            ended.append(name)
+
+    async def main() -> None:
+        await waves.run([strand("a"), strand("b"), strand("c")])
+
+    with pytest.raises(SamplerFault, match="no memory left"):
+        _run(main())
+    assert ended[0] == "a"
+    assert sorted(ended) == ["a", "b", "c"]
+    assert len(sampler.waves) == 1
+    assert _at_rest(waves)
+
+
+def test_a_sampler_that_breaks_after_its_last_answer_is_heard() -> None:
+    waves = Waves(_Early([0, 1, 2], lambda number: _turns(5), SamplerFault("no memory left")))
+
+    async def main() -> None:
+        await waves.run([_branching(waves, random.Random(0), (task,), ()) for task in range(3)])
+
+    with pytest.raises(SamplerFault, match="no memory left"):
+        _run(main())
+    assert _at_rest(waves)
+
+
+def test_a_strand_that_fails_meanwhile_ends_the_wave_and_the_waves_can_go_on() -> None:
+    sampler = _Early([0, 1], lambda number: asyncio.sleep(0 if number == 0 else 3600))
+    waves = Waves(sampler)
+    cancelled = []
+
+    async def strand(name: str) -> None:
+        try:
+            await waves.ask([_request(name)])
+            await _turns(3)
+            if name == "a":
+                raise ConfigError("environment")
+            await waves.ask([_request(name, "again")])  # b is answered, and waits for a second wave
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+
+    async def main() -> list[int]:
+        with pytest.raises(ConfigError, match="environment"):
+            await waves.run([strand("a"), strand("b"), strand("c")])
+        return await waves.run([_branching(waves, random.Random(0), (7,), (2,))])
+
+    assert _run(main()) == [3]
+    assert sorted(cancelled) == ["b", "c"]
+    assert sampler.waves == [[("a",), ("b",), ("c",)], [((7,),)], [((7, 0),), ((7, 1),)]]
+    assert _at_rest(waves)
+
+
+def test_a_child_that_fails_meanwhile_leaves_the_wave_to_the_strands_beside_its_parent() -> None:
+    sampler = _Early([0], lambda number: asyncio.sleep(0.01))
+    waves = Waves(sampler)
+
+    async def child(name: str) -> None:
+        await waves.ask([_request(name)])
+        raise ValueError(name)
+
+    async def parent() -> None:
+        with pytest.raises(ValueError, match="a"):
+            await waves.run([child("a"), child("b")])
+        await waves.ask([_request("parent")])
+
+    async def other() -> None:
+        await waves.ask([_request("other", 1)])
+        await waves.ask([_request("other", 2)])
+
+    async def main() -> None:
+        await waves.run([parent(), other()])
+
+    _run(main())
+    assert sampler.waves == [[("a",), ("b",), ("other", 1)], [("other", 2), ("parent",)]]
+    assert _at_rest(waves)
+
+
+def test_cancelling_the_run_ends_who_steps_who_waits_and_the_sampler() -> None:
+    sampler = _Early([0], lambda number: asyncio.sleep(3600))
+    waves = Waves(sampler)
+    ended = []
+
+    async def strand(name: str) -> None:
+        try:
+            await waves.ask([_request(name)])
+            await asyncio.sleep(3600)
+        finally:
+            ended.append(name)
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        run = asyncio.ensure_future(waves.run([strand("a"), strand("b"), strand("c")]))
+        await asyncio.sleep(0.01)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.sleep(0.001)
+        assert asyncio.all_tasks() == before
+
+    _run(main())
+    assert sampler.ended == 1
+    assert sorted(ended) == ["a", "b", "c"]
+    assert _at_rest(waves)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=1, max_size=4), st.data())
+def test_a_failure_anywhere_in_any_forest_is_raised_and_nothing_hangs(
+    shapes: list[list[int]], data: st.DataObject
+) -> None:
+    clock = random.Random(data.draw(st.integers(0, 2**32)))
+    task = data.draw(st.integers(0, len(shapes) - 1))
+    depth = data.draw(st.integers(0, len(shapes[task])))
+    waves = Waves(KeySampler(clock=clock))
+
+    async def strand(path: tuple[int, ...], shape: Sequence[int]) -> None:
+        await waves.ask([_request(path)])
+        await asyncio.sleep(clock.random() * 0.002)
+        if path == (task, *[0] * depth):
+            raise KeyError(path)
+        if shape:
+            await waves.run([strand((*path, j), shape[1:]) for j in range(shape[0])])
+
+    async def main() -> None:
+        await waves.run([strand((number,), shape) for number, shape in enumerate(shapes)])
+
+    with pytest.raises(KeyError):
+        _run(main())
+    assert _at_rest(waves)
+
+
+def test_answers_that_come_when_their_wave_is_over_reach_nobody() -> None:
+    handed: list[OnAnswer] = []
+
+    class Keeps:
+        async def sample(
+            self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+        ) -> list[Sampled | Fault]:
+            assert on_answer is not None
+            handed.append(on_answer)
+            if len(handed) == 1:
+                await asyncio.sleep(3600)
+            handed[0](0, _text("stale"))
+            handed[0](1, _text("stale"))
+            await _turns(5)
+            return [_text("new") for _ in requests]
+
+    waves = Waves(Keeps())
+
+    async def strand(number: int) -> str:
+        (answer,) = await waves.ask([_request(number)])
+        assert isinstance(answer, Sampled)
+        return answer.completions[0].text
+
+    async def main() -> list[str]:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(waves.run([strand(1), strand(2)]), 0.005)
+        return await waves.run([strand(1), strand(2)])
+
+    assert _run(main()) == ["new", "new"]
+    assert _at_rest(waves)
+
+
+def test_a_sampler_that_hands_out_to_the_wrong_place_is_refused() -> None:
+    class Shifted:
+        async def sample(
+            self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+        ) -> list[Sampled | Fault]:
+            assert on_answer is not None
+            on_answer(0, _text("1"))
+            return [_text("0"), _text("1")]
+
+    waves = Waves(Shifted())
+
+    async def main() -> None:
+        await waves.run([_branching(waves, random.Random(0), (task,), ()) for task in range(2)])
+
+    with pytest.raises(
+        SamplerFault, match=r"one answer to request \(\(0,\),\) and returned another; expected the same"
+    ):
+        _run(main())
+
+
 # ---------------------------------------------------------------------------------------------------- failures
 
 
@@ -237,8 +563,29 @@ def test_a_parent_that_outlives_a_failed_child_still_holds_its_token() -> None:
     assert _at_rest(waves)
 
 
+@pytest.mark.parametrize("later", range(5))
+def test_a_child_that_ends_just_after_its_sibling_failed_is_waited_for(later: int) -> None:
+    sampler = KeySampler()
+    waves = Waves(sampler)
+
+    async def breaks() -> None:
+        await _turns(1)
+        raise ValueError("child")
+
+    async def parent() -> None:
+        with pytest.raises(ValueError, match="child"):
+            await waves.run([breaks(), _turns(1 + later)])
+        await waves.ask([_request("parent")])
+
+    _run(waves.run([parent()]))
+    assert sampler.waves == [[("parent",)]]
+    assert _at_rest(waves)
+
+
 class _Broken:
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         await asyncio.sleep(0)
         raise SamplerFault("no memory left")
 
@@ -258,7 +605,9 @@ class _Endless:
     def __init__(self) -> None:
         self.ended = False
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         try:
             await asyncio.sleep(3600)
         finally:
@@ -298,6 +647,38 @@ def test_cancelling_the_run_ends_the_sampler_and_every_strand(seconds: float) ->
     assert _at_rest(waves)
 
 
+def test_a_cancelled_strand_is_left_to_end_in_its_own_time() -> None:
+    """Its siblings, and theirs, end sooner: none of them may break off what it still has to close."""
+    waves = Waves(KeySampler())
+    closed = []
+
+    async def strand(name: str, seconds: float) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(seconds)
+            closed.append(name)
+
+    async def parent(name: str, seconds: float) -> None:
+        try:
+            await waves.run([strand(f"{name}0", 0), strand(f"{name}1", seconds)])
+        finally:
+            await asyncio.sleep(seconds)
+            closed.append(name)
+
+    async def main() -> None:
+        run = asyncio.ensure_future(waves.run([parent("a", 0), parent("b", 0.01)]))
+        await asyncio.sleep(0.001)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert closed[-2:] == ["b1", "b"]
+        assert sorted(closed) == ["a", "a0", "a1", "b", "b0", "b1"]
+
+    _run(main())
+    assert _at_rest(waves)
+
+
 def test_a_cancelled_strand_does_not_hold_up_the_others() -> None:
     sampler = KeySampler()
     waves = Waves(sampler)
@@ -333,7 +714,9 @@ def test_two_requests_with_one_id_are_refused() -> None:
 
 
 class _Short:
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         return [Sampled((1,), ()) for _ in requests]
 
 

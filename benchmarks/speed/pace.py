@@ -1,0 +1,93 @@
+"""How a side and the bench speak: one JSON line each way per step, so that sides take turns and nobody waits while another runs.
+
+A side is started as `python side_x.py JOB` (JSON). It says `{"ready": ...}`, and for every line it reads it does one step and
+tells what that took. What it prints otherwise goes to its log.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a side is to do. Samples are completions: one of every agent per joint action."""
+
+    model: str
+    dtype: str
+    agents: int = 2
+    group: int = 8
+    prompts: int = 1
+    turns: int = 1
+    reference_kl: bool = False
+    adapters: bool = False
+    threads: int = 2
+    device: str = "cpu"
+    settings: dict[str, Any] | None = None
+    """Further settings of the side itself: of Motet, lines of the config."""
+
+
+class Pace:
+    """The side's end of the line. `mark` is called where one step ends and the next begins."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        self.job = Job(**json.loads(sys.argv[1]))
+        self._base = memory("VmRSS")
+        self._since: tuple[float, float] | None = None
+        self.rollout = self.update = 0.0
+
+    def mark(self) -> None:
+        """Reports the step that ended, if one did, and waits until the next may begin. Leaves when there is none."""
+        if self._since is None:
+            self._say({"ready": True})
+        else:
+            self._synchronize()
+            wall, cpu = time.perf_counter() - self._since[0], time.process_time() - self._since[1]
+            figures = {"seconds": wall, "cpu": cpu, "rollout": self.rollout, "update": self.update}
+            self._say({**figures, "memory": self._peak()})
+        if not sys.stdin.readline():
+            self._out.flush()
+            os._exit(0)
+        self.rollout = self.update = 0.0
+        self._reset_peak()
+        self._since = (time.perf_counter(), time.process_time())
+
+    def _say(self, line: dict[str, Any]) -> None:
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()
+
+    def _peak(self) -> int:
+        """Bytes: on a GPU what was allocated, on a CPU the largest resident set beyond that of the imports."""
+        if self.job.device == "cuda":
+            import torch
+
+            return torch.cuda.max_memory_allocated()
+        return memory("VmHWM") - self._base
+
+    def _reset_peak(self) -> None:
+        if self.job.device == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats()
+        elif sys.platform == "linux":
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def _synchronize(self) -> None:
+        if self.job.device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+
+def memory(field: str) -> int:
+    """Bytes, from the kernel's account of this process; 0 where there is none."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith(field))

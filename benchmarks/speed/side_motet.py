@@ -1,0 +1,100 @@
+"""One step of Motet, as `motet train` does it: play, score, credit, learn, publish."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pace import Job, Pace
+from task import NEW, prompt, reward, second_prompt
+
+from motet.build.company import assemble, ensemble_of, pace_of
+from motet.build.scene import open_scene
+from motet.config.schema import RunConfig
+from motet.core import Reply, Task, Transition
+from motet.settings import Settings
+from motet.trainer.loop import CreditState, train
+
+
+@dataclass(frozen=True)
+class Talk:
+    first: str
+    turn: int = 0
+    said: tuple[str, ...] = ()
+
+
+class Words:
+    """The common work as an environment."""
+
+    branches = True
+
+    class Options(Settings):
+        """None."""
+
+    def __init__(self, job: Job) -> None:
+        self.agents: Sequence[str] = tuple(f"agent{number}" for number in range(job.agents))
+        self.most_turns = job.turns
+        self._tasks = [Task(str(number), {"prompt": prompt(number)}) for number in range(512)]
+
+    def tasks(self, split: str) -> list[Task]:
+        return self._tasks
+
+    async def start(self, task: Task, seed: int) -> Talk:
+        return Talk(task.fields["prompt"])
+
+    def observe(self, state: Talk) -> Mapping[str, str]:
+        if state.turn == 0:
+            return dict.fromkeys(self.agents, state.first)
+        return {agent: second_prompt(state.first, state.said, place) for place, agent in enumerate(self.agents)}
+
+    async def step(self, state: Talk, replies: Mapping[str, Reply], seed: int) -> Transition:
+        said = tuple(replies[agent].text for agent in self.agents)
+        turn = state.turn + 1
+        rewards = dict.fromkeys(self.agents, reward(said))
+        return Transition(Talk(state.first, turn, said), rewards, done=turn == self.most_turns)
+
+    async def close(self, state: Talk) -> None:
+        """Nothing is held."""
+
+
+def config_of(job: Job) -> RunConfig:
+    names = [f"agent{number}" for number in range(job.agents)]
+    settings: dict[str, Any] = {
+        "name": "speed",
+        "threads": job.threads,
+        "environment": {"name": "words"},
+        "models": {"base": {"path": job.model, "device": job.device, "dtype": job.dtype}},
+        "policies": {name: {"model": "base", "train": "lora" if job.adapters else "full"} for name in names},
+        "team": {name: {"policy": name} for name in names},
+        "decode": {"max_new_tokens": NEW, "temperature": 1.0},
+        "rollout": {"samples": (job.group,) * job.turns},
+        "algorithm": {"name": "magrpo", **({"kl_in": "reward", "kl_coefficient": 0.1} if job.reference_kl else {})},
+        "optimizer": {"learning_rate": 1e-6},
+        "train": {"steps": 10_000, "tasks_per_step": job.prompts},
+    }
+    for key, value in (job.settings or {}).items():
+        settings[key] = {**settings.get(key, {}), **value} if isinstance(value, dict) else value
+    return RunConfig(**settings)
+
+
+def main() -> None:
+    pace = Pace()
+    job = pace.job
+    torch.set_num_threads(job.threads)
+    config = config_of(job)
+    with open_scene(config, Words(job), train=True) as scene:
+        company = assemble(scene, {"base": job.model}, train=True)
+        ensemble = ensemble_of(scene, company)
+
+        async def after_step(step: Any, state: Any) -> None:
+            pace.rollout = step.seconds["play"] + step.seconds["score"]
+            pace.update = sum(step.seconds.values()) - pace.rollout
+            pace.mark()
+
+        pace.mark()
+        asyncio.run(train(ensemble, scene.tasks["train"], pace_of(scene), CreditState(), 1, after_step))
+
+
+if __name__ == "__main__":
+    main()

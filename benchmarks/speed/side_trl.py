@@ -1,0 +1,79 @@
+"""One step of TRL 1.16's GRPO, one agent: a rollout of every prompt, then its update. Runs in an environment of its own."""
+
+import tempfile
+import time
+
+import torch
+from datasets import Dataset
+from pace import Pace
+from task import NEW, prompt, reward
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+STEPS = 10_000
+
+
+class Mark(TrainerCallback):
+    """Where a step begins and ends; what of it is no rollout is the update."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 0:
+            self.pace.mark()
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.pace.update = time.perf_counter() - self.began - self.pace.rollout
+        self.pace.mark()
+
+
+class Paced(GRPOTrainer):
+    """The published trainer, with its rollout timed."""
+
+    def _generate_and_score_completions(self, inputs):
+        since = time.perf_counter()
+        made = super()._generate_and_score_completions(inputs)
+        self.pace.rollout += time.perf_counter() - since
+        return made
+
+
+def main() -> None:
+    pace = Pace()
+    job = pace.job
+    torch.set_num_threads(job.threads)
+    autocast = job.dtype == "autocast"
+    arguments = GRPOConfig(
+        output_dir=tempfile.gettempdir(),
+        per_device_train_batch_size=job.prompts * job.group,
+        num_generations=job.group,
+        max_completion_length=NEW,
+        learning_rate=1e-6,
+        max_steps=STEPS,
+        temperature=1.0,
+        beta=0.04 if job.reference_kl else 0.0,
+        gradient_checkpointing=False,
+        bf16=autocast,
+        use_cpu=job.device == "cpu",
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        log_completions=False,
+    )
+    dtype = torch.float32 if autocast else getattr(torch, job.dtype)
+    trainer = Paced(
+        model=AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype),
+        processing_class=AutoTokenizer.from_pretrained(job.model),
+        reward_funcs=lambda completions, **_: [reward([text]) for text in completions],
+        args=arguments,
+        train_dataset=Dataset.from_list([{"prompt": prompt(n)} for n in range(512)]),
+        callbacks=[Mark(pace)],
+    )
+    trainer.pace = pace
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Log-probabilities of given tokens and entropies, from the last hidden states or from logits.
+
+Where a model's logits are its language head of its hidden states and nothing else, they are made a part at a time, and made again
+in the backward pass, so that all of them never stand in memory at once. With z = logits / temperature, p = softmax(z) and H its
+entropy: d log p_k / dz_j = [j = k] − p_j and dH / dz_j = −p_j (log p_j + H).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint
+
+CHUNK = 2**22
+"""Logits that are made at once: few enough for a processor's cache, unless that would be fewer than `ROWS` tokens."""
+ROWS = 128
+
+
+def score_hidden(
+    hidden_NH: Tensor, head: nn.Linear, tokens_N: Tensor, temperature_N: Tensor, want_entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """(log-probability of the tokens, entropy) under softmax(head(hidden) / temperature): float32 [N]; entropy 0 if unwanted.
+
+    The head's own gradient is summed in float32.
+    """
+    logp_N, entropy_N = _Scored.apply(hidden_NH, head.weight, head.bias, tokens_N, temperature_N, want_entropy)
+    return logp_N, entropy_N
+
+
+def score_logits(
+    logits_NV: Tensor, tokens_N: Tensor, temperature_N: Tensor, want_entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """The same from logits that are there already."""
+    scored = [
+        checkpoint(_score, logits_NV[part], tokens_N[part], temperature_N[part], want_entropy, use_reentrant=False)
+        for part in _parts(*logits_NV.shape)
+    ]
+    logp_N, entropy_N = (torch.cat(column) for column in zip(*scored, strict=True))
+    return logp_N, entropy_N
+
+
+def _parts(rows: int, vocabulary: int) -> Iterator[slice]:
+    size = max(ROWS, CHUNK // vocabulary)
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _score(logits_NV: Tensor, tokens_N: Tensor, temperature_N: Tensor, want_entropy: bool) -> tuple[Tensor, Tensor]:
+    scaled_NV = logits_NV.float() / temperature_N[:, None]
+    total_N = scaled_NV.logsumexp(dim=-1)
+    logp_N = scaled_NV.gather(-1, tokens_N[:, None]).squeeze(-1) - total_N
+    if not want_entropy:
+        return logp_N, torch.zeros_like(logp_N)
+    p_NV = (scaled_NV - total_N[:, None]).exp()
+    # A logit of -inf (some models close unused tokens so) would make 0 * inf of a term that is 0.
+    return logp_N, total_N - (p_NV * torch.where(p_NV > 0.0, scaled_NV, 0.0)).sum(dim=-1)
+
+
+class _Scored(torch.autograd.Function):
+    """The same as `_score` of head(hidden), with as few passes over the vocabulary as there can be."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        tokens_N: Tensor,
+        temperature_N: Tensor,
+        want_entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        logp_N = torch.empty(len(hidden_NH), device=hidden_NH.device)
+        entropy_N = torch.zeros_like(logp_N)
+        for part in _parts(len(hidden_NH), len(weight_VH)):
+            scaled_NV = _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part])
+            p_NV = scaled_NV.softmax(dim=-1)
+            logp_NV = scaled_NV.sub_(_logsumexp(scaled_NV, p_NV)[:, None])
+            logp_N[part] = logp_NV.gather(1, tokens_N[part, None]).squeeze(1)
+            if want_entropy:
+                entropy_N[part] = -_dot(p_NV, logp_NV)
+        ctx.save_for_backward(hidden_NH, weight_VH, bias_V, tokens_N, temperature_N)
+        ctx.set_materialize_grads(False)
+        return logp_N, entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, for_logp_N: Tensor | None, for_entropy_N: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden_NH, weight_VH, bias_V, tokens_N, temperature_N = ctx.saved_tensors
+        into_hidden, into_weight, into_bias = ctx.needs_input_grad[:3]
+        hidden_grad_NH = torch.empty_like(hidden_NH) if into_hidden else None
+        # Sums over all tokens, in float32 whatever the weights are.
+        weight_grad_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if into_weight else None
+        bias_grad_V = torch.zeros_like(bias_V, dtype=torch.float32) if into_bias else None
+        for part in _parts(len(hidden_NH), len(weight_VH)):
+            scaled_NV = _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part])
+            grad_NV = scaled_NV.softmax(dim=-1)
+            factor_N = torch.zeros_like(temperature_N[part]) if for_logp_N is None else for_logp_N[part]
+            if for_entropy_N is None:
+                grad_NV.mul_(-factor_N[:, None])
+            else:
+                logp_NV = scaled_NV.sub_(_logsumexp(scaled_NV, grad_NV)[:, None])
+                entropy_N = -_dot(grad_NV, logp_NV)
+                pull_NV = logp_NV.add_(entropy_N[:, None]).mul_(for_entropy_N[part, None]).add_(factor_N[:, None])
+                grad_NV.mul_(pull_NV.neg_())
+            grad_NV.scatter_add_(1, tokens_N[part, None], factor_N[:, None]).div_(temperature_N[part, None])
+            grad_NV = grad_NV.to(weight_VH.dtype)
+            if hidden_grad_NH is not None:
+                hidden_grad_NH[part] = grad_NV @ weight_VH
+            if weight_grad_VH is not None:
+                weight_grad_VH += grad_NV.T @ hidden_NH[part]
+            if bias_grad_V is not None:
+                bias_grad_V += grad_NV.sum(dim=0)
+        grads = (hidden_grad_NH, weight_grad_VH, bias_grad_V)
+        return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), None, None, None
+
+
+def _scaled(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, temperature_N: Tensor) -> Tensor:
+    scaled_NV = linear(hidden_NH, weight_VH, bias_V).float().div_(temperature_N[:, None])
+    # A bias may close a token with -inf, whose part in the entropy is 0 and not 0 * inf.
+    return scaled_NV if bias_V is None else scaled_NV.clamp_(min=torch.finfo(torch.float32).min)
+
+
+def _logsumexp(scaled_NV: Tensor, p_NV: Tensor) -> Tensor:
+    """Of `scaled_NV`, whose softmax is `p_NV`: p at its largest is exp(max − logsumexp), and never less than 1/V."""
+    return scaled_NV.amax(dim=-1) - p_NV.amax(dim=-1).log()
+
+
+def _dot(p_NV: Tensor, logp_NV: Tensor) -> Tensor:
+    return torch.bmm(p_NV[:, None, :], logp_NV[:, :, None]).flatten()
