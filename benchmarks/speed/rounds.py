@@ -60,6 +60,7 @@ class Running:
     def __init__(self, side: Side, log: Path) -> None:
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "TRL_EXPERIMENTAL_SILENCE": "1"}
         environment.pop("PYTHONPATH", None)
+        environment.setdefault("CUDA_VISIBLE_DEVICES", "0")  # with several, TRL would use them all
         if side.program == "motet":
             environment["PYTHONPATH"] = str(peers.ROOT)
         program = HERE / f"side_{side.program}.py"

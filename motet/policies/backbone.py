@@ -22,8 +22,11 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies import attention
+from motet.policies.cache import give_room, share_prompts, shareable
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
+from motet.policies.padding import positions
 from motet.policies.quantized import Quantize, check_quantize
 from motet.policies.score import score_hidden, score_logits
 from motet.settings import Lora
@@ -65,7 +68,7 @@ class Backbone:
         self._active: str | None = None
         model.requires_grad_(trainable_full)
         model.eval()
-        self._ends_in_head = False
+        self._ends_in_head = self.shares_prompts = False
         if trainable_full:
             self._keep_masters(self._weights_of(None))
 
@@ -118,6 +121,36 @@ class Backbone:
             if watch is not None:
                 watch.remove()
         self._ends_in_head = len(seen) == 1 and torch.equal(seen[0][0], hidden) and torch.equal(seen[0][1], logits)
+        self.shares_prompts = self._attends_with_us()
+
+    def _attends_with_us(self) -> bool:
+        """Whether the model, which takes its attention from transformers, reads shared prompts rightly with ours."""
+        before = self.model.config._attn_implementation
+        if before != "sdpa" or "position_ids" not in self._accepts:
+            return False
+        try:
+            self.model.set_attn_implementation(attention.NAME)
+            alone, together = self._two_answers(share=False), self._two_answers(share=True)
+        except (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError):
+            alone, together = None, None
+        tolerance = 0.05 if self.dtype != torch.float32 else 1e-3
+        if alone is None or not torch.allclose(alone, together, rtol=tolerance, atol=tolerance * alone.abs().max()):
+            self.model.set_attn_implementation(before)
+            return False
+        return True
+
+    def _two_answers(self, share: bool) -> torch.Tensor:
+        """Logits after one more token of two answers to one prompt."""
+        prompt = torch.tensor([[0, 1, 2]], device=self.device) % self.model.config.vocab_size
+        mask, of, at = torch.ones_like(prompt, dtype=torch.bool), prompt.new_zeros(2), prompt.new_full((2, 1), 3)
+        _, cache = self.logits(prompt, mask, positions(mask), keep=1)
+        if share and not shareable(cache):
+            raise NotImplementedError("layers that do not keep all of the past")
+        share_prompts(cache, of, mask, more=1) if share else give_room(cache, of, more=1)
+        logits, _ = self.logits(prompt[:, :2].T, mask.new_ones((2, 4)), at, keep=1, cache=cache)
+        if share and not all(layer.attended for layer in cache.layers):
+            raise NotImplementedError("layers that attend by themselves")
+        return logits
 
     # ------------------------------------------------------------------------------------------------ running
 

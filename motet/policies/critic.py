@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from motet.core import Valued, ValueRequest
 from motet.policies.backbone import Backbone, Policy
-from motet.policies.forward import padded, positions
+from motet.policies.padding import padded, positions
 from motet.policies.prompts import encode
 
 

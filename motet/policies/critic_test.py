@@ -9,8 +9,8 @@ from motet.batch import merge, pack, pack_values, policy_objective, value_object
 from motet.core import Completion, Message, ReadingId, SampleId, TrainSample, ValueRequest, ValueSample
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, Reading, appraise, read
-from motet.policies.forward import padded
 from motet.policies.learner import LocalLearner
+from motet.policies.padding import padded
 from motet.policies.sampler import LocalSampler
 from motet.settings import Algorithm, Lora, Optimizer
 

@@ -14,13 +14,19 @@ from torch import Tensor
 from motet.core import Stop
 from motet.errors import TrainingDiverged
 from motet.policies.backbone import Backbone
+from motet.policies.cache import give_room, leave, share_prompts
 from motet.policies.draw import Rules, draw
-from motet.policies.forward import padded, positions
+from motet.policies.padding import padded, positions
 from motet.seeding import uniforms
 from motet.settings import Decode
 
 LEAVE = 0.125
 """Share of ended rows at which the others move together. Moving costs about as much as the cache's growth by one token."""
+
+
+SHARED = 8192
+"""Tokens of prompts not copied, from which on answers read their prompts together. Measured on a CPU, the attention is as fast at
+3,600, and three times as fast at 43,000."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Answer:
     stop: Stop
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequence[Wish]) -> list[Answer]:
     """Answers in the order of the wishes, by the policy that is active on the backbone.
 
@@ -55,7 +61,11 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
     limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
     logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
-    cache.batch_select_indices(of_B)
+    shared = backbone.shares_prompts and prompts_PL.shape[1] * (len(wishes) - len(prompts)) >= SHARED
+    if shared:
+        share_prompts(cache, of_B, prompt_mask_PL, max(limits))
+    else:
+        give_room(cache, of_B, max(limits))
     drawn = _Drawn(backbone, wishes, limits)
     row_B = torch.arange(len(wishes), device=backbone.device)
     rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
@@ -70,10 +80,10 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
             break
         if going_on <= (1.0 - LEAVE) * len(row_B):
             stay = open_B.nonzero().squeeze(1)
-            cache.batch_select_indices(stay)
+            leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
             row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
             rules = rules.select(stay)
-        seen_BK = mask_BK[:, : prompts_PL.shape[1] + step + 1]
+        seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
         # Ended rows that have not left yet are read on; their position must still be one the model has.
         at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
         logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)

@@ -10,7 +10,7 @@ from motet.core import ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.policies.backbone import Backbone
 from motet.policies.decode import Answer, Wish, decode
-from motet.policies.forward import padded
+from motet.policies.padding import padded
 from motet.policies.sampler import score_requests
 from motet.policies.testing import Architecture
 from motet.settings import Decode, Lora

@@ -5,13 +5,16 @@ temperature, because that is the policy that is trained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from motet.settings import Decode
+
+CELLS = 2**20
+"""Logits that a CPU draws from at once: what is made of them stays in its cache."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Rules:
     greedy_B: Tensor
     restricted: bool
     """Whether any row has a top-p or top-k: sorting a vocabulary is dear."""
+    any_greedy: bool
 
     @classmethod
     def of(cls, decodes: Sequence[Decode], greedy: Sequence[bool], device: torch.device) -> Self:
@@ -33,11 +37,16 @@ class Rules:
             top_k_B=torch.tensor([decode.top_k for decode in decodes], device=device),
             greedy_B=torch.tensor(greedy, device=device),
             restricted=any(decode.top_p < 1.0 or decode.top_k > 0 for decode in decodes),
+            any_greedy=any(greedy),
         )
 
-    def select(self, rows: Tensor) -> "Rules":
-        return Rules(
-            self.temperature_B[rows], self.top_p_B[rows], self.top_k_B[rows], self.greedy_B[rows], self.restricted
+    def select(self, rows: Tensor | slice) -> "Rules":
+        return replace(
+            self,
+            temperature_B=self.temperature_B[rows],
+            top_p_B=self.top_p_B[rows],
+            top_k_B=self.top_k_B[rows],
+            greedy_B=self.greedy_B[rows],
         )
 
 
@@ -46,16 +55,32 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, rules: Rules) -> tuple[Tensor, Te
 
     Logits that are not finite give a log-probability that is not finite, for the caller to find.
     """
-    logp_BV = torch.log_softmax(logits_BV.float() / rules.temperature_B[:, None], dim=-1)
-    weight_BV = logp_BV.exp()
-    if rules.restricted:
-        weight_BV = weight_BV * allowed(weight_BV, rules.top_p_B, rules.top_k_B)
+    size = max(
+        1, (CELLS if logits_BV.device.type == "cpu" else len(logits_BV) * logits_BV.shape[1]) // logits_BV.shape[1]
+    )
+    drawn = [
+        _draw(
+            logits_BV[start : start + size], uniform_B[start : start + size], rules.select(slice(start, start + size))
+        )
+        for start in range(0, len(logits_BV), size)
+    ]
+    tokens, logprobs = zip(*drawn, strict=True)
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _draw(logits_BV: Tensor, uniform_B: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+    scaled_BV = logits_BV.float() / rules.temperature_B[:, None]
+    p_BV = scaled_BV.softmax(dim=-1)
+    weight_BV = p_BV * allowed(p_BV, rules.top_p_B, rules.top_k_B) if rules.restricted else p_BV
     cdf_BV = weight_BV.cumsum(dim=-1, dtype=uniform_B.dtype)
     # 1 - u lies in (0, 1], so the first place that reaches this never has weight 0: not at its lowest, not at its highest.
     target_B1 = (1.0 - uniform_B[:, None]) * cdf_BV[:, -1:]
-    drawn_B = torch.searchsorted(cdf_BV, target_B1).squeeze(1).clamp(max=logits_BV.shape[1] - 1)
-    token_B = torch.where(rules.greedy_B, logits_BV.argmax(dim=-1), drawn_B)
-    return token_B, logp_BV.gather(1, token_B[:, None]).squeeze(1)
+    token_B = torch.searchsorted(cdf_BV, target_B1).squeeze(1).clamp(max=logits_BV.shape[1] - 1)
+    if rules.any_greedy:
+        token_B = torch.where(rules.greedy_B, logits_BV.argmax(dim=-1), token_B)
+    # The largest p is exp(largest logit - logsumexp), and never less than 1/V.
+    total_B = scaled_BV.amax(dim=-1) - p_BV.amax(dim=-1).log()
+    return token_B, scaled_BV.gather(1, token_B[:, None]).squeeze(1) - total_B
 
 
 def allowed(weight_BV: Tensor, top_p_B: Tensor, top_k_B: Tensor) -> Tensor:

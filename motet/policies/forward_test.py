@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from motet.policies.backbone import Backbone
-from motet.policies.forward import forward, padded, positions
+from motet.policies.forward import forward
+from motet.policies.padding import padded, positions
 from motet.policies.testing import Architecture
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]

@@ -15,7 +15,8 @@ from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
 from motet.policies.decode import Answer, Wish, decode
-from motet.policies.forward import forward, padded
+from motet.policies.forward import forward
+from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
 
 
