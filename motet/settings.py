@@ -229,6 +229,9 @@ class Algorithm(Settings):
 class Optimizer(Settings):
     """AdamW and its schedule, per policy."""
 
+    kind: Literal["adamw", "adamw_8bit"] = "adamw"
+    """adamw_8bit keeps the two averages in 8 bits in place of 32, but for weights of fewer than 4096 numbers. Needs
+    pip install "motet[quantized]" and a device on which bitsandbytes can take a step."""
     learning_rate: PositiveFloat = 5e-6
     """The highest rate of the schedule."""
     schedule: Literal["constant", "linear"] = "constant"

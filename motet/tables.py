@@ -173,10 +173,21 @@ def print_finished(summary: dict[str, Any], runs: Path) -> None:
     out.print(
         f"  {summary['steps']} steps, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f}/s, "
         f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
+        f"  {step_took(summary['profile'])}\n"
         f"  learning curve  {escape(str(runs / summary['name'] / 'curve.png'))}\n"
         f"  see them play   motet play {escape(str(runs / summary['name']))}\n",
         soft_wrap=True,
     )
+
+
+def step_took(profile: Mapping[str, float]) -> str:
+    """Where the seconds of a step go, the most first; a stage that has parts is told by them, a hundredth or less not at all."""
+    total = sum(seconds for stage, seconds in profile.items() if "/" not in stage)
+    wholes = {stage.partition("/")[0] for stage in profile if "/" in stage}
+    parts = {stage.rpartition("/")[2]: seconds for stage, seconds in profile.items() if stage not in wholes}
+    most = sorted(parts, key=lambda stage: parts[stage], reverse=True)
+    shares = ", ".join(f"{stage} {parts[stage] / total:.0%}" for stage in most if parts[stage] > 0.01 * total)
+    return f"a step took {total:.2f} s: {shares}"
 
 
 def _settled(heldout: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.build import scene
 from motet.policies import memory
 from motet.policies.quantized import Quantize
 
@@ -58,10 +59,18 @@ def test_the_table_is_what_the_dry_run_estimates(here):
     assert gibibytes(here) == list(table[1][1:])
 
 
-def test_full_models_need_what_the_page_says(here):
+def test_full_models_need_what_the_page_says(here, monkeypatch):
     full = [f"policies.{agent}={{train: full, lora: null}}" for agent in ("helper", "main")]
-    (said,) = re.findall(r"([\d.]+) GiB in all", PAGE)
+    ((said, least),) = re.findall(r"([\d.]+) GiB in all; with\n  checkpointing and moments in 8 bits ([\d.]+)\.", PAGE)
     assert f"{float(gibibytes([*here, *full])[-1]):.1f}" == said
+    monkeypatch.setattr(scene, "check_optimizer", lambda kind, device: None)  # what is not installed can be counted too
+    fewer = ["models.coder.checkpointing=true", "optimizer.kind=adamw_8bit"]
+    assert f"{float(gibibytes([*here, *full, *fewer])[-1]):.1f}" == least
+
+
+def test_checkpointing_needs_what_the_page_says(here):
+    (said,) = re.findall(r"a third more time for ([\d.]+) GiB in all", PAGE)
+    assert f"{float(gibibytes([*here, 'models.coder.checkpointing=true'])[-1]):.1f}" == said
 
 
 def test_quantised_bases_need_what_the_page_says(here, tmp_path):

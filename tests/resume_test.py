@@ -138,8 +138,17 @@ def test_a_killed_run_ends_as_if_it_had_never_been_killed(death, graves, train):
     assert contents(resumed / "models") == contents(unbroken / "models")
     for key in ("heldout", "episodes", "tokens", "steps"):
         assert summary(resumed)[key] == summary(unbroken)[key]
+    profile, lines = summary(resumed)["profile"], steps_with_times(resumed)
+    for stage in ("play", "play/prefill", "play/decode", "play/environment", "pack", "learn"):
+        assert profile[stage] == pytest.approx(sum(line[f"time/{stage}"] for line in lines) / len(lines))
     last = f"checkpoints/step-{config.get('train', {'steps': 2})['steps']:06d}/tensors.safetensors"
     assert (resumed / last).read_bytes() == (unbroken / last).read_bytes()
+
+
+def steps_with_times(run: Path) -> list[dict[str, float]]:
+    """The lines of training steps, the clock's figures among them."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "time/play" in line]
 
 
 def test_resuming_a_finished_run_changes_nothing(train):

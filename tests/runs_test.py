@@ -25,6 +25,12 @@ def test_the_summary_and_the_files_say_what_was_promised(train):
     assert all(0.0 <= said["heldout"][when]["success"] <= 1.0 for when in ("before", "after"))
     assert said["steps"] == 2
     assert min(said["wall_seconds"], said["cpu_seconds"], said["tokens_per_second"]) > 0
+    stages = ["score", "credit", "pack", "learn", "publish", "report", "checkpoint"]
+    parts = ["play/prefill", "play/decode", "play/environment"]
+    assert sorted(said["profile"]) == sorted(["play", *parts, *stages])
+    assert min(said["profile"].values()) >= 0
+    assert sum(said["profile"][part] for part in parts) == pytest.approx(said["profile"]["play"])
+    assert said["steps"] * sum(said["profile"][stage] for stage in ["play", *stages]) < said["wall_seconds"]
     assert said["tokens"] == sum(row["play/tokens"] for row in steps(run))
     kept = said["episodes"]
     rewards = {e.id: e.root.outcomes for n in (1, 2) for e in episodes(run, f"train-{n:06d}")}

@@ -89,7 +89,7 @@ def main() -> None:
 
         async def after_step(step: Any, state: Any) -> None:
             pace.rollout = step.seconds["play"] + step.seconds["score"]
-            pace.update = sum(step.seconds.values()) - pace.rollout
+            pace.update = step.took - pace.rollout
             pace.mark()
 
         pace.mark()

@@ -80,22 +80,26 @@ def _memory(scene: Scene) -> dict[str, int]:
         width = 4 if base.dtype == "float32" else 2
         mine = [policy for policy in config.policies.values() if policy.model == model]
         full = sum(policy.train == "full" for policy in mine)
-        adapters = [policy.lora or Lora() for policy in mine if policy.train == "lora"]
-        parts["weights"] += shape.parameters * full * memory.MASTER
+        computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # what is trained, that is
+        parts["weights"] += full * memory.held(shape.parameters, computes)
         on_shared = critic.train in ("lora", "head") and model in valued
         parts["weights"] += memory.frozen(shape, width, base.quantize) if len(mine) > full or on_shared else 0
         trunk = {"full": shape.parameters, "lora": shape.adapter(critic.lora or Lora())}
         grown = trunk[critic.train] if critic.train in trunk else 0
-        parts["critics"] += valued.count(model) * memory.training(grown + shape.hidden + 1, own_copy=True)
-        parts["gradients and optimizers"] += full * memory.training(shape.parameters, own_copy=False)
-        parts["gradients and optimizers"] += sum(
-            memory.training(shape.adapter(lora), own_copy=True) for lora in adapters
-        )
+        judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
+        judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
+        parts["critics"] += valued.count(model) * judged
+        for name, policy in config.policies.items():
+            if policy.model == model and policy.train != "frozen":
+                moved = shape.parameters if policy.train == "full" else shape.adapter(policy.lora or Lora())
+                own = memory.held(moved, computes) if policy.train == "lora" else 0
+                parts["gradients and optimizers"] += own + memory.training(moved, config.optimizer_of(name).kind)
         if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
             parts["references"] += shape.parameters * width
         longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
         playing = memory.playing(shape, config.train.rows_per_batch, 2 * longest, width)
-        at_work = max(at_work, playing, memory.learning(shape, config.train.token_budget, width))
+        learning = memory.learning(shape, config.train.token_budget, width, base.checkpointing)
+        at_work = max(at_work, playing, learning)
     parts["playing or learning"] = at_work
     return {**parts, "total": sum(parts.values())}
 

@@ -72,7 +72,7 @@ async def _warm(
     lessons = await _lessons(scene)
     await warm_base(
         source, into, name, starting_from(config, name), lessons, config.warmup,
-        device=base.device, dtype=base.dtype, progress=told,
+        device=base.device, dtype=base.dtype, checkpointing=base.checkpointing, progress=told,
     )  # fmt: skip
 
 

@@ -108,7 +108,14 @@ class _Shared:
 
 
 def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
-    return Backbone.load(source, device=base.device, dtype=base.dtype, quantize=base.quantize, trainable_full=full)
+    return Backbone.load(
+        source,
+        device=base.device,
+        dtype=base.dtype,
+        quantize=base.quantize,
+        trainable_full=full,
+        checkpointing=base.checkpointing,
+    )
 
 
 def _policy(
@@ -243,6 +250,7 @@ def ensemble_of(scene: Scene, company: Company) -> Ensemble:
         schedule=config.schedule,
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticSettings()).coefficient,
+        timings=company.sampler.timings,
     )
 
 

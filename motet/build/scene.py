@@ -25,6 +25,7 @@ from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.plugins import is_reference, load_object, nearest
 from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
+from motet.policies.optimizers import check_optimizer
 from motet.policies.prompts import encode
 from motet.policies.quantized import check_quantize
 from motet.reward_server import ConstantScores, RewardServer
@@ -96,6 +97,20 @@ def _check_devices(config: RunConfig) -> None:
         device = resolve_device(base.device)
         check_dtype(base.dtype, device, trainable_full=full or config.warmup is not None)
         check_quantize(base.quantize, device)
+        for kind in _optimizers_on(config, name):
+            check_optimizer(kind, device)
+
+
+def _optimizers_on(config: RunConfig, model: str) -> set[str]:
+    """The kinds of optimiser that step policies on a model, or warm it up. Critics have no warm-up to wait for."""
+    kinds = {
+        config.optimizer_of(name).kind
+        for name, policy in config.policies.items()
+        if policy.model == model and policy.train != "frozen"
+    }
+    if config.warmup is not None:
+        kinds.add(config.warmup.kind)
+    return kinds
 
 
 class _Services(Mapping[str, Any]):

@@ -95,6 +95,9 @@ class Base(Settings):
     quantize: Literal["none", "8bit", "4bit"] = "none"
     """Hold the linear layers in fewer bits, under adapters and frozen policies: 8bit is LLM.int8, 4bit is NF4. Needs
     pip install "motet[quantized]" and a device that bitsandbytes knows; nothing of the model itself can be trained."""
+    checkpointing: bool = False
+    """Keep only each block's input for the backward pass and compute the rest again: about a third more time for a fraction of
+    the memory."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -3,10 +3,12 @@
 Registered with transformers as one more attention, so every model that takes its attention from there has it, and none is named:
 
 - in decoding, answers to one prompt read its keys and values together, from where they stand once (`cache.SharedPrompt`);
+- in learning, a micro-batch is one row without padding, and its rows are found in it (`stream.Stream`);
 - on a CPU, short rows are a few matrix products, which cost less than the fused kernel and half of what its backward does;
 - everything else is PyTorch's scaled dot product attention, as before.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,10 +17,12 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from motet.policies.stream import Block
+
 NAME = "motet"
 SHORT = 256
 """Keys up to which matrix products are faster on a CPU (measured: 2x at 128 with gradients, even at 512)."""
-HARMLESS = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions"})
+HARMLESS = frozenset({"dropout", "position_ids", "use_cache", "cache_position", "output_attentions"})
 """What a model may say of its attention without changing the formula; with anything else in force we keep out."""
 
 
@@ -29,25 +33,56 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    blocks: Sequence[Block] | None = None,
     **said: Any,
 ) -> tuple[Tensor, None]:
     """`query` [B, H, L, D], `key` and `value` [B, KV, K, D], H a multiple of KV -> [B, L, H, D]."""
-    plain = all(name in HARMLESS or value is None for name, value in said.items())
+    plain = module.is_causal and all(name in HARMLESS or what is None for name, what in said.items())
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if hasattr(key, "shared_prompt"):
         if not plain or query.shape[2] != 1:
             raise NotImplementedError(f"a shared prompt with {', '.join(sorted(set(said) - HARMLESS))}")
         return key.shared_prompt.attend(query, scale), None
-    short = query.device.type == "cpu" and query.shape[2] > 1 and key.shape[2] <= SHORT
-    if plain and short and attention_mask is not None and attention_mask.dtype == torch.bool:
-        return _products(query, key, value, attention_mask, scale).transpose(1, 2), None
-    if query.shape[1] != key.shape[1] and query.device.type == "cpu" and plain:
-        return _fused(query, key, value, attention_mask, scale), None
+    if blocks is not None:
+        if not plain:
+            raise NotImplementedError(f"a stream with {', '.join(sorted(set(said) - HARMLESS))}")
+        return _by_blocks(query, key, value, blocks, scale), None
+    masked = attention_mask is None or attention_mask.dtype == torch.bool
+    if plain and masked and query.device.type == "cpu":
+        return _rows(query, key, value, attention_mask, scale).transpose(1, 2), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **said)
 
 
+def _by_blocks(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float) -> Tensor:
+    """Queries, keys and values of one row of N tokens -> [1, N, H, D], block by block in the order of the stream."""
+    flat = [part[0].transpose(0, 1) for part in (query, key, value)]
+    parts = []
+    for block in blocks:
+        places = (block.queries_BL, block.keys_BK, block.keys_BK)
+        out = _rows(*(_taken(at, of) for at, of in zip(places, flat, strict=True)), block.seen_B1LK, scale)
+        rows = out.transpose(1, 2).flatten(0, 1)
+        parts.append(nn.functional.embedding(block.real_N, rows.flatten(1)).view(-1, *rows.shape[1:]))
+    return torch.cat(parts)[None]
+
+
+def _taken(at_BL: Tensor, of_NHD: Tensor) -> Tensor:
+    """[B, H, L, D]. An embedding, because its gradient sums what was taken twice faster than an index does."""
+    taken = nn.functional.embedding(at_BL, of_NHD.reshape(len(of_NHD), -1))
+    return taken.view(*at_BL.shape, *of_NHD.shape[1:]).transpose(1, 2)
+
+
+def _rows(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor | None, scale: float) -> Tensor:
+    """[B, H, L, D]; without a mask, causal."""
+    short = query.device.type == "cpu" and query.shape[2] > 1 and key.shape[2] <= SHORT
+    if short and mask_B1LK is None:
+        mask_B1LK = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
+    if short:
+        return _products(query, key, value, mask_B1LK, scale)
+    return _fused(query, key, value, mask_B1LK, scale)
+
+
 def _products(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor, scale: float) -> Tensor:
-    """[B, H, L, D]. Heads that share keys are more rows of one product. A row that may see nothing sees everything: garbage, but
+    """Heads that share keys are more rows of one product. A row that may see nothing sees everything: garbage, but
     finite, as no one reads padding."""
     rows, heads, length, width = query.shape
     folded = (rows, key.shape[1], heads // key.shape[1] * length, width)
@@ -58,17 +93,19 @@ def _products(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor, scal
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """[B, L, H, D], keys and values of a group of heads not repeated."""
+    """[B, H, L, D], keys and values of a group of heads not repeated where the kernels allow it."""
     causal = mask is None and query.shape[2] > 1
     if query.shape[2] == 1:  # one token: the heads of a group are rows of one query
         rows, heads, _, width = query.shape
         folded = query.reshape(rows, key.shape[1], -1, width)
         out = nn.functional.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
-        return out.reshape(rows, 1, heads, width)
-    out = nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=scale, is_causal=causal, enable_gqa=True
+        return out.reshape(rows, heads, 1, width)
+    if query.device.type != "cpu" and mask is not None and query.shape[1] != key.shape[1]:
+        each = query.shape[1] // key.shape[1]  # with a mask, only the slow kernel would take groups
+        key, value = key.repeat_interleave(each, dim=1), value.repeat_interleave(each, dim=1)
+    return nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=scale, is_causal=causal, enable_gqa=query.shape[1] != key.shape[1]
     )
-    return out.transpose(1, 2)
 
 
 AttentionInterface.register(NAME, attend)

@@ -8,7 +8,7 @@ reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -28,7 +28,9 @@ from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_
 from motet.policies.masters import Masters
 from motet.policies.padding import positions
 from motet.policies.quantized import Quantize, check_quantize
+from motet.policies.recompute import blocks_of, recomputing
 from motet.policies.score import score_hidden, score_logits
+from motet.policies.stream import Stream
 from motet.settings import Lora
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -39,7 +41,8 @@ class Backbone:
 
     `eos_ids` are all tokens that end an answer: the tokenizer's and the generation config's. `pad_id` never reaches a loss or
     an attention, so a model without a pad token gets its end-of-sequence token there and no new embedding.
-    `context_length` counts prompt and answer together (tokens).
+    `context_length` counts prompt and answer together (tokens). With `checkpointing`, passes with gradients and without a cache
+    keep only the input of each block.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class Backbone:
         device: torch.device,
         dtype: torch.dtype,
         trainable_full: bool,
+        checkpointing: bool = False,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.device = device
         self.dtype = dtype
         self.trainable_full = trainable_full
+        self.checkpointing = checkpointing
         self.context_length = context_length
         self.eos_ids = _eos_ids(model, tokenizer)
         self.pad_id = _pad_id(tokenizer, self.eos_ids)
@@ -68,7 +73,7 @@ class Backbone:
         self._active: str | None = None
         model.requires_grad_(trainable_full)
         model.eval()
-        self._ends_in_head = self.shares_prompts = False
+        self._ends_in_head = self.shares_prompts = self.streams = False
         if trainable_full:
             self._keep_masters(self._weights_of(None))
 
@@ -81,6 +86,7 @@ class Backbone:
         dtype: DType = "float32",
         quantize: Quantize = "none",
         trainable_full: bool = False,
+        checkpointing: bool = False,
     ) -> Self:
         """Reads a folder or a hub name (safetensors only, no remote code). ConfigError if it cannot work."""
         if trainable_full and quantize != "none":
@@ -97,7 +103,12 @@ class Backbone:
             device=place,
             dtype=DTYPES[dtype],
             trainable_full=trainable_full,
+            checkpointing=checkpointing,
         )
+        if checkpointing and not any(blocks_of(model)):
+            raise ConfigError(
+                f"model {str(source)!r} has no blocks that can be computed again: use checkpointing: false"
+            )
         loaded._look_inside(source)
         return loaded
 
@@ -122,6 +133,24 @@ class Backbone:
                 watch.remove()
         self._ends_in_head = len(seen) == 1 and torch.equal(seen[0][0], hidden) and torch.equal(seen[0][1], logits)
         self.shares_prompts = self._attends_with_us()
+        self.streams = self.shares_prompts and self._plain_head and self._reads_streams()
+
+    def _reads_streams(self) -> bool:
+        """Whether states of a micro-batch in one row are those of padded rows."""
+        rows = torch.tensor([[0, 1, 2], [0, 3, 4]], device=self.device) % self.model.config.vocab_size
+        mask = torch.tensor([[False, True, True], [True, True, True]], device=self.device)
+        of, answered = torch.tensor([0, 1, 1], device=self.device), mask.new_ones((3, 2))
+        stream = Stream.of(rows, mask, of, rows[of, :2], answered)
+        whole, seen = torch.cat([rows[of], rows[of, :1]], dim=1), torch.cat([mask[of], answered[:, :1]], dim=1)
+        expected = self.hidden(whole, seen, positions(seen))[0][:, -2:].flatten(0, 1)
+        try:
+            return self._alike(self.stream_states(stream), expected)
+        except (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError, IndexError):
+            return False
+
+    def _alike(self, found: torch.Tensor, expected: torch.Tensor) -> bool:
+        tolerance = 0.05 if self.dtype != torch.float32 else 1e-3
+        return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item())
 
     def _attends_with_us(self) -> bool:
         """Whether the model, which takes its attention from transformers, reads shared prompts rightly with ours."""
@@ -133,8 +162,7 @@ class Backbone:
             alone, together = self._two_answers(share=False), self._two_answers(share=True)
         except (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError):
             alone, together = None, None
-        tolerance = 0.05 if self.dtype != torch.float32 else 1e-3
-        if alone is None or not torch.allclose(alone, together, rtol=tolerance, atol=tolerance * alone.abs().max()):
+        if alone is None or not self._alike(together, alone):
             self.model.set_attn_implementation(before)
             return False
         return True
@@ -191,6 +219,40 @@ class Backbone:
         hidden_BLH, cache = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
         return hidden_BLH[:, -keep:], cache
 
+    def whole_states(
+        self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor, keep: int
+    ) -> torch.Tensor:
+        """What `score` reads, of rows that are read whole: no cache is made, so blocks can be computed again."""
+        if self._plain_head:
+            return self.hidden(tokens_BL, mask_BL, positions_BL)[0][:, -keep:]
+        known = {"position_ids": positions_BL, "logits_to_keep": keep}
+        with self._recomputing():
+            output = self.model(
+                input_ids=tokens_BL,
+                attention_mask=mask_BL,
+                use_cache=False,
+                **{key: value for key, value in known.items() if key in self._accepts},
+            )
+        return output.logits[:, -keep:]
+
+    def _recomputing(self) -> AbstractContextManager[None]:
+        return recomputing(self.model) if self.checkpointing and torch.is_grad_enabled() else nullcontext()
+
+    def stream_states(self, stream: Stream) -> torch.Tensor:
+        """The states before each completion token of a stream, [M, H]."""
+        with self._recomputing():
+            output = self.model.base_model(
+                input_ids=stream.tokens_1N,
+                position_ids=stream.positions_1N,
+                attention_mask=stream.tokens_1N.new_zeros(
+                    (1, 1, 1, 1), dtype=torch.bool
+                ),  # so that no N x N mask is made
+                use_cache=False,
+                blocks=stream.blocks,
+            )
+        states_MH: torch.Tensor = output.last_hidden_state[0].index_select(0, stream.ends_M)
+        return states_MH
+
     def score(
         self, states_NX: torch.Tensor, tokens_N: torch.Tensor, temperature_N: torch.Tensor, want_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -220,13 +282,14 @@ class Backbone:
     ) -> tuple[torch.Tensor, Cache | None]:
         """The last hidden state of every position, [B, L, H], and the cache, grown by L; the language head is not computed."""
         known = {"position_ids": positions_BL}
-        output = self.model.base_model(
-            input_ids=tokens_BL,
-            attention_mask=mask_BK,
-            past_key_values=cache,
-            use_cache=use_cache,
-            **{key: value for key, value in known.items() if key in self._trunk_accepts},
-        )
+        with nullcontext() if use_cache else self._recomputing():
+            output = self.model.base_model(
+                input_ids=tokens_BL,
+                attention_mask=mask_BK,
+                past_key_values=cache,
+                use_cache=use_cache,
+                **{key: value for key, value in known.items() if key in self._trunk_accepts},
+            )
         return output.last_hidden_state, output.past_key_values if use_cache else None
 
     # ------------------------------------------------------------------------------------------------ adapters

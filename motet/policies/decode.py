@@ -4,8 +4,9 @@ Works for any causal LM of transformers; there is no model code here. A row's dr
 settings, never on who shares the batch (up to the last bits of a sum of floats).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -49,13 +50,32 @@ class Answer:
     stop: Stop
 
 
+@dataclass
+class Spent:
+    """Wall seconds of all calls that were given this object."""
+
+    prefill: float = 0.0
+    """Reading prompts."""
+    decode: float = 0.0
+    """Drawing answers, and handing them out."""
+
+
 @torch.inference_mode()
-def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequence[Wish]) -> list[Answer]:
+def decode(
+    backbone: Backbone,
+    prompts: Sequence[Sequence[int]],
+    wishes: Sequence[Wish],
+    *,
+    on_answer: Callable[[int, Answer], None] | None = None,
+    spent: Spent | None = None,
+) -> list[Answer]:
     """Answers in the order of the wishes, by the policy that is active on the backbone.
 
     Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
-    `max_new_tokens`, or the end of the context. Raises: TrainingDiverged where the model's logits are not finite.
+    `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves.
+    Raises: TrainingDiverged where the model's logits are not finite; no answer with such a number has been told before.
     """
+    begun = perf_counter()
     prompts_PL, prompt_mask_PL = padded(prompts, backbone.pad_id, "left", backbone.device)
     of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
@@ -66,7 +86,10 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
         share_prompts(cache, of_B, prompt_mask_PL, max(limits))
     else:
         give_room(cache, of_B, max(limits))
-    drawn = _Drawn(backbone, wishes, limits)
+    if spent is not None:
+        logits_P1V[0, 0, 0].item()  # waits for the device, which may only have been told what to do
+    read = perf_counter()
+    drawn = _Drawn(backbone, wishes, limits, on_answer)
     row_B = torch.arange(len(wishes), device=backbone.device)
     rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
     mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
@@ -79,6 +102,7 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
         if going_on == 0:
             break
         if going_on <= (1.0 - LEAVE) * len(row_B):
+            drawn.tell(row_B[~open_B])
             stay = open_B.nonzero().squeeze(1)
             leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
             row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
@@ -88,13 +112,25 @@ def decode(backbone: Backbone, prompts: Sequence[Sequence[int]], wishes: Sequenc
         at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
         logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)
         logits_BV = logits_B1V[:, 0]
+    drawn.tell(row_B)
+    if spent is not None:
+        spent.prefill += read - begun
+        spent.decode += perf_counter() - read
     return drawn.answers()
 
 
 class _Drawn:
-    """What has been drawn so far of every wish, and which are still open."""
+    """What has been drawn so far of every wish, which are still open, and the answers of rows that have left."""
 
-    def __init__(self, backbone: Backbone, wishes: Sequence[Wish], limits: Sequence[int]) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        wishes: Sequence[Wish],
+        limits: Sequence[int],
+        on_answer: Callable[[int, Answer], None] | None,
+    ) -> None:
+        self._on_answer = on_answer
+        self._answers: dict[int, Answer] = {}
         device, shape = backbone.device, (len(wishes), max(limits))
         self._tokenizer = backbone.tokenizer
         self._stops = [wish.decode.stop for wish in wishes]
@@ -141,20 +177,27 @@ class _Drawn:
         found_B[ended] = True
         return found_B
 
-    def answers(self) -> list[Answer]:
-        lengths, stopped = self._length_B.tolist(), self._stopped_B.tolist()
-        tokens = [row[:length] for row, length in zip(self._tokens_BL.tolist(), lengths, strict=True)]
-        logprobs = [row[:length] for row, length in zip(self._logp_BL.tolist(), lengths, strict=True)]
+    def tell(self, row_B: Tensor) -> None:
+        """Makes the answers of rows that have ended, checks all of them, then hands them out."""
+        rows, lengths, stopped = (whole.tolist() for whole in (row_B, self._length_B[row_B], self._stopped_B[row_B]))
+        tokens = [row[:length] for row, length in zip(self._tokens_BL[row_B].tolist(), lengths, strict=True)]
+        logprobs = [row[:length] for row, length in zip(self._logp_BL[row_B].tolist(), lengths, strict=True)]
         if not all(np.isfinite(row).all() for row in logprobs):
             raise TrainingDiverged(
                 "the model's logits are not finite numbers, so nothing can be sampled: lower the learning rate, "
                 "or compute in float32"
             )
         texts = self._tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return [
-            Answer(tuple(row), tuple(logp), _cut(text, stops), "stop" if ended else "length")
-            for row, logp, text, stops, ended in zip(tokens, logprobs, texts, self._stops, stopped, strict=True)
-        ]
+        for row, own, logp, text, ended in zip(rows, tokens, logprobs, texts, stopped, strict=True):
+            stop: Stop = "stop" if ended else "length"
+            self._answers[row] = Answer(tuple(own), tuple(logp), _cut(text, self._stops[row]), stop)
+        if self._on_answer is not None:
+            for row in rows:
+                self._on_answer(row, self._answers[row])
+
+    def answers(self) -> list[Answer]:
+        """All of them, in the order of the wishes, after the last was told."""
+        return [self._answers[row] for row in range(len(self._stops))]
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
 """Batched decoding against one answer at a time, against `generate`, and against the training-side log-probabilities."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from motet.core import ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.policies.backbone import Backbone
-from motet.policies.decode import Answer, Wish, decode
+from motet.policies.decode import Answer, Spent, Wish, decode
 from motet.policies.padding import padded
 from motet.policies.sampler import score_requests
 from motet.policies.testing import Architecture
@@ -96,6 +98,47 @@ def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
         (own,) = decode(backbone, [PROMPTS[wish.prompt]], [Wish(0, wish.decode, wish.key)])
         assert (own.tokens, own.text, own.stop) == (answer.tokens, answer.text, answer.stop)
         assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+
+
+def test_rows_that_leave_are_told_early_once_and_as_without(
+    folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
+    asked = wishes(Decode(max_new_tokens=30), answers=4)
+    told: list[tuple[int, Answer]] = []
+    told_at_pass: list[int] = []
+    forward = backbone.logits
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        told_at_pass.append(len(told))
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(backbone, "logits", spy)
+    answers = decode(backbone, PROMPTS, asked, on_answer=lambda wish, answer: told.append((wish, answer)))
+    assert sorted(wish for wish, _ in told) == list(range(len(asked)))
+    assert [dict(told)[wish] for wish in range(len(asked))] == answers
+    assert 0 < told_at_pass[len(told_at_pass) // 2] < len(asked), "some are out while others are drawn"
+    lengths = [len(answer.tokens) for _, answer in told]
+    assert lengths[0] < max(lengths) == lengths[-1]
+    assert decode(backbone, PROMPTS, asked) == answers
+
+
+def test_seconds_of_reading_and_drawing_add_up_over_calls(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent, forward = Spent(), backbone.logits
+
+    def slow(tokens_BL: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.1 if tokens_BL.shape[1] > 1 else 0.02)
+        return forward(tokens_BL, *args, **kwargs)
+
+    monkeypatch.setattr(backbone, "logits", slow)
+    begun = time.perf_counter()
+    for _ in range(2):
+        decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=6)), spent=spent)
+    wall = time.perf_counter() - begun
+    assert spent.prefill >= 2 * 0.1
+    assert spent.decode >= 2 * 5 * 0.02
+    assert spent.prefill + spent.decode == pytest.approx(wall, rel=0.05)
 
 
 def test_the_same_keys_draw_the_same_answers_and_other_keys_others(backbone: Backbone) -> None:
@@ -190,3 +233,20 @@ def test_logits_that_are_not_finite_stop_the_run(backbone: Backbone) -> None:
         backbone.model.lm_head.weight[7] = torch.nan
     with pytest.raises(TrainingDiverged, match="not finite"):
         decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=4)))
+
+
+def test_no_answer_is_told_after_logits_that_are_not_finite(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows end after 1, 2, 3, ... tokens, and the model breaks before the third."""
+    forward, passes, told = backbone.logits, iter(range(99)), []
+
+    def breaks(*args: Any, **kwargs: Any) -> Any:
+        logits_B1V, cache = forward(*args, **kwargs)
+        return (logits_B1V * torch.nan if next(passes) == 2 else logits_B1V), cache
+
+    monkeypatch.setattr(backbone, "logits", breaks)
+    asked = [Wish(row % 3, Decode(max_new_tokens=1 + row), key=row) for row in range(6)]
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        decode(backbone, PROMPTS, asked, on_answer=lambda wish, answer: told.append(wish))
+    assert told == [0, 1]

@@ -1,6 +1,8 @@
 """Log-probabilities of given completions: the same numbers that sampling recorded, with gradients where the caller wants them.
 
-A prompt is read once, whatever the number of its completions: their forward passes go on from its cache.
+A prompt is read once, whatever the number of its completions, and padding not at all: a micro-batch is one `Stream`. A model that
+does not take its attention from transformers reads padded rows: completions go on from the cache of their prompts; or, where
+blocks are computed again in the backward pass (`Backbone.checkpointing`), each reads its prompt itself.
 """
 
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from motet.policies.backbone import Backbone
 from motet.policies.padding import positions
+from motet.policies.stream import Stream
 
 
 def forward(
@@ -25,6 +28,30 @@ def forward(
     Prompts are padded on the left, completions on the right, as in `batch.Batch`; all tensors lie on the backbone's device.
     Both are of the whole softmax of logits / temperature. The active policy of the backbone is the one that speaks.
     """
+    given = (prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL)
+    if backbone.streams:
+        states_NX = backbone.stream_states(Stream.of(*given))
+    elif backbone.checkpointing and torch.is_grad_enabled():
+        states_NX = _whole(backbone, *given)[mask_BL]
+    else:
+        states_NX = _from_prompts(backbone, *given)[mask_BL]
+    temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
+    logp_N, entropy_N = backbone.score(states_NX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy)
+    logp_BL = torch.zeros(mask_BL.shape, device=logp_N.device).masked_scatter(mask_BL, logp_N)
+    if not want_entropy:
+        return logp_BL, None
+    return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
+
+
+def _from_prompts(
+    backbone: Backbone,
+    prompts_PL: Tensor,
+    prompt_mask_PL: Tensor,
+    prompt_of_B: Tensor,
+    tokens_BL: Tensor,
+    mask_BL: Tensor,
+) -> Tensor:
+    """States before each completion token, [B, Lc, X]: every prompt once, then the completions on its cache."""
     length_P = prompt_mask_PL.sum(dim=1)
     states_P1X, cache = backbone.states(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
     states_BLX, read = states_P1X[prompt_of_B], tokens_BL.shape[1] - 1
@@ -36,9 +63,18 @@ def forward(
         at_BL = at_BL.clamp(max=backbone.context_length - 1)
         later_BLX, _ = backbone.states(tokens_BL[:, :-1], seen_BK, at_BL, keep=read, cache=cache)
         states_BLX = torch.cat([states_BLX, later_BLX], dim=1)
-    temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
-    logp_N, entropy_N = backbone.score(states_BLX[mask_BL], tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy)
-    logp_BL = torch.zeros(mask_BL.shape, device=logp_N.device).masked_scatter(mask_BL, logp_N)
-    if not want_entropy:
-        return logp_BL, None
-    return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
+    return states_BLX
+
+
+def _whole(
+    backbone: Backbone,
+    prompts_PL: Tensor,
+    prompt_mask_PL: Tensor,
+    prompt_of_B: Tensor,
+    tokens_BL: Tensor,
+    mask_BL: Tensor,
+) -> Tensor:
+    """The same of rows [padding, prompt, completion, padding]: the last token of all is read by nobody."""
+    rows_BL = torch.cat([prompts_PL[prompt_of_B], tokens_BL[:, :-1]], dim=1)
+    seen_BL = torch.cat([prompt_mask_PL[prompt_of_B], mask_BL[:, :-1]], dim=1)
+    return backbone.whole_states(rows_BL, seen_BL, positions(seen_BL), keep=tokens_BL.shape[1])

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from motet.policies.backbone import Backbone
 from motet.policies.forward import forward
 from motet.policies.padding import padded, positions
-from motet.policies.testing import Architecture
+from motet.policies.testing import Architecture, make_model_folder
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
 COMPLETIONS = [[7, 8, 9, 1], [100, 101], [55], [200, 201, 202, 203, 204, 1]]
@@ -38,6 +39,14 @@ def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logp_LV.gather(1, ids[0, len(prompt) :, None])[:, 0], entropy_L
 
 
+@pytest.fixture(params=["stream", "cache"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Micro-batches as one row, or completions that go on from the cache of their prompts."""
+    if request.param == "cache":
+        monkeypatch.setattr(Backbone, "_reads_streams", lambda self: False)
+    return request.param
+
+
 @pytest.mark.parametrize("lora", [False, True])
 def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
     folder_of: Callable[..., Path],
@@ -45,8 +54,10 @@ def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
     device: str,
     lora: bool,
     with_adapter: Callable[..., Backbone],
+    way: str,
 ) -> None:
     backbone = with_adapter(folder_of(architecture), device)
+    assert backbone.streams == (way == "stream")
     with torch.no_grad(), backbone.policy("a" if lora else None):
         logp_BL, entropy_BL, mask_BL = together(backbone)
         assert entropy_BL is not None
@@ -56,7 +67,9 @@ def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
             torch.testing.assert_close(entropy_BL[row][mask_BL[row]], own_entropy, atol=1e-4, rtol=0)
 
 
-def test_gradients_are_those_of_separate_rows(folder_of: Callable[..., Path], architecture: Architecture) -> None:
+def test_gradients_are_those_of_separate_rows(
+    folder_of: Callable[..., Path], architecture: Architecture, way: str
+) -> None:
     backbone = Backbone.load(folder_of(architecture), trainable_full=True)
     backbone.model.train()
 
@@ -102,3 +115,62 @@ def test_padding_behind_a_short_answer_to_a_long_prompt_asks_for_no_position_tha
         backbone, prompts_PL[:1], prompt_mask_PL[:1], of_B[:1], tokens_BL[:1, :2], mask_BL[:1, :2], temperature_B[:1]
     )
     assert torch.allclose(logp_BL[0, :2], alone_BL[0], atol=1e-5)
+
+
+def test_in_bfloat16_a_stream_is_no_further_from_float32_than_separate_rows_are(
+    folder_of: Callable[..., Path], architecture: Architecture
+) -> None:
+    """Root mean square of what is wrong, of log-probabilities and of gradients, against the model in float32."""
+
+    def values_and_gradients(dtype: str, apart: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        backbone = Backbone.load(folder_of(architecture), dtype=dtype, trainable_full=True)
+        assert backbone.streams
+        if apart:
+            logp_N = torch.cat([alone(backbone, row)[0] for row in range(len(COMPLETIONS))])
+        else:
+            logp_BL, _, mask_BL = together(backbone, want_entropy=False)
+            logp_N = logp_BL[mask_BL]
+        logp_N.sum().backward()
+        grads = torch.cat([parameter.grad.flatten() for parameter in backbone.parameters_of(None)])
+        assert grads.dtype == torch.float32
+        return logp_N.detach(), grads
+
+    right = values_and_gradients("float32", apart=True)
+    stream, rows = (values_and_gradients("bfloat16", apart=apart) for apart in (False, True))
+    for exact, ours, theirs in zip(right, stream, rows, strict=True):
+        wrong, usual = ((found - exact).square().mean().sqrt() for found in (ours, theirs))
+        assert wrong < 1.5 * usual
+        assert wrong < 0.1 * exact.square().mean().sqrt()
+
+
+def test_a_model_with_windows_and_capped_logits_takes_the_plain_ways_and_gives_the_same(tmp_path: Path) -> None:
+    """Half of its layers see three tokens back, and its logits are not its language head's alone."""
+    folder = make_model_folder(tmp_path / "m", "llama")
+    tokenizer_size = Backbone.load(folder).model.config.vocab_size
+    config = Gemma2Config(
+        vocab_size=tokenizer_size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        intermediate_size=64,
+        max_position_embeddings=96,
+        sliding_window=3,
+        attn_logit_softcapping=None,
+        final_logit_softcapping=2.0,
+    )
+    torch.manual_seed(0)
+    model = Gemma2ForCausalLM(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    backbone = Backbone.load(folder)
+    assert not backbone.streams
+    assert not backbone.shares_prompts
+    with torch.no_grad():
+        logp_BL, entropy_BL, mask_BL = together(backbone)
+        for row in range(len(COMPLETIONS)):
+            own_logp, own_entropy = alone(backbone, row)
+            torch.testing.assert_close(logp_BL[row][mask_BL[row]], own_logp, atol=1e-4, rtol=0)
+            torch.testing.assert_close(entropy_BL[row][mask_BL[row]], own_entropy, atol=1e-4, rtol=0)

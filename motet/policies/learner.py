@@ -17,6 +17,7 @@ from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Policy
 from motet.policies.critic import Critic
 from motet.policies.forward import forward
+from motet.policies.optimizers import load_into, make_optimizer, state_of
 from motet.settings import Optimizer
 
 
@@ -28,7 +29,7 @@ class _Course:
     parameters: list[torch.nn.Parameter]
     settings: Optimizer
     steps: int
-    adamw: torch.optim.AdamW
+    adamw: torch.optim.Optimizer
     steps_done: int = 0
     loss: float | None = None
 
@@ -143,38 +144,15 @@ class LocalLearner:
     # ------------------------------------------------------------------------------------------------ checkpoints
 
     def state(self, name: str) -> OptimizerState:
-        """Flat tensors `exp_avg.<i>` and `exp_avg_sq.<i>` of the policy's i-th parameter, and `{"step": steps done}`."""
+        """Flat tensors of the policy's i-th parameter, as `optimizers.state_of` names them (`exp_avg.<i>`, ...), and
+        `{"step": steps done}`."""
         course = self._courses[name]
-        tensors = {
-            f"{key}.{index}": course.adamw.state[parameter][key].detach().cpu().clone()
-            for index, parameter in enumerate(course.parameters)
-            if parameter in course.adamw.state
-            for key in ("exp_avg", "exp_avg_sq")
-        }
-        return tensors, {"step": course.steps_done}
+        return state_of(course.adamw, course.parameters), {"step": course.steps_done}
 
     def load_state(self, name: str, state: OptimizerState) -> None:
-        """Goes on where `state` was taken. Raises: ConfigError when it is of another model."""
+        """Goes on where `state` was taken. Raises: ConfigError when it is of another model, or another kind of optimiser."""
         course, (tensors, facts) = self._courses[name], state
-        indices = {int(key.rpartition(".")[2]) for key in tensors}
-        if indices - set(range(len(course.parameters))):
-            raise ConfigError(
-                f"optimiser state of policy {name} has {max(indices) + 1} tensors, expected {len(course.parameters)}"
-            )
-        course.adamw.state.clear()
-        for index in sorted(indices):
-            parameter = course.parameters[index]
-            averages = {
-                key: tensors[f"{key}.{index}"].to(parameter.device, copy=True) for key in ("exp_avg", "exp_avg_sq")
-            }
-            for key, average in averages.items():
-                if average.shape != parameter.shape:
-                    raise ConfigError(
-                        f"optimiser state of policy {name}: {key}.{index} has shape {list(average.shape)}, "
-                        f"expected {list(parameter.shape)}: resume with the model the checkpoint was made with"
-                    )
-            step = torch.tensor(float(facts["step"]), device=parameter.device if parameter.is_cuda else "cpu")
-            course.adamw.state[parameter] = {"step": step, **averages}
+        load_into(course.adamw, course.parameters, tensors, facts["step"], course.settings.kind, name)
         course.steps_done, course.loss = facts["step"], None
 
 
@@ -189,15 +167,7 @@ def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Cour
                 f"{kind} {learning.name} would train weights of {parameter.dtype}; expected float32 masters, computed with in "
                 f"a narrower type: small updates are rounded away otherwise"
             )
-    adamw = torch.optim.AdamW(
-        parameters,
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        weight_decay=settings.weight_decay,
-        fused=parameters[0].device.type in ("cpu", "cuda"),
-    )
-    return _Course(learning, parameters, settings, steps, adamw)
+    return _Course(learning, parameters, settings, steps, make_optimizer(parameters, settings))
 
 
 def _gradient_norm(course: _Course) -> Tensor:

@@ -93,7 +93,7 @@ def _check_folder(source: str | Path) -> None:
 
 def _without_dropout(config: PretrainedConfig) -> None:
     for key, value in vars(config).items():
-        if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
+        if isinstance(value, float) and ("dropout" in key or key.endswith(("pdrop", "layerdrop"))):
             setattr(config, key, 0.0)
 
 

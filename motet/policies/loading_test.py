@@ -41,7 +41,7 @@ def test_dropout_is_off_even_in_train_mode(folder_of: FolderOf) -> None:
     backbone = Backbone.load(folder_of("gpt2"), trainable_full=True)
     still = logits(backbone.model)
     assert torch.equal(logits(backbone.model.train()), still)
-    assert torch.equal(logits(plain.eval()), still)
+    torch.testing.assert_close(logits(plain.eval()), still, atol=1e-5, rtol=0)
 
 
 def test_bfloat16_keeps_float32_masters_where_they_are_trained_and_none_where_they_are_not(folder_of: FolderOf) -> None:

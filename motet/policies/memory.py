@@ -18,12 +18,13 @@ from motet.settings import Lora, TinyModel
 
 MASTER = 4
 """Bytes of a float32 number."""
-ADAM = 8
-"""Bytes of AdamW's two moments."""
+MOMENTS = {"adamw": 8.0, "adamw_8bit": 2 + 2 * 4 / 256}
+"""Bytes of AdamW's two moments, by optimizer.kind; in 8 bits 256 numbers share a scale."""
 BITS = {"8bit": 8, "4bit": 4 + 8 / 64 + 32 / (64 * 256)}
 """Bits of a quantised number: 64 of the 4-bit ones share a scale of 8 bits, and 256 such scales one of 32 bits."""
 ACTIVATIONS = 18
-"""Numbers of hidden size that a layer keeps per token for its backward pass, for attention and feed-forward together."""
+"""Numbers of hidden size that a layer keeps per token for its backward pass, for attention and feed-forward together, and of
+which its input is one."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,14 @@ def frozen(shape: Shape, bytes_each: int, quantize: Quantize) -> int:
     return (shape.parameters - linear) * bytes_each + int(linear * BITS[quantize] / 8)
 
 
-def training(trained: int, own_copy: bool) -> int:
-    """Bytes of what is trained: gradients and AdamW's moments, and its own float32 masters."""
-    return trained * (MASTER + ADAM + (MASTER if own_copy else 0))
+def held(trained: int, bytes_each: int) -> int:
+    """Bytes of weights that are trained: float32 masters, and what computes where that is narrower."""
+    return trained * (MASTER + (bytes_each if bytes_each < MASTER else 0))
+
+
+def training(trained: int, kind: str) -> int:
+    """Bytes of what training needs beside the weights: float32 gradients and AdamW's moments."""
+    return int(trained * (MASTER + MOMENTS[kind]))
 
 
 def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
@@ -103,8 +109,10 @@ def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
     return rows * (tokens * shape.cache_per_token * bytes_each + shape.vocabulary * MASTER)
 
 
-def learning(shape: Shape, token_budget: int, bytes_each: int) -> int:
-    """Bytes of one micro-batch: activations of every layer, logits, and the part of them that is scored in float32 at once."""
+def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
+    """Bytes of one micro-batch: activations of every layer, or with checkpointing the input of each and one layer's own; logits,
+    and the part of them that is scored in float32 at once."""
+    kept = shape.layers + ACTIVATIONS if checkpointing else shape.layers * ACTIVATIONS
     logits = token_budget * shape.vocabulary * bytes_each
     scored = 3 * MASTER * min(token_budget * shape.vocabulary, 2**25)
-    return token_budget * shape.layers * shape.hidden * ACTIVATIONS * bytes_each + logits + scored
+    return token_budget * kept * shape.hidden * bytes_each + logits + scored

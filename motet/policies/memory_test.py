@@ -2,7 +2,7 @@
 
 from transformers import GPT2Config
 
-from motet.policies.memory import frozen, learning, playing, shape_of, training
+from motet.policies.memory import ACTIVATIONS, frozen, held, learning, playing, shape_of, training
 from motet.settings import Lora, TinyModel
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
@@ -27,9 +27,20 @@ def test_the_cache_holds_keys_and_values_of_every_layer():
     assert playing(shape, rows=3, tokens=10, bytes_each=2) == 3 * (10 * 128 * 2 + 300 * 4)
 
 
-def test_what_is_trained_needs_gradient_and_moments_and_its_own_masters():
-    assert training(100, own_copy=True) == 1600
-    assert training(100, own_copy=False) == 1200
+def test_what_is_trained_needs_masters_and_what_computes_and_gradient_and_moments():
+    assert held(100, bytes_each=4) == 400
+    assert held(100, bytes_each=2) == 600
+    assert training(100, "adamw") == 1200
+
+
+def test_moments_in_8_bits_are_two_bytes_and_two_scales_for_256_of_them():
+    assert training(256, "adamw_8bit") == 256 * (4 + 2) + 2 * 4
+
+
+def test_checkpointing_keeps_the_input_of_each_layer_and_all_of_one():
+    shape = shape_of(TINY)
+    saved = learning(shape, 1000, 2) - learning(shape, 1000, 2, checkpointing=True)
+    assert saved == 1000 * 64 * 2 * (2 * ACTIVATIONS - (2 + ACTIVATIONS))
 
 
 def test_an_adapter_is_counted_where_linear_layers_are_transposed_too(tmp_path):

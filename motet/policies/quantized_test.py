@@ -99,11 +99,12 @@ def test_an_adapter_learns_after_it_has_played_and_the_base_stays_to_the_bit(
             logp = backbone.model(input_ids=IDS).logits.float().log_softmax(-1)
             logp[0, :-1].gather(-1, IDS[0, 1:, None]).sum().neg().backward()
             optimizer.step()
+            backbone.follow_masters()
         assert not torch.allclose(logits(backbone.model), base, atol=1e-2)
     assert all(parameter.grad.any() for parameter in adapter)
-    assert [name for name, parameter in backbone.model.named_parameters() if parameter.grad is not None] == [
-        name for name, _ in backbone.model.named_parameters() if ".policy0." in name
-    ]
+    reached = [name for name, parameter in backbone.model.named_parameters() if parameter.grad is not None]
+    of_it = [name for name, _ in backbone.model.named_parameters() if ".policy0." in name]
+    assert reached == (of_it if dtype == "float32" else []), "what has masters passes its gradients on to them"
     with backbone.policy(None):
         assert torch.equal(logits(backbone.model), base), "the reference is the base with adapters off"
     after = {name.replace(".base_layer", ""): tensor for name, tensor in backbone.model.state_dict().items()}

@@ -6,7 +6,8 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from time import perf_counter
 
 import torch
 
@@ -14,7 +15,7 @@ from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, Scor
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
-from motet.policies.decode import Answer, Wish, decode
+from motet.policies.decode import Answer, Spent, Wish, decode
 from motet.policies.forward import forward
 from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
@@ -58,6 +59,7 @@ class LocalSampler:
         self._on_long_prompt = on_long_prompt
         # Calls run in threads, so that environments go on meanwhile, but a backbone speaks as one policy at a time.
         self._turn = threading.Lock()
+        self._spent = Spent()
         self.versions = dict.fromkeys(policies, 0)
 
     async def sample(
@@ -86,10 +88,16 @@ class LocalSampler:
         self.versions |= dict.fromkeys(names, version)
         return version
 
+    def timings(self) -> dict[str, float]:
+        """Wall seconds of all sampling so far: `prefill`, prompts made into tokens and read, and `decode`, answers drawn."""
+        return asdict(self._spent)
+
     # ------------------------------------------------------------------------------------------------ sampling
 
     def _sample(self, requests: Sequence[SampleRequest], hand_out: OnAnswer) -> list[Sampled | Fault]:
+        begun = perf_counter()
         prompts = [self._prompt(request) for request in requests]
+        self._spent.prefill += perf_counter() - begun
         open_ = _Open(requests, prompts, self.versions, hand_out)
         for name in sorted({request.policy for request in requests}):
             rows = [
@@ -130,8 +138,7 @@ class LocalSampler:
             open_.take(batch[wish], answer)
 
         with self._turn, policy.active():
-            for wish, answer in enumerate(decode(policy.backbone, list(places), wishes)):
-                take(wish, answer)
+            decode(policy.backbone, list(places), wishes, on_answer=take, spent=self._spent)
 
     # ------------------------------------------------------------------------------------------------ scoring
 

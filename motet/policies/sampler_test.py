@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -176,6 +177,21 @@ def test_answers_are_handed_out_while_others_are_decoded(folder_of: FolderOf, wi
     results = asyncio.run(sampler.sample(asked, on_answer))
     assert sorted(handed) == [0, 1, 2]
     assert all(isinstance(one, Sampled) and len(one.completions) == 3 for one in results)
+
+
+def test_seconds_of_sampling_are_told_and_scoring_is_not_among_them(folder_of: FolderOf, with_adapter: Load) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=4)
+    assert sampler.timings() == {"prefill": 0.0, "decode": 0.0}
+    begun = time.perf_counter()
+    results = answer(sampler, requests())
+    wall = time.perf_counter() - begun
+    once = sampler.timings()
+    assert min(once.values()) > 0.0
+    assert sum(once.values()) <= wall
+    asyncio.run(sampler.logprobs(score_of(requests()[0], results[0])))
+    assert sampler.timings() == once
+    answer(sampler, requests())
+    assert all(after > once[kind] for kind, after in sampler.timings().items())
 
 
 def test_a_model_that_breaks_is_raised_after_the_answers_before_it(folder_of: FolderOf, with_adapter: Load) -> None:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 CHUNK = 2**22
 """Logits that are made at once: few enough for a processor's cache, unless that would be fewer than `ROWS` tokens."""
-ROWS = 128
+ROWS = 64
 
 
 def score_hidden(
@@ -72,9 +72,9 @@ class _Scored(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         logp_N = torch.empty(len(hidden_NH), device=hidden_NH.device)
         entropy_N = torch.zeros_like(logp_N)
-        for part in _parts(len(hidden_NH), len(weight_VH)):
-            scaled_NV = _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part])
-            p_NV = scaled_NV.softmax(dim=-1)
+        for part, scaled_NV, p_NV in _buffers(hidden_NH, weight_VH):
+            _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part], scaled_NV)
+            torch.softmax(scaled_NV, dim=-1, out=p_NV)
             logp_NV = scaled_NV.sub_(_logsumexp(scaled_NV, p_NV)[:, None])
             logp_N[part] = logp_NV.gather(1, tokens_N[part, None]).squeeze(1)
             if want_entropy:
@@ -91,9 +91,9 @@ class _Scored(torch.autograd.Function):
         # Sums over all tokens, in float32 whatever the weights are.
         weight_grad_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if into_weight else None
         bias_grad_V = torch.zeros_like(bias_V, dtype=torch.float32) if into_bias else None
-        for part in _parts(len(hidden_NH), len(weight_VH)):
-            scaled_NV = _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part])
-            grad_NV = scaled_NV.softmax(dim=-1)
+        for part, scaled_NV, grad_NV in _buffers(hidden_NH, weight_VH):
+            _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part], scaled_NV)
+            torch.softmax(scaled_NV, dim=-1, out=grad_NV)
             factor_N = torch.zeros_like(temperature_N[part]) if for_logp_N is None else for_logp_N[part]
             if for_entropy_N is None:
                 grad_NV.mul_(-factor_N[:, None])
@@ -106,7 +106,9 @@ class _Scored(torch.autograd.Function):
             grad_NV = grad_NV.to(weight_VH.dtype)
             if hidden_grad_NH is not None:
                 hidden_grad_NH[part] = grad_NV @ weight_VH
-            if weight_grad_VH is not None:
+            if weight_grad_VH is not None and weight_VH.dtype == torch.float32:
+                weight_grad_VH.addmm_(grad_NV.T, hidden_NH[part])
+            elif weight_grad_VH is not None:
                 weight_grad_VH += grad_NV.T @ hidden_NH[part]
             if bias_grad_V is not None:
                 bias_grad_V += grad_NV.sum(dim=0)
@@ -114,10 +116,25 @@ class _Scored(torch.autograd.Function):
         return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), None, None, None
 
 
-def _scaled(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, temperature_N: Tensor) -> Tensor:
-    scaled_NV = linear(hidden_NH, weight_VH, bias_V).float().div_(temperature_N[:, None])
-    # A bias may close a token with -inf, whose part in the entropy is 0 and not 0 * inf.
-    return scaled_NV if bias_V is None else scaled_NV.clamp_(min=torch.finfo(torch.float32).min)
+def _buffers(hidden_NH: Tensor, weight_VH: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Each part of the tokens with two float32 buffers [part, V], the same ones for all: fresh memory is dear at this size."""
+    parts = list(_parts(len(hidden_NH), len(weight_VH)))
+    shape = (max((part.stop - part.start for part in parts), default=0), len(weight_VH))
+    one, other = (torch.empty(shape, device=hidden_NH.device) for _ in range(2))
+    return ((part, one[: part.stop - part.start], other[: part.stop - part.start]) for part in parts)
+
+
+def _scaled(
+    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, temperature_N: Tensor, into_NV: Tensor
+) -> None:
+    """Logits / temperature, into a buffer."""
+    if weight_VH.dtype == torch.float32 and bias_V is None:
+        torch.mm(hidden_NH, weight_VH.T, out=into_NV)
+    else:
+        into_NV.copy_(linear(hidden_NH, weight_VH, bias_V))
+    into_NV.div_(temperature_N[:, None])
+    if bias_V is not None:  # which may close a token with -inf, whose part in the entropy is 0 and not 0 * inf
+        into_NV.clamp_(min=torch.finfo(torch.float32).min)
 
 
 def _logsumexp(scaled_NV: Tensor, p_NV: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ It never asks where a model lives, nor what an algorithm is called.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from time import perf_counter
 from typing import Any
 
 from motet.batch import (
@@ -38,6 +37,7 @@ from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
 from motet.settings import Algorithm, Plan, Schedule
 from motet.trainer.score import score
+from motet.trainer.timing import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class Ensemble:
     """Passes of critics over a step's values."""
     value_coefficient: float
     """What a critic's loss is multiplied with."""
+    timings: Callable[[], Mapping[str, float]] = dict
+    """Wall seconds the sampler has been at work so far, by kind of work; nothing where it does not tell."""
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns at this step from what it did at this turn."""
@@ -88,6 +90,12 @@ class Step:
     summary: Summary
     metrics: Mapping[str, float]
     seconds: Mapping[str, float] = field(default_factory=dict)
+    """By stage; `play/PART` is part of `play`."""
+
+    @property
+    def took(self) -> float:
+        """Seconds of the whole step."""
+        return sum(value for stage, value in self.seconds.items() if "/" not in stage)
 
 
 async def train(
@@ -116,7 +124,7 @@ async def one_step(
 ) -> tuple[Step, CreditState]:
     """Plays `tasks`, learns from them, publishes. Every random draw follows from the run's seed and `number`."""
     algorithm, team, plan = ensemble.algorithm, ensemble.team, ensemble.plan
-    clock = Stopwatch()
+    clock, before = Stopwatch(), ensemble.timings()
     episodes = await collect(
         ensemble.environment,
         tasks,
@@ -130,17 +138,29 @@ async def one_step(
     summary = summarise(episodes)
     refuse_too_many_faults(episodes, f"step {number}", pace.max_fault_share)
     clock.lap("play")
+    played = _parts_of_play(clock.seconds["play"], before, ensemble.timings())
     scores = await score(ensemble.scorer, episodes, algorithm, team)
     clock.lap("score")
     credit = assign_credit(episodes, scores, algorithm, state, team, len(plan.samples))
     clock.lap("credit")
     samples = [one for one in credit.samples if ensemble.trains(number, one.policy, one.turn)]
     values = [one for one in credit.values if any(ensemble.trains(number, *seat) for seat in one.seats)]
-    learned = await _learn(ensemble, samples, values, state, number, pace)
+    learned = await _learn(ensemble, samples, values, state, number, pace, clock)
     clock.lap("learn")
     await ensemble.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    return Step(number, episodes, summary, {**credit.metrics, **learned}, clock.seconds), credit.state
+    return Step(number, episodes, summary, {**credit.metrics, **learned}, {**clock.seconds, **played}), credit.state
+
+
+def _parts_of_play(play: float, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What the sampler did in `play` seconds, and `play/environment`: the rest, in which nothing was being sampled.
+
+    An environment that steps while answers are drawn is no part of it, for it made nobody wait. Empty where nothing is told.
+    """
+    if not after:
+        return {}
+    parts = {f"play/{kind}": total - before[kind] for kind, total in after.items()}
+    return {**parts, "play/environment": max(0.0, play - sum(parts.values()))}
 
 
 async def _learn(
@@ -150,6 +170,7 @@ async def _learn(
     state: CreditState,
     number: int,
     pace: Pace,
+    clock: Stopwatch,
 ) -> dict[str, float]:
     """Every optimiser step of policies and critics on one sample set. Returns figures by name, over all and for each."""
     algorithm, learners = ensemble.algorithm, ensemble.learners
@@ -165,13 +186,16 @@ async def _learn(
     )
     for update, (dealt, lesson) in enumerate(zip_longest(parts, lessons, fillvalue=())):
         part = [sample for sample in dealt if sample.policy not in arrived]
+        batches = pack(part, pace.token_budget, algorithm.reduce, ensemble.longest)
+        readings = pack_values(lesson, pace.token_budget)
+        clock.lap("pack")
         now: dict[str, list[Metrics]] = {}
-        for batch in pack(part, pace.token_budget, algorithm.reduce, ensemble.longest):
+        for batch in batches:
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
             if update > 0:
                 del measured["sampler_mismatch"]  # after an update the policies differ on purpose
             now.setdefault(batch.policy, []).append(measured)
-        for reading in pack_values(lesson, pace.token_budget):
+        for reading in readings:
             told = await learners[reading.critic].accumulate_values(reading, value_loss)
             valued.setdefault(reading.critic, []).append(told)
         for name, figures in now.items():
@@ -180,6 +204,7 @@ async def _learn(
             arrived |= {name for name, figures in now.items() if merge(figures)["moved"].value > algorithm.stop_at_kl}
         due = [name for name in now if name not in arrived]
         stepped |= await _step(learners, [*due, *dict.fromkeys(sample.critic for sample in lesson)])
+        clock.lap("learn")
     overall = merge(metrics for figures in seen.values() for metrics in figures)
     each = {
         f"learn/{key}/{name}": mean.value
@@ -209,16 +234,3 @@ def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float)
             f"{when}: {share:.0%} of the joint actions failed, more than train.max_fault_share {limit:.0%}; "
             f"most often {commonest}. The first: {next(messages)}"
         )
-
-
-class Stopwatch:
-    """Seconds per stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._since = perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
-        self._since = now

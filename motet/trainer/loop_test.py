@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 import pytest
 
 from motet.algorithms import resolve
 from motet.batch import Batch, Mean, ValueBatch
-from motet.core import CreditState, ScoreRequest, Task, Team, Valued, ValueRequest
+from motet.core import CreditState, OnAnswer, SampleRequest, ScoreRequest, Task, Team, Transition, Valued, ValueRequest
 from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.settings import Plan, Schedule
-from motet.trainer.loop import Ensemble, Pace, one_step
+from motet.trainer.loop import Ensemble, Pace, Step, one_step
 
 TASKS = [Task(name, {}) for name in "wxyz"]
 SHARED = Team(dict.fromkeys(PAIR.agents, ("p",)), PAIR.decode)
@@ -207,3 +208,82 @@ def test_frozen_policies_are_left_out_of_the_rounds():
     for number in (1, 2):
         diary, _ = go(ensemble("mareinforce", team, schedule=Schedule(kind="round_robin")), number)
         assert rows(diary) == {"bob-policy": 8}
+
+
+# ---------------------------------------------------------------------------------------------------- where the time goes
+
+
+@dataclass
+class Slow(Talk):
+    """A game in which steps take a while, but for every fourth, the last of the four games that are played at once."""
+
+    begun: int = 0
+
+    async def step(self, state: Any, replies: Any, seed: int) -> Transition:
+        self.begun += 1
+        if self.begun % 4:
+            await asyncio.sleep(0.1)
+        return await super().step(state, replies, seed)
+
+
+@dataclass
+class Timed(KeySampler):
+    """Reads for 20 ms and draws for 60 ms a call, and says so; `early` hands everything out before it draws."""
+
+    early: bool = False
+    spent: dict[str, float] = field(default_factory=lambda: {"prefill": 0.0, "decode": 0.0})
+
+    async def sample(self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None) -> Any:
+        answers = await super().sample(requests)
+        for kind, seconds in (("prefill", 0.02), ("decode", 0.06)):
+            begun = perf_counter()
+            if self.early and on_answer is not None and kind == "decode":
+                for place, one in enumerate(answers):
+                    on_answer(place, one)
+            await asyncio.sleep(seconds)
+            self.spent[kind] += perf_counter() - begun
+        return answers
+
+    def timings(self) -> dict[str, float]:
+        return dict(self.spent)
+
+
+def timed(environment: Talk, sampler: Timed) -> tuple[Step, float]:
+    """The second of two steps, and its seconds by the clock."""
+    made = ensemble("ippo", environment=environment, sampler=sampler, timings=sampler.timings)
+
+    async def main() -> tuple[Step, float]:
+        await one_step(made, TASKS, 1, PACE, CreditState())
+        begun = perf_counter()
+        step, _ = await one_step(made, TASKS, 2, PACE, CreditState())
+        return step, perf_counter() - begun
+
+    return asyncio.run(main())
+
+
+def test_the_stages_of_a_step_add_up_to_what_it_took():
+    step, wall = timed(Slow(), Timed())
+    assert list(step.seconds)[:7] == ["play", "score", "credit", "pack", "learn", "publish", "play/prefill"]
+    assert step.took == pytest.approx(wall, rel=0.05)
+    parts = [value for stage, value in step.seconds.items() if stage.startswith("play/")]
+    assert sum(parts) == pytest.approx(step.seconds["play"])
+
+
+def test_a_slow_environment_is_the_environments_time_and_not_the_models():
+    """Two turns: two calls of the sampler, and twice the steps of all games at once."""
+    fast, slow = (timed(game, Timed())[0].seconds for game in (Talk(), Slow()))
+    assert slow["play/environment"] >= 2 * 0.1 > 10 * fast["play/environment"]
+    for seconds in (fast, slow):
+        assert 2 * 0.02 <= seconds["play/prefill"] < 2 * 0.06 <= seconds["play/decode"] < 2 * 0.1
+
+
+def test_an_environment_that_steps_while_answers_are_drawn_costs_only_what_is_waited_for():
+    """All but the last game of a turn step while the sampler draws; whoever is last waits for it."""
+    seconds = timed(Slow(), Timed(early=True))[0].seconds
+    assert 0.0 < seconds["play/environment"] < 2 * 0.1 - 0.06
+    assert seconds["play/decode"] >= 2 * 0.06
+
+
+def test_play_is_one_stage_where_the_sampler_tells_no_times():
+    step, _ = asyncio.run(one_step(ensemble("ippo"), TASKS, 1, PACE, CreditState()))
+    assert list(step.seconds) == ["play", "score", "credit", "pack", "learn", "publish"]

@@ -37,13 +37,14 @@ async def warm_base(
     *,
     device: str,
     dtype: str,
+    checkpointing: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Trains all of a base model on demonstrations for the `policies` that start from it. Returns the loss of every step.
 
     `into` gets the result, whole or not at all.
     """
-    backbone = Backbone.load(source, device=device, dtype=dtype, trainable_full=True)
+    backbone = Backbone.load(source, device=device, dtype=dtype, trainable_full=True, checkpointing=checkpointing)
     policy = Policy(model, backbone)
     losses = await warm_up(
         policy, lambda step: lessons.batch(policies, model, step, options.batch_size), options, progress

@@ -25,6 +25,7 @@ from motet.trainer.evaluate import described, evaluate
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
 from motet.trainer.notable import Notable
 from motet.trainer.report import Metrics, Progress, RunFolder
+from motet.trainer.timing import Profile
 
 PLAYED = ("reward", "final_reward", "success", "turns")
 
@@ -96,6 +97,7 @@ class Session:
         self._heldout: dict[str, Any] = {}
         self._notable = Notable()
         self._tokens, self._step_seconds = 0, 0.0
+        self._profile = Profile()
         self._wall_before, self._cpu_before = 0.0, 0.0
         self._clock = clock
 
@@ -121,21 +123,25 @@ class Session:
 
     async def _after_step(self, step: Step, state: CreditState) -> None:
         self._tokens += step.summary.tokens
-        self._step_seconds += sum(step.seconds.values())
-        self._notable.see(step.number, step.episodes)
-        figures = {**played(step.summary), **debated(step.episodes)}
-        self._metrics.write(step.number, {**figures, **step.metrics, **_timed(step)})
-        if self._cadence.record_episodes:
-            self._record("train", step.number, step.episodes)
-        self._progress.show(step.number, _shown(step.summary), step.summary.tokens)
+        self._step_seconds += step.took
+        self._profile.step(step.seconds)
+        with self._profile.stage("report"):
+            self._notable.see(step.number, step.episodes)
+            figures = {**played(step.summary), **debated(step.episodes)}
+            self._metrics.write(step.number, {**figures, **step.metrics, **_timed(step)})
+            if self._cadence.record_episodes:
+                self._record("train", step.number, step.episodes)
+            self._progress.show(step.number, _shown(step.summary), step.summary.tokens)
         last = step.number == self._pace.steps
         every = self._cadence.evaluate_every
         if every and self._eval_tasks and step.number % every == 0 and not last:
-            await self._evaluate(step.number)
+            with self._profile.stage("evaluate"):
+                await self._evaluate(step.number)
             self._progress.stage("train", self._pace.steps, step.number)
         due = self._cadence.checkpoint_every and step.number % self._cadence.checkpoint_every == 0
         if due or last or self._stopping:
-            self._save(step.number, state)
+            with self._profile.stage("checkpoint"):  # what it takes is not in what it saves
+                self._save(step.number, state)
         if self._stopping and not last:
             raise Interrupted(
                 f"stopped after step {step.number} of {self._pace.steps}, checkpoint written. Go on with: {self._go_on}"
@@ -207,6 +213,7 @@ class Session:
             "metrics_lines": self._metrics.lines,
             "tokens": self._tokens,
             "step_seconds": self._step_seconds,
+            "profile": self._profile.state(),
             **self._spent(),
             "threads": torch.get_num_threads(),
         }
@@ -218,6 +225,7 @@ class Session:
         self._heldout = dict(saved["heldout"])
         self._notable = Notable(saved["notable"])
         self._tokens, self._step_seconds = saved["tokens"], saved["step_seconds"]
+        self._profile = Profile(**saved["profile"])
         self._wall_before, self._cpu_before = saved["wall_seconds"], saved["cpu_seconds"]
         averages = {seat: (pair[0], pair[1]) for seat, pair in saved["averages"].items()}
         return CreditState(averages, saved["kl_coefficients"]), resumed.step
@@ -235,6 +243,7 @@ class Session:
             "heldout": self._heldout,
             "tokens": self._tokens,
             "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
+            "profile": self._profile.means(),
             **self._spent(),
             "episodes": self._notable.state(),
             "machine": {
@@ -281,4 +290,4 @@ def _shown(summary: Summary) -> dict[str, float]:
 
 def _timed(step: Step) -> dict[str, float]:
     seconds = {f"time/{stage}": value for stage, value in step.seconds.items()}
-    return {**seconds, "time/tokens_per_second": step.summary.tokens / max(sum(step.seconds.values()), 1e-9)}
+    return {**seconds, "time/tokens_per_second": step.summary.tokens / max(step.took, 1e-9)}

@@ -1,0 +1,35 @@
+"""Seconds by stage, over the steps of a run and over its resumption."""
+
+import json
+import time
+
+import pytest
+
+from motet.trainer.timing import Profile, Stopwatch
+
+
+def test_a_stopwatch_adds_up_the_laps_of_a_stage():
+    clock = Stopwatch()
+    begun = time.perf_counter()
+    for stage in ("pack", "learn", "pack"):
+        time.sleep(0.02)
+        clock.lap(stage)
+    assert list(clock.seconds) == ["pack", "learn"]
+    assert clock.seconds["pack"] >= 0.04 > clock.seconds["learn"] >= 0.02
+    assert sum(clock.seconds.values()) == pytest.approx(time.perf_counter() - begun, rel=0.05)
+
+
+def test_means_are_over_all_steps_and_go_on_where_a_run_was_cut():
+    """A stage that only some steps have is spread over all of them."""
+    first = Profile()
+    assert first.means() == {}
+    first.step({"play": 1.0, "play/decode": 0.5})
+    first.step({"play": 2.0, "play/decode": 0.5})
+    with first.stage("evaluate"):
+        time.sleep(0.03)
+    resumed = Profile(**json.loads(json.dumps(first.state())))
+    assert resumed.means() == first.means()
+    resumed.step({"play": 6.0, "play/decode": 2.0})
+    means = resumed.means()
+    assert (means["play"], means["play/decode"]) == (3.0, 1.0)
+    assert 0.01 <= means["evaluate"] == pytest.approx(first.means()["evaluate"] * 2 / 3)
