@@ -5,9 +5,10 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +20,8 @@ from motet.policies.decode import Answer, Spent, Wish, decode
 from motet.policies.forward import forward
 from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,29 @@ class LocalSampler:
             if on_answer is not None:  # in the order of a loop's callbacks, so all are out before the call returns
                 loop.call_soon_threadsafe(on_answer, place, answer)
 
-        return await asyncio.to_thread(self._sample, requests, hand_out)
+        return await self._run(self._sample, requests, hand_out if self._beside else lambda place, answer: None)
 
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Log-probabilities (nats, one per token) under each policy's reference. Raises: ConfigError where it has none."""
-        return await asyncio.to_thread(self._logprobs, requests)
+        return await self._run(self._logprobs, requests)
 
     async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
         """What each request's critic says, in order."""
-        return await asyncio.to_thread(self._values, requests)
+        return await self._run(self._values, requests)
+
+    async def _run(self, work: Callable[..., T], *given: Any) -> T:
+        """In a thread of its own, so that environments go on meanwhile; or in this one, which learns."""
+        if self._beside:
+            return await asyncio.to_thread(work, *given)
+        await asyncio.sleep(0)  # nothing below waits, and only where something waits does Ctrl-C come through
+        return work(*given)
+
+    @property
+    def _beside(self) -> bool:
+        # Each thread that computes has OpenMP threads of its own. With more of these than cores, OpenMP lets them sleep between
+        # any two kernels, and small models decode 1.4 times slower.
+        devices = {policy.backbone.device.type for policy in self._policies.values()}
+        return devices != {"cpu"} or torch.get_num_threads() == 1
 
     async def publish(self, names: Sequence[str]) -> int:
         """The weights are shared, so only the version moves."""

@@ -4,10 +4,11 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from motet.core import Fault, Message, Sampled, SampleRequest, ScoreRequest
 from motet.errors import ConfigError, TrainingDiverged
@@ -126,6 +127,39 @@ def test_a_long_chat_can_lose_its_oldest_turns_instead(folder_of: FolderOf, with
     assert tokenizer.decode(kept.prompt_tokens) == "user: the quick\nassistant:"
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Only then is sampling beside the event loop on a CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_where_the_cpu_computes_with_several_threads_sampling_is_in_the_thread_that_learns(
+    folder_of: FolderOf, with_adapter: Load
+) -> None:
+    sampler = LocalSampler(policies_on(with_adapter(folder_of())))
+    seen, handed, decoded, before = set(), [], sampler._decode, torch.get_num_threads()
+
+    def spy(policy: Policy, open_: object, batch: list) -> None:
+        seen.add(threading.get_ident())
+        decoded(policy, open_, batch)
+
+    sampler._decode = spy
+    try:
+        torch.set_num_threads(2)
+        asyncio.run(sampler.sample(requests(), lambda place, one: handed.append(place)))
+        assert (seen, handed) == ({threading.get_ident()}, [])
+        torch.set_num_threads(1)
+        asyncio.run(sampler.sample(requests(), lambda place, one: handed.append(place)))
+        assert len(seen) == 2
+        assert sorted(handed) == list(range(len(requests())))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_every_answer_is_handed_out_once_in_the_loops_thread_before_the_call_returns(
     folder_of: FolderOf, with_adapter: Load
 ) -> None:
@@ -151,6 +185,7 @@ def test_every_answer_is_handed_out_once_in_the_loops_thread_before_the_call_ret
     assert handed[0][0] == 6  # the prompt that does not fit, though its policy is the last to be decoded
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_answers_are_handed_out_while_others_are_decoded(folder_of: FolderOf, with_adapter: Load) -> None:
     """Three answers each in batches of two: a request is out when its last answer is, and the next batch has not begun."""
     sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=2)
@@ -194,6 +229,7 @@ def test_seconds_of_sampling_are_told_and_scoring_is_not_among_them(folder_of: F
     assert all(after > once[kind] for kind, after in sampler.timings().items())
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_model_that_breaks_is_raised_after_the_answers_before_it(folder_of: FolderOf, with_adapter: Load) -> None:
     sampler = LocalSampler(policies_on(with_adapter(folder_of())))
     decoded = sampler._decode
@@ -210,6 +246,7 @@ def test_a_model_that_breaks_is_raised_after_the_answers_before_it(folder_of: Fo
     assert sorted(handed) == [0, 2, 4]
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_call_that_is_given_up_leaves_a_sampler_that_answers(folder_of: FolderOf, with_adapter: Load) -> None:
     sampler = LocalSampler(policies_on(with_adapter(folder_of())), rows_per_batch=2)
     expected = answer(sampler, requests())
