@@ -22,11 +22,9 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
-from motet.policies import attention
-from motet.policies.cache import give_room, share_prompts, shareable
+from motet.policies.abilities import NONE, abilities_of
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
-from motet.policies.padding import positions
 from motet.policies.quantized import Quantize, check_quantize
 from motet.policies.recompute import blocks_of, recomputing
 from motet.policies.score import score_hidden, score_logits
@@ -73,7 +71,7 @@ class Backbone:
         self._active: str | None = None
         model.requires_grad_(trainable_full)
         model.eval()
-        self._ends_in_head = self.shares_prompts = self.streams = False
+        self.abilities = NONE
         if trainable_full:
             self._keep_masters(self._weights_of(None))
 
@@ -109,76 +107,8 @@ class Backbone:
             raise ConfigError(
                 f"model {str(source)!r} has no blocks that can be computed again: use checkpointing: false"
             )
-        loaded._look_inside(source)
+        loaded.abilities = abilities_of(loaded, source)
         return loaded
-
-    @torch.no_grad()
-    def _look_inside(self, source: str | Path) -> None:
-        """One token through the model. Prompts are read once, so the cache must let rows be repeated and dropped; and where the
-        language head turns the last hidden states into the very logits, logits need not be made to be scored."""
-        one = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
-        mask, head, seen = torch.ones_like(one, dtype=torch.bool), self.model.get_output_embeddings(), []
-        watch = None if head is None else head.register_forward_hook(lambda _, read, said: seen.append((*read, said)))
-        try:
-            logits, cache = self.logits(one, mask, one, keep=1)
-            cache.batch_select_indices(one[0])
-            hidden = self.hidden(one, mask, one)[0]
-        except (AttributeError, TypeError, NotImplementedError) as error:
-            raise ConfigError(
-                f"model {str(source)!r} keeps its past in a form whose rows cannot be selected ({error}); expected "
-                f"a model with a cache of keys and values, not a recurrent or hybrid one"
-            ) from error
-        finally:
-            if watch is not None:
-                watch.remove()
-        self._ends_in_head = len(seen) == 1 and torch.equal(seen[0][0], hidden) and torch.equal(seen[0][1], logits)
-        self.shares_prompts = self._attends_with_us()
-        self.streams = self.shares_prompts and self._plain_head and self._reads_streams()
-
-    def _reads_streams(self) -> bool:
-        """Whether states of a micro-batch in one row are those of padded rows."""
-        rows = torch.tensor([[0, 1, 2], [0, 3, 4]], device=self.device) % self.model.config.vocab_size
-        mask = torch.tensor([[False, True, True], [True, True, True]], device=self.device)
-        of, answered = torch.tensor([0, 1, 1], device=self.device), mask.new_ones((3, 2))
-        stream = Stream.of(rows, mask, of, rows[of, :2], answered)
-        whole, seen = torch.cat([rows[of], rows[of, :1]], dim=1), torch.cat([mask[of], answered[:, :1]], dim=1)
-        expected = self.hidden(whole, seen, positions(seen))[0][:, -2:].flatten(0, 1)
-        try:
-            return self._alike(self.stream_states(stream), expected)
-        except (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError, IndexError):
-            return False
-
-    def _alike(self, found: torch.Tensor, expected: torch.Tensor) -> bool:
-        tolerance = 0.05 if self.dtype != torch.float32 else 1e-3
-        return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item())
-
-    def _attends_with_us(self) -> bool:
-        """Whether the model, which takes its attention from transformers, reads shared prompts rightly with ours."""
-        before = self.model.config._attn_implementation
-        if before != "sdpa" or "position_ids" not in self._accepts:
-            return False
-        try:
-            self.model.set_attn_implementation(attention.NAME)
-            alone, together = self._two_answers(share=False), self._two_answers(share=True)
-        except (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError):
-            alone, together = None, None
-        if alone is None or not self._alike(together, alone):
-            self.model.set_attn_implementation(before)
-            return False
-        return True
-
-    def _two_answers(self, share: bool) -> torch.Tensor:
-        """Logits after one more token of two answers to one prompt."""
-        prompt = torch.tensor([[0, 1, 2]], device=self.device) % self.model.config.vocab_size
-        mask, of, at = torch.ones_like(prompt, dtype=torch.bool), prompt.new_zeros(2), prompt.new_full((2, 1), 3)
-        _, cache = self.logits(prompt, mask, positions(mask), keep=1)
-        if share and not shareable(cache):
-            raise NotImplementedError("layers that do not keep all of the past")
-        share_prompts(cache, of, mask, more=1) if share else give_room(cache, of, more=1)
-        logits, _ = self.logits(prompt[:, :2].T, mask.new_ones((2, 4)), at, keep=1, cache=cache)
-        if share and not all(layer.attended for layer in cache.layers):
-            raise NotImplementedError("layers that attend by themselves")
-        return logits
 
     # ------------------------------------------------------------------------------------------------ running
 
@@ -240,13 +170,12 @@ class Backbone:
 
     def stream_states(self, stream: Stream) -> torch.Tensor:
         """The states before each completion token of a stream, [M, H]."""
+        no_mask = stream.tokens_1N.new_zeros((1, 1, 1, 1), dtype=torch.bool)  # four axes: then none of N x N is made
         with self._recomputing():
             output = self.model.base_model(
                 input_ids=stream.tokens_1N,
                 position_ids=stream.positions_1N,
-                attention_mask=stream.tokens_1N.new_zeros(
-                    (1, 1, 1, 1), dtype=torch.bool
-                ),  # so that no N x N mask is made
+                attention_mask=no_mask,
                 use_cache=False,
                 blocks=stream.blocks,
             )
@@ -262,9 +191,23 @@ class Backbone:
         return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
 
     @property
+    def accepts_positions(self) -> bool:
+        return "position_ids" in self._accepts
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether answers may read their prompt where it stands once (`cache.share_prompts`)."""
+        return self.abilities.shares_prompts
+
+    @property
+    def streams(self) -> bool:
+        """Whether a micro-batch may be one row without padding (`stream_states`)."""
+        return self.abilities.streams and self._plain_head
+
+    @property
     def _plain_head(self) -> bool:
         # An adapter on the language head makes it another kind of layer.
-        return self._ends_in_head and type(self.model.get_output_embeddings()) is nn.Linear
+        return self.abilities.ends_in_head and type(self.model.get_output_embeddings()) is nn.Linear
 
     @property
     def width(self) -> int:

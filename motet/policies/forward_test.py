@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
+from motet.policies import abilities
 from motet.policies.backbone import Backbone
 from motet.policies.forward import forward
 from motet.policies.padding import padded, positions
@@ -43,7 +44,7 @@ def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Micro-batches as one row, or completions that go on from the cache of their prompts."""
     if request.param == "cache":
-        monkeypatch.setattr(Backbone, "_reads_streams", lambda self: False)
+        monkeypatch.setattr(abilities, "_streams", lambda backbone: False)
     return request.param
 
 

@@ -14,6 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from motet.errors import ConfigError
 from motet.policies.quantized import Quantize
+from motet.policies.score import CHUNK, ROWS
 from motet.settings import Lora, TinyModel
 
 MASTER = 4
@@ -110,9 +111,8 @@ def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
 
 
 def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
-    """Bytes of one micro-batch: activations of every layer, or with checkpointing the input of each and one layer's own; logits,
-    and the part of them that is scored in float32 at once."""
+    """Bytes of one micro-batch: activations of every layer, or with checkpointing the input of each and one layer's own; and the
+    logits that are scored at once, two times in float32. A model that does more to logits than its language head keeps them all."""
     kept = shape.layers + ACTIVATIONS if checkpointing else shape.layers * ACTIVATIONS
-    logits = token_budget * shape.vocabulary * bytes_each
-    scored = 3 * MASTER * min(token_budget * shape.vocabulary, 2**25)
-    return token_budget * kept * shape.hidden * bytes_each + logits + scored
+    scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
+    return token_budget * kept * shape.hidden * bytes_each + scored

@@ -9,6 +9,7 @@ from torch import nn
 
 from motet.errors import ConfigError
 from motet.policies import backbone as backbone_module
+from motet.policies.abilities import Abilities
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.conftest import move_away
 from motet.policies.critic import Critic
@@ -47,9 +48,7 @@ def reads(request: pytest.FixtureRequest) -> Reads:
 
     def change(policy: Policy) -> Policy:
         if request.param != "stream":
-            policy.backbone.streams = False
-        if request.param == "logits":
-            policy.backbone._ends_in_head = False
+            policy.backbone.abilities = Abilities(ends_in_head=request.param == "rows")
         return policy
 
     return change
