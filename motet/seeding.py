@@ -18,14 +18,15 @@ def derive(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
-def uniforms(keys_B: np.ndarray, position: int) -> np.ndarray:
-    """Draws number `position` of every key's stream: float64 [B] in [0, 1), from uint64 [B].
+def uniforms(keys_B: np.ndarray, position: int | np.ndarray) -> np.ndarray:
+    """Draws number `position` of every key's stream: float64 [B] in [0, 1), from uint64 [B]; [B, 1] with [L] gives [B, L].
 
     SplitMix64 as a counter-based generator (Steele, Lea and Flood 2014): the counter is added, the sum is mixed.
     """
     with np.errstate(over="ignore"):
-        z = keys_B.astype(np.uint64) + np.uint64(position + 1) * _GOLDEN
+        z = keys_B.astype(np.uint64) + (np.asarray(position, np.uint64) + np.uint64(1)) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MIX_1
         z = (z ^ (z >> np.uint64(27))) * _MIX_2
         z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    drawn: np.ndarray = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return drawn

@@ -36,6 +36,7 @@ def test_a_row_draws_the_same_whoever_shares_the_batch():
     keys_B = np.array([3, 1, 4, 2**64 - 1], dtype=np.uint64)
     together = uniforms(keys_B, 5)
     assert together.tolist() == [uniforms(keys_B[k : k + 1], 5)[0] for k in range(4)]
+    assert uniforms(keys_B[:, None], np.arange(3, 7))[:, 2].tolist() == together.tolist()
     assert ((together >= 0.0) & (together < 1.0)).all()
 
 

@@ -73,6 +73,8 @@ def _shares_prompts(backbone: "Backbone") -> bool:
         alone = _two_answers(backbone, share=False)
         backbone.model.set_attn_implementation(attention.NAME)
         exact = _alike(backbone, _two_answers(backbone, share=True), alone)
+    except torch.OutOfMemoryError:
+        raise
     except FAILURES:
         exact = False
     if not exact:
@@ -103,6 +105,8 @@ def _streams(backbone: "Backbone") -> bool:
     expected = backbone.hidden(whole, seen, positions(seen))[0][:, -2:].flatten(0, 1)
     try:
         return _alike(backbone, backbone.stream_states(Stream.of(rows, mask, of, rows[of, :2], answered)), expected)
+    except torch.OutOfMemoryError:
+        raise
     except FAILURES:
         return False
 

@@ -8,7 +8,7 @@ Registered with transformers as one more attention, so every model that takes it
 - everything else is PyTorch's scaled dot product attention, as before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,20 +37,24 @@ def attend(
     **said: Any,
 ) -> tuple[Tensor, None]:
     """`query` [B, H, L, D], `key` and `value` [B, KV, K, D], H a multiple of KV -> [B, L, H, D]."""
-    plain = module.is_causal and all(name in HARMLESS or what is None for name, what in said.items())
+    plain = module.is_causal and not _in_force(said)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if hasattr(key, "shared_prompt"):
         if not plain or query.shape[2] != 1:
-            raise NotImplementedError(f"a shared prompt with {', '.join(sorted(set(said) - HARMLESS))}")
-        return key.shared_prompt.attend(query, scale), None
+            raise NotImplementedError(f"a shared prompt, and {_in_force(said) or f'{query.shape[2]} tokens at once'}")
+        return key.shared_prompt.attend(query, key, value, scale), None
     if blocks is not None:
         if not plain:
-            raise NotImplementedError(f"a stream with {', '.join(sorted(set(said) - HARMLESS))}")
+            raise NotImplementedError(f"a stream, and {_in_force(said) or 'attention that is not causal'}")
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
     if plain and masked and query.device.type == "cpu":
         return _rows(query, key, value, attention_mask, scale).transpose(1, 2), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **said)
+
+
+def _in_force(said: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(name for name, what in said.items() if name not in HARMLESS and what is not None))
 
 
 def _by_blocks(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float) -> Tensor:
@@ -89,7 +93,7 @@ def _products(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor, scal
     shut_B1LK = torch.where(mask_B1LK, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
     scores = (query * scale).reshape(folded) @ key.transpose(2, 3)
     weights = (scores.view(rows, heads, length, -1) + shut_B1LK).softmax(dim=-1)
-    return (weights.view(*folded[:3], -1) @ value).view(rows, heads, length, width)
+    return (weights.view(*folded[:3], -1) @ value).view(rows, heads, length, -1)
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -99,7 +103,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
         rows, heads, _, width = query.shape
         folded = query.reshape(rows, key.shape[1], -1, width)
         out = nn.functional.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
-        return out.reshape(rows, heads, 1, width)
+        return out.reshape(rows, heads, 1, -1)
     if query.device.type != "cpu" and mask is not None and query.shape[1] != key.shape[1]:
         each = query.shape[1] // key.shape[1]  # with a mask, only the slow kernel would take groups
         key, value = key.repeat_interleave(each, dim=1), value.repeat_interleave(each, dim=1)

@@ -6,6 +6,7 @@ reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns
 """
 
 import inspect
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -115,15 +116,15 @@ class Backbone:
     def logits(
         self,
         tokens_BL: torch.Tensor,
-        mask_BK: torch.Tensor,
+        mask_BK: torch.Tensor | None,
         positions_BL: torch.Tensor,
         keep: int,
         cache: Cache | None = None,
     ) -> tuple[torch.Tensor, Cache]:
         """Logits of the last `keep` of L positions, [B, keep, V], and the cache, grown by L.
 
-        `mask_BK` covers what the cache holds and the L tokens. A model that has no word for positions (ALiBi) or for
-        `logits_to_keep` is not given it.
+        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. A model that has no word for
+        positions (ALiBi) or for `logits_to_keep` is not given it.
         """
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
         output = self.model(
@@ -359,8 +360,8 @@ class Backbone:
     def _keep_masters(self, weights: Mapping[str, nn.Parameter]) -> None:
         """Trained weights compute in bfloat16 where the model does, but for those that its authors keep wide."""
         if self.dtype == torch.bfloat16:
-            wide = {*(self.model._keep_in_fp32_modules or ()), *(self.model._keep_in_fp32_modules_strict or ())}
-            narrow = (weight for name, weight in weights.items() if wide.isdisjoint(name.split(".")))
+            wide = [pattern.replace("*", ".*") for pattern in self.model._keep_in_fp32_modules_strict or ()]
+            narrow = (w for name, w in weights.items() if not any(re.search(pattern, name) for pattern in wide))
             self._masters.adopt(narrow, self.dtype)
 
     def save_policy(self, adapter: str | None, folder: str | Path) -> None:

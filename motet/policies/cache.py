@@ -39,13 +39,13 @@ class Grouping:
 
 
 class Room(DynamicLayer):
-    """Keys and values of rows in a buffer with room for `more` tokens: nothing is moved as they grow."""
+    """Keys and values of the chosen rows in a buffer with room for `more` tokens: nothing is moved as they grow."""
 
-    def __init__(self, keys: Tensor, values: Tensor, more: int) -> None:
+    def __init__(self, keys: Tensor, values: Tensor, rows_B: Tensor, more: int) -> None:
         super().__init__()
         self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
         self._length = keys.shape[2]
-        self.keys, self.values = (_with_room(past, more) for past in (keys, values))
+        self.keys, self.values = (_with_room(past, rows_B, more) for past in (keys, values))
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         before, self._length = self._length, self._length + key_states.shape[2]
@@ -58,15 +58,14 @@ class Room(DynamicLayer):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         more = self.keys.shape[2] - self._length
-        self.keys, self.values = (
-            _with_room(past[indices, :, : self._length], more) for past in (self.keys, self.values)
-        )
+        self.keys = _with_room(self.keys[:, :, : self._length], indices, more)
+        self.values = _with_room(self.values[:, :, : self._length], indices, more)
 
 
-def _with_room(past: Tensor, more: int) -> Tensor:
-    rows, heads, length, width = past.shape
-    buffer = past.new_empty((rows, heads, length + more, width))
-    buffer[:, :, :length] = past
+def _with_room(past: Tensor, rows_B: Tensor, more: int) -> Tensor:
+    heads, length, width = past.shape[1:]
+    buffer = past.new_empty((len(rows_B), heads, length + more, width))
+    buffer[:, :, :length] = past[rows_B]
     return buffer
 
 
@@ -79,13 +78,11 @@ class SharedPrompt(DynamicLayer):
         self.grouping = grouping
         self.attended = 0
         self._prompt_keys, self._prompt_values = keys, values
-        rows = (len(grouping.slot_B), keys.shape[1], 0)
-        self._answers = Room(keys.new_empty((*rows, keys.shape[3])), values.new_empty((*rows, values.shape[3])), more)
+        self._answers = Room(keys[:, :, :0], values[:, :, :0], torch.zeros_like(grouping.slot_B), more)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         keys, values = self._answers.update(key_states, value_states)
-        keys.shared_prompt = self  # how `attend` knows
-        self._now = keys, values
+        keys.shared_prompt = self  # how `attention.attend` knows
         return keys, values
 
     def get_seq_length(self) -> int:
@@ -94,10 +91,10 @@ class SharedPrompt(DynamicLayer):
     def batch_select_indices(self, indices: Tensor) -> None:
         self._answers.batch_select_indices(indices)
 
-    def attend(self, query: Tensor, scale: float) -> Tensor:
-        """[B, H, 1, D] -> [B, 1, H, D]: one softmax over the prompt's keys and the row's own."""
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+        """`query` [B, H, 1, D], `keys` and `values` of the answers -> [B, 1, H, D]: one softmax over prompt and answer."""
         self.attended += 1
-        (keys, values), rows, heads = self._now, *query.shape[:2]
+        rows, heads = query.shape[:2]
         groups, length, width = self._prompt_keys.shape[1:]
         query = query.reshape(rows, groups, heads // groups, width) * scale
         theirs = self._by_prompt(query) @ self._prompt_keys.transpose(2, 3)
@@ -124,10 +121,11 @@ class SharedPrompt(DynamicLayer):
 
 def give_room(cache: Cache, prompt_of_B: Tensor, more: int) -> None:
     """Turns the cache of P prompts into one of B rows, with room for `more` tokens where its layers keep all of the past."""
-    cache.batch_select_indices(prompt_of_B)
-    cache.layers = [
-        Room(layer.keys, layer.values, more) if type(layer) is DynamicLayer else layer for layer in cache.layers
-    ]
+    for place, layer in enumerate(cache.layers):  # one at a time: both forms of all of them would be twice the memory
+        if type(layer) is DynamicLayer:
+            cache.layers[place] = Room(layer.keys, layer.values, prompt_of_B, more)
+        else:
+            layer.batch_select_indices(prompt_of_B)
 
 
 def share_prompts(cache: Cache, prompt_of_B: Tensor, prompt_mask_PL: Tensor, more: int) -> None:

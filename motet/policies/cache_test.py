@@ -80,7 +80,7 @@ def test_answers_are_the_same_tokens_whether_prompts_are_shared_or_not(
 
 def test_room_is_filled_in_place_and_kept_when_rows_leave() -> None:
     keys = torch.arange(6.0).view(3, 1, 2, 1)
-    layer = Room(keys, -keys, more=2)
+    layer = Room(keys, -keys, torch.arange(3), more=2)
     seen, _ = layer.update(torch.full((3, 1, 1, 1), 9.0), torch.zeros(3, 1, 1, 1))
     assert seen[:, 0, :, 0].tolist() == [[0, 1, 9], [2, 3, 9], [4, 5, 9]]
     layer.batch_select_indices(torch.tensor([2]))

@@ -22,7 +22,7 @@ from motet.seeding import uniforms
 from motet.settings import Decode
 
 LEAVE = 0.125
-"""Share of ended rows at which the others move together. Moving costs about as much as the cache's growth by one token."""
+"""Share of ended rows at which the others move together: moving copies what they remember."""
 
 
 SHARED = 8192
@@ -144,7 +144,7 @@ class _Drawn:
         self._stopped_B = torch.zeros(shape[0], dtype=torch.bool, device=device)
         self.open_B = torch.ones(shape[0], dtype=torch.bool, device=device)
         keys_B = np.array([wish.key for wish in wishes], dtype=np.uint64)
-        table_BL = torch.from_numpy(np.stack([uniforms(keys_B, position) for position in range(shape[1])], axis=1))
+        table_BL = torch.from_numpy(uniforms(keys_B[:, None], np.arange(shape[1])))
         # The mps device has no float64.
         self.uniform_BL = table_BL.to(device, torch.float32 if device.type == "mps" else torch.float64)
 

@@ -55,9 +55,7 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, rules: Rules) -> tuple[Tensor, Te
 
     Logits that are not finite give a log-probability that is not finite, for the caller to find.
     """
-    size = max(
-        1, (CELLS if logits_BV.device.type == "cpu" else len(logits_BV) * logits_BV.shape[1]) // logits_BV.shape[1]
-    )
+    size = max(1, CELLS // logits_BV.shape[1]) if logits_BV.device.type == "cpu" else len(logits_BV)
     drawn = [
         _draw(
             logits_BV[start : start + size], uniform_B[start : start + size], rules.select(slice(start, start + size))

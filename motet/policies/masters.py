@@ -5,6 +5,7 @@ backward -> gradients in the weights' type -> added to the masters', in float32 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import nn
@@ -19,9 +20,9 @@ class Masters:
     def adopt(self, weights: Iterable[nn.Parameter], dtype: torch.dtype) -> None:
         """From now on these float32 weights compute in `dtype`, and have masters."""
         for weight in weights:
-            master = nn.Parameter(weight.detach().clone())
+            master = nn.Parameter(weight.detach())
             weight.data = weight.data.to(dtype)
-            weight.register_post_accumulate_grad_hook(self._pass_on)
+            weight.register_post_accumulate_grad_hook(partial(_pass_on, master))
             self._of[weight] = master
 
     def of(self, weight: nn.Parameter) -> nn.Parameter:
@@ -46,10 +47,11 @@ class Masters:
             for weight, data in narrow.items():
                 weight.data = data
 
-    def _pass_on(self, weight: torch.Tensor) -> None:
-        master = self._of[weight]  # type: ignore[index]
-        if master.grad is None:
-            master.grad = weight.grad.to(master.dtype)
-        else:
-            master.grad.add_(weight.grad)
-        weight.grad = None
+
+def _pass_on(master: nn.Parameter, weight: torch.Tensor) -> None:
+    """Moves a weight's gradient to its master. It holds nothing else: PyTorch keeps hooks where no garbage collector looks."""
+    if master.grad is None:
+        master.grad = weight.grad.to(master.dtype)
+    else:
+        master.grad.add_(weight.grad)
+    weight.grad = None

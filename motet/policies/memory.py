@@ -112,7 +112,7 @@ def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
 
 def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
     """Bytes of one micro-batch: activations of every layer, or with checkpointing the input of each and one layer's own; and the
-    logits that are scored at once, two times in float32. A model that does more to logits than its language head keeps them all."""
+    logits that are scored at once, twice in float32. A model that does more to logits than its language head keeps all."""
     kept = shape.layers + ACTIVATIONS if checkpointing else shape.layers * ACTIVATIONS
     scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
     return token_budget * kept * shape.hidden * bytes_each + scored

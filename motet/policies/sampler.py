@@ -37,8 +37,8 @@ class _Row:
 class LocalSampler:
     """A `core.Sampler`, `core.Scorer` and `core.Publisher` in one, because the weights it plays with are those that learn.
 
-    A decoded batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer; a scored one,
-    whose logits are all held, has `score_tokens`. `references` names what a policy is compared with; an adapter without one is
+    A decoded batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer; a scored one
+    has `score_tokens`. `references` names what a policy is compared with; an adapter without one is
     compared with its base. `versions` counts the publications of each policy, and is part of a checkpoint.
     """
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from motet.errors import ConfigError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
