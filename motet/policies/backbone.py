@@ -7,16 +7,13 @@ reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns
 
 import inspect
 import re
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
@@ -24,6 +21,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
 from motet.policies.abilities import NONE, abilities_of
+from motet.policies.adapters import Adapters
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
 from motet.policies.quantized import Quantize, check_quantize
@@ -31,8 +29,6 @@ from motet.policies.recompute import blocks_of, recomputing
 from motet.policies.score import score_hidden, score_logits
 from motet.policies.stream import Stream
 from motet.settings import Lora
-
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 class Backbone:
@@ -67,9 +63,7 @@ class Backbone:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
         self._masters = Masters()
-        self._peft: PeftModel | None = None
-        self._adapters: dict[str, str] = {}
-        self._active: str | None = None
+        self._adapters = Adapters(model, device)
         model.requires_grad_(trainable_full)
         model.eval()
         self.abilities = NONE
@@ -120,14 +114,17 @@ class Backbone:
         positions_BL: torch.Tensor,
         keep: int,
         cache: Cache | None = None,
+        speakers: Sequence[str] | None = None,
     ) -> tuple[torch.Tensor, Cache]:
         """Logits of the last `keep` of L positions, [B, keep, V], and the cache, grown by L.
 
-        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. A model that has no word for
-        positions (ALiBi) or for `logits_to_keep` is not given it.
+        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. Each row speaks as its adapter
+        of `speakers`, or all as the active policy. A model that has no word for positions (ALiBi) or for `logits_to_keep` is
+        not given it.
         """
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        output = self.model(
+        model = self.model if speakers is None else self._adapters.mixed(speakers)
+        output = model(
             input_ids=tokens_BL,
             attention_mask=mask_BK,
             past_key_values=cache,
@@ -240,91 +237,30 @@ class Backbone:
 
     @property
     def adapters(self) -> tuple[str, ...]:
-        return tuple(self._adapters)
+        return self._adapters.names
 
     def add_adapter(self, name: str, lora: Lora, seed: int) -> None:
         """A new LoRA policy. It starts equal to the base; its other factor is drawn from `seed` alone."""
-        targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
-        config = LoraConfig(
-            base_model_name_or_path=self.model.name_or_path,
-            task_type="CAUSAL_LM",
-            r=lora.rank,
-            lora_alpha=lora.alpha,
-            target_modules=targets,
-            lora_dropout=0.0,
-        )
-        self._inject(name, config, seed)
+        self._check_frozen(name)
+        self._adapters.add(name, lora, seed)
         self._keep_masters(self._weights_of(name))
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
         """A LoRA policy from a folder that `save_policy` or PEFT wrote."""
-        weights = Path(folder) / ADAPTER_WEIGHTS
-        if not weights.is_file():
-            raise ConfigError(f"adapter folder {str(folder)!r} has no {ADAPTER_WEIGHTS}: give a folder that PEFT saved")
-        config = LoraConfig.from_pretrained(str(folder))
-        if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
-            raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
-        self._inject(name, config, seed=0)
-        saved, inner = load_file(weights), self._adapters[name]
-        needed = set(get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False))
-        for what, keys in (("no place for", set(saved) - needed), ("no weights for", needed - set(saved))):
-            if keys:
-                raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
-        set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+        self._check_frozen(name)
+        self._adapters.load(name, folder)
         self._keep_masters(self._weights_of(name))
 
-    def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
+    def _check_frozen(self, name: str) -> None:
         if self.trainable_full:
             raise ConfigError(f"adapter {name!r} needs a frozen base, got one that is fully trained: load it twice")
-        if name in self._adapters:
-            raise ConfigError(f"adapter {name!r} is already on this backbone: {', '.join(self._adapters)}")
-        # PEFT forbids dots in a name and mistakes a name like "lora" for its own prefix, so it gets names of ours.
-        inner = f"policy{len(self._adapters)}"
-        config.inference_mode = False
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
-            torch.manual_seed(seed)
-            try:
-                if self._peft is None:
-                    self._peft = PeftModel(self.model, config, adapter_name=inner)
-                else:
-                    self._peft.add_adapter(inner, config)
-            except ValueError as error:
-                raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
-        self._adapters[name] = inner
-        for adapter in self._adapters:
-            for weight in self._weights_of(adapter).values():
-                weight.requires_grad_(True)
-        self._switch(self._active)
-        self.model.eval()
 
-    @contextmanager
-    def policy(self, adapter: str | None) -> Iterator[None]:
+    def policy(self, adapter: str | None) -> AbstractContextManager[None]:
         """Plays as `adapter`, or as the bare base (None: the KL reference), and restores what was active before.
 
         A backward pass that recomputes activations (gradient checkpointing) must lie inside too.
         """
-        if adapter is not None and adapter not in self._adapters:
-            raise KeyError(f"no adapter {adapter!r} on this backbone; there are: {', '.join(self._adapters) or 'none'}")
-        before = self._active
-        self._switch(adapter)
-        try:
-            yield
-        finally:
-            self._switch(before)
-
-    def _switch(self, adapter: str | None) -> None:
-        self._active = adapter
-        if self._peft is None:
-            return
-        # PEFT turns gradients on and off with the adapters; who is trained is not decided by who plays.
-        trained = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
-        if adapter is None:
-            self._peft.base_model.disable_adapter_layers()
-        else:
-            self._peft.base_model.enable_adapter_layers()
-            self._peft.base_model.set_adapter(self._adapters[adapter])
-        for parameter, flag in trained:
-            parameter.requires_grad = flag
+        return self._adapters.speaking(adapter)
 
     # ------------------------------------------------------------------------------------------------ weights
 
@@ -354,8 +290,7 @@ class Backbone:
         """Name in the model -> trainable weight, as it computes."""
         if adapter is None:
             return dict(self.model.named_parameters()) if self.trainable_full else {}
-        part = f".{self._adapters[adapter]}."
-        return {name: weight for name, weight in self.model.named_parameters() if part in name}
+        return self._adapters.weights_of(adapter)
 
     def _keep_masters(self, weights: Mapping[str, nn.Parameter]) -> None:
         """Trained weights compute in bfloat16 where the model does, but for those that its authors keep wide."""
@@ -368,19 +303,14 @@ class Backbone:
         """Writes a folder that plain transformers, or plain PEFT for an adapter, can load. The base itself never changes."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         if adapter is None:
-            if self._peft is not None:
+            if self.adapters:
                 raise ValueError("the base under adapters is as it was loaded: there is nothing to save")
             with self._masters.in_place():
                 self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
             return
-        inner = self._adapters[adapter]
         with self._masters.in_place():
-            state = get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
-            save_file(
-                {name: tensor.contiguous().cpu() for name, tensor in state.items()}, Path(folder) / ADAPTER_WEIGHTS
-            )
-        self._peft.peft_config[inner].save_pretrained(str(folder))
+            self._adapters.save(adapter, folder)
 
 
 @dataclass(frozen=True)
@@ -415,12 +345,3 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...]) -> int
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
     return eos_ids[0] if eos_ids else 0
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PEFT's remarks on what it does right by itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
-        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
-        yield

@@ -66,10 +66,12 @@ def decode(
     prompts: Sequence[Sequence[int]],
     wishes: Sequence[Wish],
     *,
+    speakers: Sequence[str] | None = None,
     on_answer: Callable[[int, Answer], None] | None = None,
     spent: Spent | None = None,
 ) -> list[Answer]:
-    """Answers in the order of the wishes, by the policy that is active on the backbone.
+    """Answers in the order of the wishes, by the adapter in `speakers` that its prompt was given to, or all by the policy that is
+    active on the backbone.
 
     Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
     `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves.
@@ -80,7 +82,7 @@ def decode(
     of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
     limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
-    logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
+    logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), 1, speakers=speakers)
     shared = backbone.shares_prompts and prompts_PL.shape[1] * (len(wishes) - len(prompts)) >= SHARED
     if shared:
         share_prompts(cache, of_B, prompt_mask_PL, max(limits))
@@ -94,6 +96,7 @@ def decode(
     rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
     mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
     at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
+    speaking = None if speakers is None else [speakers[wish.prompt] for wish in wishes]
     for step in range(max(limits)):
         token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
         drawn.record(row_B, step, token_B, logp_B)
@@ -107,10 +110,11 @@ def decode(
             leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
             row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
             rules = rules.select(stay)
+            speaking = speaking and [speaking[row] for row in stay.tolist()]
         seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
         # Ended rows that have not left yet are read on; their position must still be one the model has.
         at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
-        logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, keep=1, cache=cache)
+        logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache, speaking)
         logits_BV = logits_B1V[:, 0]
     drawn.tell(row_B)
     if spent is not None:

@@ -5,6 +5,7 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -22,6 +23,9 @@ from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
 
 T = TypeVar("T")
+
+TOGETHER = 32
+"""Rows of an adapter up to which it decodes in one batch with others of its base."""
 
 
 @dataclass(frozen=True)
@@ -116,19 +120,29 @@ class LocalSampler:
         prompts = [self._prompt(request) for request in requests]
         self._spent.prefill += perf_counter() - begun
         open_ = _Open(requests, prompts, self.versions, hand_out)
-        for name in sorted({request.policy for request in requests}):
+        for names in self._casts(requests):
+            room = self._policies[names[0]].backbone.context_length
             rows = [
-                _Row(number, index, prompt, min(request.decode.max_new_tokens, self._room(name, prompt)))
+                _Row(number, index, prompt, min(request.decode.max_new_tokens, room - len(prompt)))
                 for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
-                if request.policy == name and not isinstance(prompt, Fault)
+                if request.policy in names and not isinstance(prompt, Fault)
                 for index in range(len(request.keys))
             ]
             for batch in self._batches(rows, self._tokens_per_batch):
-                self._decode(self._policies[name], open_, batch)
+                self._decode(open_, batch)
         return open_.answers()
 
-    def _room(self, name: str, prompt: tuple[int, ...]) -> int:
-        return self._policies[name].backbone.context_length - len(prompt)
+    def _casts(self, requests: Sequence[SampleRequest]) -> list[list[str]]:
+        """The policies asked, by name; adapters of one base that have few rows each are one cast, and decode together."""
+        rows: Counter[str] = Counter()
+        for request in requests:
+            rows[request.policy] += len(request.keys)
+        casts: dict[object, list[str]] = {}
+        for name in sorted(rows):
+            policy = self._policies[name]
+            together = policy.adapter is not None and rows[name] <= TOGETHER
+            casts.setdefault(id(policy.backbone) if together else name, []).append(name)
+        return list(casts.values())
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
         backbone = self._policies[request.policy].backbone
@@ -143,19 +157,29 @@ class LocalSampler:
         except (LongPrompt, BadPrompt) as fault:
             return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
 
-    def _decode(self, policy: Policy, open_: "_Open", batch: Sequence[_Row]) -> None:
-        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in batch))}
+    def _decode(self, open_: "_Open", batch: Sequence[_Row]) -> None:
         asked = [open_.requests[row.request] for row in batch]
+        read = [(request.policy, row.prompt) for row, request in zip(batch, asked, strict=True)]
+        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
         wishes = [
-            Wish(places[row.prompt], request.decode, request.keys[row.index], request.greedy)
-            for row, request in zip(batch, asked, strict=True)
+            Wish(places[prompt], request.decode, request.keys[row.index], request.greedy)
+            for prompt, row, request in zip(read, batch, asked, strict=True)
         ]
+        cast = [self._policies[name] for name, _ in places]
+        mixed = len({policy.adapter for policy in cast}) > 1
 
         def take(wish: int, answer: Answer) -> None:
             open_.take(batch[wish], answer)
 
-        with self._turn, policy.active():
-            decode(policy.backbone, list(places), wishes, on_answer=take, spent=self._spent)
+        with self._turn, cast[0].active():
+            decode(
+                cast[0].backbone,
+                [prompt for _, prompt in places],
+                wishes,
+                speakers=[str(policy.adapter) for policy in cast] if mixed else None,
+                on_answer=take,
+                spent=self._spent,
+            )
 
     # ------------------------------------------------------------------------------------------------ scoring
 

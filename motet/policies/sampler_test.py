@@ -5,17 +5,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from motet.core import Fault, Message, Sampled, SampleRequest, ScoreRequest
 from motet.errors import ConfigError, TrainingDiverged
+from motet.policies import decode
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.conftest import move_away
 from motet.policies.sampler import LocalSampler
 from motet.policies.testing import Architecture
-from motet.settings import Decode
+from motet.settings import Decode, Lora
 
 FolderOf = Callable[..., Path]
 Load = Callable[..., Backbone]
@@ -89,9 +93,9 @@ def test_batches_are_within_the_budget_and_a_function_of_the_lengths(folder_of: 
     widths = []
     decoded = sampler._decode
 
-    def spy(policy: Policy, asked: object, batch: list) -> object:
+    def spy(asked: object, batch: list) -> object:
         widths.append((len(batch), max(len(row.prompt) for row in batch) + max(row.answer for row in batch)))
-        return decoded(policy, asked, batch)
+        return decoded(asked, batch)
 
     sampler._decode = spy
     answer(sampler, requests())
@@ -100,6 +104,41 @@ def test_batches_are_within_the_budget_and_a_function_of_the_lengths(folder_of: 
     widths.clear()
     answer(sampler, requests())
     assert widths == first
+
+
+def test_adapters_of_one_base_decode_together_what_each_says_alone(
+    folder_of: FolderOf, architecture: Architecture, with_adapter: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = with_adapter(folder_of(architecture))
+    for name, lora in (("b", Lora(rank=2)), ("c", Lora(rank=4, alpha=4))):
+        backbone.add_adapter(name, lora, seed=8)
+        move_away(backbone, name)
+    # A twelfth of all tokens end an answer, so rows leave all the time.
+    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
+    policies = policies_on(backbone) | {name: Policy(name, backbone, name) for name in "bc"}
+    sampler, casts, decoded = LocalSampler(policies), [], decode.decode
+
+    def spy(*given: Any, **settings: Any) -> Any:
+        casts.append(sorted(set(settings["speakers"] or ["alone"])))
+        return decoded(*given, **settings)
+
+    monkeypatch.setattr("motet.policies.sampler.decode", spy)
+    asked = [replace(request, policy="abc"[number % 3]) for number, request in enumerate(requests())]
+    asked += [replace(asked[1], policy=name) for name in ("a", "c", "base")]
+    for shared in (decode.SHARED, 1):
+        monkeypatch.setattr(decode, "SHARED", shared)
+        casts.clear()
+        together = answer(sampler, asked)
+        assert casts == [["a", "b", "c"], ["alone"]], "the bare base speaks alone"
+        one_by_one = [answer(sampler, [request])[0] for request in asked]
+        assert without_logprobs(together) == without_logprobs(one_by_one)
+        for one, other in zip(together, one_by_one, strict=True):
+            for left, right in zip(one.completions, other.completions, strict=True):
+                assert left.logprobs == pytest.approx(right.logprobs, abs=1e-4)
+    monkeypatch.setattr("motet.policies.sampler.TOGETHER", 6)
+    casts.clear()
+    assert without_logprobs(answer(sampler, asked)) == without_logprobs(one_by_one)
+    assert casts == 4 * [["alone"]], "many rows fill a batch of their own"
 
 
 def test_a_prompt_that_does_not_fit_is_a_fault_and_its_neighbours_are_answered(
@@ -142,9 +181,9 @@ def test_where_the_cpu_computes_with_several_threads_sampling_is_in_the_thread_t
     sampler = LocalSampler(policies_on(with_adapter(folder_of())))
     seen, handed, decoded, before = set(), [], sampler._decode, torch.get_num_threads()
 
-    def spy(policy: Policy, open_: object, batch: list) -> None:
+    def spy(open_: object, batch: list) -> None:
         seen.add(threading.get_ident())
-        decoded(policy, open_, batch)
+        decoded(open_, batch)
 
     sampler._decode = spy
     try:
@@ -196,10 +235,10 @@ def test_answers_are_handed_out_while_others_are_decoded(folder_of: FolderOf, wi
     changed = threading.Condition()
     decoded = sampler._decode
 
-    def spy(policy: Policy, open_: object, batch: list) -> None:
+    def spy(open_: object, batch: list) -> None:
         with changed:
             assert changed.wait_for(lambda: sorted(handed) == sorted(due), timeout=10.0)
-        decoded(policy, open_, batch)
+        decoded(open_, batch)
         drawn.update(row.request for row in batch)
         due[:] = [number for number, count in drawn.items() if count == 3]
 
@@ -235,10 +274,10 @@ def test_a_model_that_breaks_is_raised_after_the_answers_before_it(folder_of: Fo
     decoded = sampler._decode
     handed: list[int] = []
 
-    def breaks(policy: Policy, open_: object, batch: list) -> None:
-        if policy.name == "base":
+    def breaks(open_: Any, batch: list) -> None:
+        if open_.requests[batch[0].request].policy == "base":
             raise TrainingDiverged("not finite")
-        decoded(policy, open_, batch)
+        decoded(open_, batch)
 
     sampler._decode = breaks
     with pytest.raises(TrainingDiverged, match="not finite"):

@@ -1,0 +1,139 @@
+"""The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers.modeling_utils import PreTrainedModel
+
+from motet.errors import ConfigError
+from motet.settings import Lora
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+class Adapters:
+    """Adapters on `model` by the names of their policies. At first, and where None is active, the bare base speaks."""
+
+    def __init__(self, model: PreTrainedModel, device: torch.device) -> None:
+        self._model = model
+        self._device = device
+        self._peft: PeftModel | None = None
+        self._inner: dict[str, str] = {}
+        self._active: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._inner)
+
+    # ------------------------------------------------------------------------------------------------ coming and going
+
+    def add(self, name: str, lora: Lora, seed: int) -> None:
+        targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+        config = LoraConfig(
+            base_model_name_or_path=self._model.name_or_path,
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            target_modules=targets,
+            lora_dropout=0.0,
+        )
+        self._inject(name, config, seed)
+
+    def load(self, name: str, folder: str | Path) -> None:
+        """Raises: ConfigError where the folder holds no adapter, or one of another model."""
+        weights = Path(folder) / WEIGHTS
+        if not weights.is_file():
+            raise ConfigError(f"adapter folder {str(folder)!r} has no {WEIGHTS}: give a folder that PEFT saved")
+        config = LoraConfig.from_pretrained(str(folder))
+        if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
+            raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
+        self._inject(name, config, seed=0)
+        saved, inner = load_file(weights), self._inner[name]
+        needed = set(get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False))
+        for what, keys in (("no place for", set(saved) - needed), ("no weights for", needed - set(saved))):
+            if keys:
+                raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
+        set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+
+    def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
+        if name in self._inner:
+            raise ConfigError(f"adapter {name!r} is already on this backbone: {', '.join(self._inner)}")
+        # PEFT forbids dots in a name and mistakes a name like "lora" for its own prefix, so it gets names of ours.
+        inner = f"policy{len(self._inner)}"
+        config.inference_mode = False
+        with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []), _quiet():
+            torch.manual_seed(seed)
+            try:
+                if self._peft is None:
+                    self._peft = PeftModel(self._model, config, adapter_name=inner)
+                else:
+                    self._peft.add_adapter(inner, config)
+            except ValueError as error:
+                raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
+        self._inner[name] = inner
+        for adapter in self._inner:
+            for weight in self.weights_of(adapter).values():
+                weight.requires_grad_(True)
+        self._switch(self._active)
+        self._peft.eval()
+
+    def weights_of(self, name: str) -> dict[str, nn.Parameter]:
+        """Name in the model -> weight, as it computes."""
+        part = f".{self._inner[name]}."
+        return {where: weight for where, weight in self._model.named_parameters() if part in where}
+
+    def save(self, name: str, folder: str | Path) -> None:
+        """Writes what PEFT can load, into a folder that exists."""
+        inner = self._inner[name]
+        state = get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
+        save_file({key: tensor.contiguous().cpu() for key, tensor in state.items()}, Path(folder) / WEIGHTS)
+        self._peft.peft_config[inner].save_pretrained(str(folder))
+
+    # ------------------------------------------------------------------------------------------------ speaking
+
+    @contextmanager
+    def speaking(self, name: str | None) -> Iterator[None]:
+        """Inside, the model computes with this adapter, or as the bare base."""
+        if name is not None and name not in self._inner:
+            raise KeyError(f"no adapter {name!r} on this backbone; there are: {', '.join(self._inner) or 'none'}")
+        before = self._active
+        self._switch(name)
+        try:
+            yield
+        finally:
+            self._switch(before)
+
+    def mixed(self, speakers: Sequence[str]) -> Callable[..., Any]:
+        """The model, where each row of a batch speaks as its own adapter. For inference; some adapter must be active."""
+        return partial(self._peft, adapter_names=[self._inner[name] for name in speakers])
+
+    def _switch(self, name: str | None) -> None:
+        self._active = name
+        if self._peft is None:
+            return
+        # PEFT turns gradients on and off with the adapters; who is trained is not decided by who plays.
+        trained = [(parameter, parameter.requires_grad) for parameter in self._model.parameters()]
+        if name is None:
+            self._peft.base_model.disable_adapter_layers()
+        else:
+            self._peft.base_model.enable_adapter_layers()
+            self._peft.base_model.set_adapter(self._inner[name])
+        for parameter, flag in trained:
+            parameter.requires_grad = flag
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PEFT's remarks on what it does right by itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+        yield
