@@ -10,7 +10,7 @@ from torch import Tensor
 from motet.errors import ConfigError
 from motet.policies import attention
 from motet.policies.cache import give_room, share_prompts, shareable
-from motet.policies.padding import positions
+from motet.policies.padding import Rows, positions
 from motet.policies.stream import Stream
 
 if TYPE_CHECKING:
@@ -103,8 +103,9 @@ def _streams(backbone: "Backbone") -> bool:
     of, answered = torch.tensor([0, 1, 1], device=backbone.device), mask.new_ones((3, 2))
     whole, seen = torch.cat([rows[of], rows[of, :1]], dim=1), torch.cat([mask[of], answered[:, :1]], dim=1)
     expected = backbone.hidden(whole, seen, positions(seen))[0][:, -2:].flatten(0, 1)
+    stream = Stream.of(Rows(rows, mask, of, rows[of, :2], answered))
     try:
-        return _alike(backbone, backbone.stream_states(Stream.of(rows, mask, of, rows[of, :2], answered)), expected)
+        return _alike(backbone, backbone.stream_states(stream), expected)
     except torch.OutOfMemoryError:
         raise
     except FAILURES:

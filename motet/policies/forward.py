@@ -9,32 +9,25 @@ import torch
 from torch import Tensor
 
 from motet.policies.backbone import Backbone
-from motet.policies.padding import positions
+from motet.policies.padding import Rows, positions
 from motet.policies.stream import Stream
 
 
 def forward(
-    backbone: Backbone,
-    prompts_PL: Tensor,
-    prompt_mask_PL: Tensor,
-    prompt_of_B: Tensor,
-    tokens_BL: Tensor,
-    mask_BL: Tensor,
-    temperature_B: Tensor,
-    want_entropy: bool = True,
+    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: bool = True
 ) -> tuple[Tensor, Tensor | None]:
     """(log-probability of each completion token, entropy before it): float32 [B, Lc] each, nats, 0 where `mask_BL` is off.
 
-    Prompts are padded on the left, completions on the right, as in `batch.Batch`; all tensors lie on the backbone's device.
-    Both are of the whole softmax of logits / temperature. The active policy of the backbone is the one that speaks.
+    Both are of the whole softmax of logits / temperature. All tensors lie on the backbone's device; its active policy is the one
+    that speaks.
     """
-    given = (prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL)
+    tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.streams:
-        states_NX = backbone.stream_states(Stream.of(*given))
+        states_NX = backbone.stream_states(Stream.of(rows))
     elif backbone.checkpointing and torch.is_grad_enabled():
-        states_NX = _whole(backbone, *given)[mask_BL]
+        states_NX = _whole(backbone, rows)[mask_BL]
     else:
-        states_NX = _from_prompts(backbone, *given)[mask_BL]
+        states_NX = _from_prompts(backbone, rows)[mask_BL]
     temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
     logp_N, entropy_N = backbone.score(states_NX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy)
     logp_BL = torch.zeros(mask_BL.shape, device=logp_N.device).masked_scatter(mask_BL, logp_N)
@@ -43,15 +36,9 @@ def forward(
     return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
 
 
-def _from_prompts(
-    backbone: Backbone,
-    prompts_PL: Tensor,
-    prompt_mask_PL: Tensor,
-    prompt_of_B: Tensor,
-    tokens_BL: Tensor,
-    mask_BL: Tensor,
-) -> Tensor:
+def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:
     """States before each completion token, [B, Lc, X]: every prompt once, then the completions on its cache."""
+    prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL = rows
     length_P = prompt_mask_PL.sum(dim=1)
     states_P1X, cache = backbone.states(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1)
     states_BLX, read = states_P1X[prompt_of_B], tokens_BL.shape[1] - 1
@@ -66,15 +53,8 @@ def _from_prompts(
     return states_BLX
 
 
-def _whole(
-    backbone: Backbone,
-    prompts_PL: Tensor,
-    prompt_mask_PL: Tensor,
-    prompt_of_B: Tensor,
-    tokens_BL: Tensor,
-    mask_BL: Tensor,
-) -> Tensor:
+def _whole(backbone: Backbone, rows: Rows) -> Tensor:
     """The same of rows [padding, prompt, completion, padding]: the last token of all is read by nobody."""
-    rows_BL = torch.cat([prompts_PL[prompt_of_B], tokens_BL[:, :-1]], dim=1)
-    seen_BL = torch.cat([prompt_mask_PL[prompt_of_B], mask_BL[:, :-1]], dim=1)
-    return backbone.whole_states(rows_BL, seen_BL, positions(seen_BL), keep=tokens_BL.shape[1])
+    read_BL = torch.cat([rows.prompts_PL[rows.prompt_of_B], rows.tokens_BL[:, :-1]], dim=1)
+    seen_BL = torch.cat([rows.prompt_mask_PL[rows.prompt_of_B], rows.mask_BL[:, :-1]], dim=1)
+    return backbone.whole_states(read_BL, seen_BL, positions(seen_BL), keep=rows.tokens_BL.shape[1])

@@ -10,7 +10,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from motet.policies import abilities
 from motet.policies.backbone import Backbone
 from motet.policies.forward import forward
-from motet.policies.padding import padded, positions
+from motet.policies.padding import Rows, padded, positions
 from motet.policies.testing import Architecture, make_model_folder
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
@@ -20,14 +20,14 @@ TEMPERATURES = [0.3, 0.7, 1.0, 1.5]
 
 
 def together(backbone: Backbone, want_entropy: bool = True) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    prompts_PL, prompt_mask_PL = padded(PROMPTS, backbone.pad_id, "left", backbone.device)
-    tokens_BL, mask_BL = padded(COMPLETIONS, backbone.pad_id, "right", backbone.device)
-    of_B, temperature_B = torch.tensor(OF), torch.tensor(TEMPERATURES)
     there = backbone.device
-    logp_BL, entropy_BL = forward(
-        backbone, prompts_PL, prompt_mask_PL, of_B.to(there), tokens_BL, mask_BL, temperature_B.to(there), want_entropy
+    rows = Rows(
+        *padded(PROMPTS, backbone.pad_id, "left", there),
+        torch.tensor(OF, device=there),
+        *padded(COMPLETIONS, backbone.pad_id, "right", there),
     )
-    return logp_BL, entropy_BL, mask_BL
+    logp_BL, entropy_BL = forward(backbone, rows, torch.tensor(TEMPERATURES, device=there), want_entropy)
+    return logp_BL, entropy_BL, rows.mask_BL
 
 
 def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,11 +110,10 @@ def test_padding_behind_a_short_answer_to_a_long_prompt_asks_for_no_position_tha
     long_prompt, short_prompt = [7] * (backbone.context_length - 2), [7, 8]
     prompts_PL, prompt_mask_PL = padded([long_prompt, short_prompt], backbone.pad_id, "left", backbone.device)
     tokens_BL, mask_BL = padded([[5, 6], [5] * 20], backbone.pad_id, "right", backbone.device)
-    of_B, temperature_B = torch.tensor([0, 1]), torch.ones(2)
-    logp_BL, _ = forward(backbone, prompts_PL, prompt_mask_PL, of_B, tokens_BL, mask_BL, temperature_B)
-    alone_BL, _ = forward(
-        backbone, prompts_PL[:1], prompt_mask_PL[:1], of_B[:1], tokens_BL[:1, :2], mask_BL[:1, :2], temperature_B[:1]
-    )
+    rows = Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 1]), tokens_BL, mask_BL)
+    logp_BL, _ = forward(backbone, rows, torch.ones(2))
+    alone = Rows(prompts_PL[:1], prompt_mask_PL[:1], torch.tensor([0]), tokens_BL[:1, :2], mask_BL[:1, :2])
+    alone_BL, _ = forward(backbone, alone, torch.ones(1))
     assert torch.allclose(logp_BL[0, :2], alone_BL[0], atol=1e-5)
 
 

@@ -18,6 +18,7 @@ from motet.policies.backbone import Policy
 from motet.policies.critic import Critic
 from motet.policies.forward import forward
 from motet.policies.optimizers import load_into, make_optimizer, state_of
+from motet.policies.padding import Rows
 from motet.settings import Optimizer
 
 
@@ -71,17 +72,9 @@ class LocalLearner:
         """Forward and backward of one batch. Raises: TrainingDiverged when its loss is not finite."""
         course = self._courses[batch.policy]
         policy = course.learning
-        backbone, batch = policy.backbone, batch.to(policy.backbone.device)
+        batch = batch.to(policy.backbone.device)
         with policy.active():
-            logp_BL, entropy_BL = forward(
-                backbone,
-                batch.prompts_PL,
-                batch.prompt_mask_PL,
-                batch.prompt_of_B,
-                batch.tokens_BL,
-                batch.mask_BL,
-                batch.temperature_B,
-            )
+            logp_BL, entropy_BL = forward(policy.backbone, rows_of(batch), batch.temperature_B)
             loss, metrics = objective(batch, logp_BL, entropy_BL)
             self._descend(batch.policy, loss)
         return metrics
@@ -152,7 +145,7 @@ class LocalLearner:
     def load_state(self, name: str, state: OptimizerState) -> None:
         """Goes on where `state` was taken. Raises: ConfigError when it is of another model, or another kind of optimiser."""
         course, (tensors, facts) = self._courses[name], state
-        load_into(course.adamw, course.parameters, tensors, facts["step"], course.settings.kind, name)
+        load_into(course.adamw, course.parameters, tensors, course.settings.kind, name)
         course.steps_done, course.loss = facts["step"], None
 
 
@@ -168,6 +161,10 @@ def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Cour
                 f"a narrower type: small updates are rounded away otherwise"
             )
     return _Course(learning, parameters, settings, steps, make_optimizer(parameters, settings))
+
+
+def rows_of(batch: Batch) -> Rows:
+    return Rows(batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B, batch.tokens_BL, batch.mask_BL)
 
 
 def _gradient_norm(course: _Course) -> Tensor:

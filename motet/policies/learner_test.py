@@ -10,7 +10,7 @@ from motet.core import Completion, SampleId, TrainSample
 from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.forward import forward
-from motet.policies.learner import LocalLearner
+from motet.policies.learner import LocalLearner, rows_of
 from motet.policies.testing import make_model_folder
 from motet.settings import Algorithm, Lora, Optimizer
 
@@ -106,15 +106,7 @@ def test_a_bandit_learns_the_rewarded_token(folder) -> None:
 
 
 def speak(policy: Policy, batch) -> tuple[torch.Tensor, torch.Tensor]:
-    return forward(
-        policy.backbone,
-        batch.prompts_PL,
-        batch.prompt_mask_PL,
-        batch.prompt_of_B,
-        batch.tokens_BL,
-        batch.mask_BL,
-        batch.temperature_B,
-    )
+    return forward(policy.backbone, rows_of(batch), batch.temperature_B)
 
 
 def test_the_first_on_policy_ratio_is_one(folder) -> None:

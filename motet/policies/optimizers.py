@@ -61,13 +61,13 @@ def check_optimizer(kind: str, device: torch.device) -> None:
 
 
 def state_of(optimizer: TorchOptimizer, parameters: Sequence[nn.Parameter]) -> dict[str, Tensor]:
-    """Flat tensors `<what>.<i>` of the i-th parameter: all that is kept of it but the count of steps, which they share."""
+    """Flat tensors `<what>.<i>` of the i-th parameter. Its `step` is its own: what no token reached has not been stepped."""
     return {
-        f"{key}.{index}": kept.detach().cpu().clone()
+        f"{key}.{index}": torch.as_tensor(kept).detach().cpu().clone()
         for index, parameter in enumerate(parameters)
         if parameter in optimizer.state
         for key, kept in optimizer.state[parameter].items()
-        if isinstance(kept, Tensor) and key != "step"
+        if isinstance(kept, Tensor | int)
     }
 
 
@@ -75,11 +75,10 @@ def load_into(
     optimizer: TorchOptimizer,
     parameters: Sequence[nn.Parameter],
     tensors: Mapping[str, Tensor],
-    steps: int,
     kind: str,
     name: str,
 ) -> None:
-    """Goes on where `state_of` was taken, after `steps`. Raises: ConfigError when it is of another model or kind."""
+    """Goes on where `state_of` was taken. Raises: ConfigError when it is of another model or kind."""
     kept: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         what, _, index = key.rpartition(".")
@@ -91,25 +90,25 @@ def load_into(
     optimizer.state.clear()
     for index, found in sorted(kept.items()):
         parameter = parameters[index]
-        on_device = {key: tensor.to(parameter.device, copy=True) for key, tensor in found.items()}
-        optimizer.state[parameter] = {"step": _step(steps, kind, parameter), **on_device}
+        moments = {key: tensor.to(parameter.device, copy=True) for key, tensor in found.items() if key != "step"}
+        optimizer.state[parameter] = {"step": _step(found["step"], kind, parameter), **moments}
 
 
 def _check_moments(found: Mapping[str, Tensor], index: int, parameter: nn.Parameter, kind: str, name: str) -> None:
-    for key in MOMENTS[kind]:
+    for key in (*MOMENTS[kind], "step"):
         if key not in found:
             raise ConfigError(
                 f"optimiser state of policy {name} has {', '.join(sorted(found))}, expected {key} of optimizer.kind {kind}: "
                 f"resume with the kind the checkpoint was made with"
             )
-        if found[key].shape != parameter.shape:
+        if key != "step" and found[key].shape != parameter.shape:
             raise ConfigError(
                 f"optimiser state of policy {name}: {key}.{index} has shape {list(found[key].shape)}, "
                 f"expected {list(parameter.shape)}: resume with the model the checkpoint was made with"
             )
 
 
-def _step(steps: int, kind: str, parameter: nn.Parameter) -> Tensor | int:
+def _step(done: Tensor, kind: str, parameter: nn.Parameter) -> Tensor | int:
     if kind == "adamw_8bit":
-        return steps
-    return torch.tensor(float(steps), device=parameter.device if parameter.is_cuda else "cpu")
+        return int(done)
+    return done.to(parameter.device if parameter.is_cuda else "cpu", copy=True)

@@ -72,7 +72,7 @@ def test_the_averages_of_large_tensors_take_one_byte_each_and_of_small_ones_four
     assert {state[f"state{one}.0"].dtype for one in (1, 2)} == {torch.uint8}
     assert {state[f"state{one}.1"].dtype for one in (1, 2)} == {torch.float32}
     assert state["absmax1.0"].shape == (64 * 96 / 256,)
-    assert not any(key.startswith("step") for key in state)
+    assert state["step.0"] == state["step.1"] == 1
 
 
 @pytest.mark.usefixtures("bnb")
@@ -81,7 +81,7 @@ def test_an_8_bit_optimiser_that_was_saved_and_loaded_goes_on_to_the_bit() -> No
     descend(weights, optimizer, 3)
     heirs = copy.deepcopy(weights)
     heir = make_optimizer(heirs, EIGHT)
-    load_into(heir, heirs, state_of(optimizer, weights), 3, "adamw_8bit", "p")
+    load_into(heir, heirs, state_of(optimizer, weights), "adamw_8bit", "p")
     descend(weights, optimizer, 3)
     descend(heirs, heir, 3)
     assert all(torch.equal(one, other) for one, other in zip(weights, heirs, strict=True))
@@ -119,13 +119,28 @@ def test_a_learner_steps_saves_and_loads_in_8_bits(tmp_path: Path) -> None:
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
 
+def test_a_weight_that_was_not_always_stepped_goes_on_from_its_own_count() -> None:
+    weights, optimizer = problem("adamw")
+    descend(weights, optimizer, 2)
+    weights[1].grad = None
+    optimizer.step()  # the first weight alone, as where no token is routed to the second
+    heirs = copy.deepcopy(weights)
+    heir = make_optimizer(heirs, Optimizer(learning_rate=1e-2, weight_decay=0.1))
+    state = state_of(optimizer, weights)
+    assert (state["step.0"], state["step.1"]) == (3.0, 2.0)
+    load_into(heir, heirs, state, "adamw", "p")
+    descend(weights, optimizer, 2)
+    descend(heirs, heir, 2)
+    assert all(torch.equal(one, other) for one, other in zip(weights, heirs, strict=True))
+
+
 def test_the_state_of_another_kind_is_refused() -> None:
     weights, optimizer = problem("adamw")
     descend(weights, optimizer, 1)
     state = state_of(optimizer, weights)
-    assert set(state) == {"exp_avg.0", "exp_avg_sq.0", "exp_avg.1", "exp_avg_sq.1"}
-    with pytest.raises(ConfigError, match=r"p has exp_avg, exp_avg_sq, expected state1 of optimizer\.kind adamw_8bit"):
-        load_into(optimizer, weights, state, 1, "adamw_8bit", "p")
+    assert set(state) == {f"{what}.{index}" for what in ("exp_avg", "exp_avg_sq", "step") for index in (0, 1)}
+    with pytest.raises(ConfigError, match=r"p has exp_avg, exp_avg_sq, step, expected state1 of optimizer\.kind adamw_8bit"):
+        load_into(optimizer, weights, state, "adamw_8bit", "p")
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,21 @@
 """Rows of different lengths as one tensor."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+
+class Rows(NamedTuple):
+    """B completions of P prompts: prompts padded on the left and completions on the right, as in `batch.Batch`."""
+
+    prompts_PL: Tensor
+    prompt_mask_PL: Tensor
+    prompt_of_B: Tensor
+    tokens_BL: Tensor
+    mask_BL: Tensor
 
 
 def positions(mask_PL: Tensor) -> Tensor:

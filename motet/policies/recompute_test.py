@@ -14,7 +14,7 @@ from motet.policies.backbone import Backbone, Policy
 from motet.policies.conftest import move_away
 from motet.policies.critic import Critic
 from motet.policies.forward import forward
-from motet.policies.padding import padded
+from motet.policies.padding import Rows, padded
 from motet.policies.quantized import Quantize
 from motet.policies.recompute import blocks_of
 from motet.policies.testing import Architecture
@@ -59,9 +59,11 @@ def said(policy: Policy) -> torch.Tensor:
     there = policy.backbone.device
     logp_BL, entropy_BL = forward(
         policy.backbone,
-        *padded(PROMPTS, policy.backbone.pad_id, "left", there),
-        torch.tensor(OF),
-        *padded(COMPLETIONS, policy.backbone.pad_id, "right", there),
+        Rows(
+            *padded(PROMPTS, policy.backbone.pad_id, "left", there),
+            torch.tensor(OF),
+            *padded(COMPLETIONS, policy.backbone.pad_id, "right", there),
+        ),
         torch.tensor([0.3, 0.7, 1.0, 1.5]),
     )
     return logp_BL + 0.1 * entropy_BL
@@ -168,7 +170,8 @@ def kept_bytes(policy: Policy) -> int:
     prompts_PL, prompt_mask_PL = padded([[5, 6]], 0, "left", policy.backbone.device)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), policy.active():
         of_B, one_B = torch.zeros(4, dtype=torch.int64), torch.ones(4)
-        logp_BL, _ = forward(policy.backbone, prompts_PL, prompt_mask_PL, of_B, tokens_BL, mask_BL, one_B, False)
+        rows = Rows(prompts_PL, prompt_mask_PL, of_B, tokens_BL, mask_BL)
+        logp_BL, _ = forward(policy.backbone, rows, one_B, want_entropy=False)
         logp_BL.sum().backward()
     return sum(storage.nbytes() for storage in kept.values())
 

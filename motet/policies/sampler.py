@@ -19,7 +19,7 @@ from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
 from motet.policies.decode import Answer, Spent, Wish, decode
 from motet.policies.forward import forward
-from motet.policies.padding import padded
+from motet.policies.padding import Rows, padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
 
 T = TypeVar("T")
@@ -287,16 +287,11 @@ def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list
     places = {
         prompt: place for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))
     }
-    prompts_PL, prompt_mask_PL = padded(list(places), backbone.pad_id, "left", backbone.device)
-    tokens_BL, mask_BL = padded([request.tokens for request in requests], backbone.pad_id, "right", backbone.device)
-    logp_BL, _ = forward(
-        backbone,
-        prompts_PL,
-        prompt_mask_PL,
+    rows = Rows(
+        *padded(list(places), backbone.pad_id, "left", backbone.device),
         torch.tensor([places[request.prompt_tokens] for request in requests], device=backbone.device),
-        tokens_BL,
-        mask_BL,
-        torch.tensor([request.temperature for request in requests], device=backbone.device),
-        want_entropy=False,
+        *padded([request.tokens for request in requests], backbone.pad_id, "right", backbone.device),
     )
+    temperature_B = torch.tensor([request.temperature for request in requests], device=backbone.device)
+    logp_BL, _ = forward(backbone, rows, temperature_B, want_entropy=False)
     return [tuple(row[: len(request.tokens)]) for row, request in zip(logp_BL.tolist(), requests, strict=True)]

@@ -12,6 +12,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from motet.policies.padding import Rows
+
 
 @dataclass(frozen=True)
 class Block:
@@ -36,10 +38,9 @@ class Stream:
     """int64: for each completion token, row by row, the place in the stream after which it comes."""
 
     @classmethod
-    def of(
-        cls, prompts_PL: Tensor, prompt_mask_PL: Tensor, prompt_of_B: Tensor, tokens_BL: Tensor, mask_BL: Tensor
-    ) -> Self:
-        """Padding as in `batch.Batch`. The last token of a completion is foretold and never read."""
+    def of(cls, rows: Rows) -> Self:
+        """The last token of a completion is foretold and never read."""
+        prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL = rows
         length_P = prompt_mask_PL.sum(dim=1)
         first_P = length_P.cumsum(0) - length_P
         at_L = torch.arange(prompts_PL.shape[1], device=prompts_PL.device)

@@ -2,7 +2,7 @@
 
 import torch
 
-from motet.policies.padding import padded
+from motet.policies.padding import Rows, padded
 from motet.policies.stream import Stream
 
 CPU = torch.device("cpu")
@@ -11,7 +11,7 @@ CPU = torch.device("cpu")
 def test_a_stream_holds_every_real_token_once_and_knows_where_each_row_lies() -> None:
     prompts_PL, prompt_mask_PL = padded([[10, 11, 12], [20]], 0, "left", CPU)
     tokens_BL, mask_BL = padded([[1, 2], [3], [4, 5, 6]], 0, "right", CPU)
-    stream = Stream.of(prompts_PL, prompt_mask_PL, torch.tensor([0, 1, 1]), tokens_BL, mask_BL)
+    stream = Stream.of(Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 1, 1]), tokens_BL, mask_BL))
     #                                      0   1   2   3   4  5  6: the last token of a completion is never read
     assert stream.tokens_1N.tolist() == [[10, 11, 12, 20, 1, 4, 5]]
     assert stream.positions_1N.tolist() == [[0, 1, 2, 0, 3, 1, 2]]
@@ -32,7 +32,7 @@ def test_a_stream_holds_every_real_token_once_and_knows_where_each_row_lies() ->
 def test_completions_of_one_token_are_foretold_by_their_prompts_alone() -> None:
     prompts_PL, prompt_mask_PL = padded([[7, 8]], 0, "left", CPU)
     tokens_BL, mask_BL = padded([[1], [2]], 0, "right", CPU)
-    stream = Stream.of(prompts_PL, prompt_mask_PL, torch.tensor([0, 0]), tokens_BL, mask_BL)
+    stream = Stream.of(Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 0]), tokens_BL, mask_BL))
     assert stream.tokens_1N.tolist() == [[7, 8]]
     assert stream.ends_M.tolist() == [1, 1]
     assert len(stream.blocks) == 1
