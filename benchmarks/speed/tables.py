@@ -95,10 +95,10 @@ def said(record: Mapping[str, Any]) -> str:
     )
 
 
-def replaced(text: str, measured: str) -> str:
+def replaced(text: str, measured: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with a new measured part. Raises: ValueError where it has no place for one."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"expected {BEGIN} and {END} in the page")
-    return f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}"
+    before, begun, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise ValueError(f"expected {begin} and {end} in the page")
+    return f"{before}{begin}\n\n{measured}\n\n{end}{after}"

@@ -1,10 +1,10 @@
-"""Attention where more is known than a model's own call says: which rows share a prompt, and how short rows are.
+"""Attention where more is known than a model's own call says: which rows share a prompt, and which lie in one stream.
 
 Registered with transformers as one more attention, so every model that takes its attention from there has it, and none is named:
 
 - in decoding, answers to one prompt read its keys and values together, from where they stand once (`cache.SharedPrompt`);
 - in learning, a micro-batch is one row without padding, and its rows are found in it (`stream.Stream`);
-- on a CPU, short rows are a few matrix products, which cost less than the fused kernel and half of what its backward does;
+- on a CPU, heads that share keys read them from where they are: transformers repeats them first;
 - everything else is PyTorch's scaled dot product attention, as before.
 """
 
@@ -20,8 +20,6 @@ from transformers.masking_utils import sdpa_mask
 from motet.policies.stream import Block
 
 NAME = "motet"
-SHORT = 256
-"""Keys up to which matrix products are faster on a CPU (measured: 2x at 128 with gradients, even at 512)."""
 HARMLESS = frozenset({"dropout", "position_ids", "use_cache", "cache_position", "output_attentions"})
 """What a model may say of its attention without changing the formula; with anything else in force we keep out."""
 
@@ -49,7 +47,7 @@ def attend(
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
     if plain and masked and query.device.type == "cpu":
-        return _rows(query, key, value, attention_mask, scale).transpose(1, 2), None
+        return _fused(query, key, value, attention_mask, scale).transpose(1, 2), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **said)
 
 
@@ -63,7 +61,7 @@ def _by_blocks(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block
     parts = []
     for block in blocks:
         places = (block.queries_BL, block.keys_BK, block.keys_BK)
-        out = _rows(*(_taken(at, of) for at, of in zip(places, flat, strict=True)), block.seen_B1LK, scale)
+        out = _fused(*(_taken(at, of) for at, of in zip(places, flat, strict=True)), block.seen_B1LK, scale)
         rows = out.transpose(1, 2).flatten(0, 1)
         parts.append(nn.functional.embedding(block.real_N, rows.flatten(1)).view(-1, *rows.shape[1:]))
     return torch.cat(parts)[None]
@@ -75,29 +73,9 @@ def _taken(at_BL: Tensor, of_NHD: Tensor) -> Tensor:
     return taken.view(*at_BL.shape, *of_NHD.shape[1:]).transpose(1, 2)
 
 
-def _rows(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor | None, scale: float) -> Tensor:
-    """[B, H, L, D]; without a mask, causal."""
-    short = query.device.type == "cpu" and query.shape[2] > 1 and key.shape[2] <= SHORT
-    if short and mask_B1LK is None:
-        mask_B1LK = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
-    if short:
-        return _products(query, key, value, mask_B1LK, scale)
-    return _fused(query, key, value, mask_B1LK, scale)
-
-
-def _products(query: Tensor, key: Tensor, value: Tensor, mask_B1LK: Tensor, scale: float) -> Tensor:
-    """Heads that share keys are more rows of one product. A row that may see nothing sees everything: garbage, but
-    finite, as no one reads padding."""
-    rows, heads, length, width = query.shape
-    folded = (rows, key.shape[1], heads // key.shape[1] * length, width)
-    shut_B1LK = torch.where(mask_B1LK, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
-    scores = (query * scale).reshape(folded) @ key.transpose(2, 3)
-    weights = (scores.view(rows, heads, length, -1) + shut_B1LK).softmax(dim=-1)
-    return (weights.view(*folded[:3], -1) @ value).view(rows, heads, length, -1)
-
-
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """[B, H, L, D], keys and values of a group of heads not repeated where the kernels allow it."""
+    """[B, H, L, D], keys and values of a group of heads not repeated where the kernels allow it. Without a mask one token sees
+    every key, and L tokens are the L keys' own."""
     causal = mask is None and query.shape[2] > 1
     if query.shape[2] == 1:  # one token: the heads of a group are rows of one query
         rows, heads, _, width = query.shape

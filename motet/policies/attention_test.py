@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from motet.policies.attention import SHORT, attend
+from motet.policies.attention import attend
 
 
 class Layer(nn.Module):
@@ -20,13 +20,13 @@ def formula(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, seen: t
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("past", [3, SHORT])
+@pytest.mark.parametrize(("length", "past"), [(5, 0), (5, 3), (5, 300), (1, 7)])
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_short_and_long_rows_give_the_formula(
-    dtype: torch.dtype, tolerance: float, masked: bool, past: int, groups: int
+def test_values_and_gradients_are_those_of_the_formula(
+    dtype: torch.dtype, tolerance: float, masked: bool, length: int, past: int, groups: int
 ) -> None:
     draw = torch.Generator().manual_seed(0)
-    length, past = 5, past if masked else 0
+    past = past if masked or length == 1 else 0
     shapes = ((2, 4, length, 8), (2, groups, past + length, 8), (2, groups, past + length, 8))
     parts = [torch.randn(shape, generator=draw).to(dtype) for shape in shapes]
     seen = torch.ones(length, past + length, dtype=torch.bool).tril(past).expand(2, 1, -1, -1).clone()
@@ -43,11 +43,13 @@ def test_short_and_long_rows_give_the_formula(
         torch.testing.assert_close(got / scale, expected / scale, atol=tolerance, rtol=0)
 
 
-def test_a_query_that_may_see_nothing_is_finite_garbage() -> None:
-    parts = [torch.randn(1, 2, 3, 4) for _ in range(3)]
+def test_a_query_that_may_see_nothing_is_finite_garbage_and_sends_no_gradient_that_is_not() -> None:
+    parts = [torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3)]
     seen = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
     seen[:, :, 0] = False
-    assert torch.isfinite(attend(Layer(), *parts, seen)[0]).all()
+    out, _ = attend(Layer(), *parts, seen)
+    out.sum().backward()
+    assert all(torch.isfinite(found).all() for found in (out, *(part.grad for part in parts)))
 
 
 @pytest.mark.parametrize("extra", [{"softcap": 50.0}, {"sliding_window": 4}, {"s_aux": torch.zeros(2)}])

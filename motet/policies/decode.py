@@ -23,11 +23,8 @@ from motet.settings import Decode
 
 LEAVE = 0.125
 """Share of ended rows at which the others move together: moving copies what they remember."""
-
-
 SHARED = 8192
-"""Tokens of prompts not copied, from which on answers read their prompts together. Measured on a CPU, the attention is as fast at
-3,600, and three times as fast at 43,000."""
+"""Tokens of prompts not copied, from which on answers read their prompts together (measured: docs/performance.md)."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,9 @@ def test_the_state_of_another_kind_is_refused() -> None:
     descend(weights, optimizer, 1)
     state = state_of(optimizer, weights)
     assert set(state) == {f"{what}.{index}" for what in ("exp_avg", "exp_avg_sq", "step") for index in (0, 1)}
-    with pytest.raises(ConfigError, match=r"p has exp_avg, exp_avg_sq, step, expected state1 of optimizer\.kind adamw_8bit"):
+    with pytest.raises(
+        ConfigError, match=r"p has exp_avg, exp_avg_sq, step, expected state1 of optimizer\.kind adamw_8bit"
+    ):
         load_into(optimizer, weights, state, "adamw_8bit", "p")
 
 

@@ -5,7 +5,6 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -23,9 +22,6 @@ from motet.policies.padding import Rows, padded
 from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
 
 T = TypeVar("T")
-
-TOGETHER = 32
-"""Rows of an adapter up to which it decodes in one batch with others of its base."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +129,12 @@ class LocalSampler:
         return open_.answers()
 
     def _casts(self, requests: Sequence[SampleRequest]) -> list[list[str]]:
-        """The policies asked, by name; adapters of one base that have few rows each are one cast, and decode together."""
-        rows: Counter[str] = Counter()
-        for request in requests:
-            rows[request.policy] += len(request.keys)
+        """The policies asked, by name. Adapters of one base are one cast and decode together, as that was never measured to be
+        slower (docs/performance.md)."""
         casts: dict[object, list[str]] = {}
-        for name in sorted(rows):
+        for name in sorted({request.policy for request in requests}):
             policy = self._policies[name]
-            together = policy.adapter is not None and rows[name] <= TOGETHER
-            casts.setdefault(id(policy.backbone) if together else name, []).append(name)
+            casts.setdefault(name if policy.adapter is None else id(policy.backbone), []).append(name)
         return list(casts.values())
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:

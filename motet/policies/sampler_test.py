@@ -135,10 +135,6 @@ def test_adapters_of_one_base_decode_together_what_each_says_alone(
         for one, other in zip(together, one_by_one, strict=True):
             for left, right in zip(one.completions, other.completions, strict=True):
                 assert left.logprobs == pytest.approx(right.logprobs, abs=1e-4)
-    monkeypatch.setattr("motet.policies.sampler.TOGETHER", 6)
-    casts.clear()
-    assert without_logprobs(answer(sampler, asked)) == without_logprobs(one_by_one)
-    assert casts == 4 * [["alone"]], "many rows fill a batch of their own"
 
 
 def test_a_prompt_that_does_not_fit_is_a_fault_and_its_neighbours_are_answered(

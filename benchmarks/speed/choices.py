@@ -1,0 +1,164 @@
+"""What Motet's decode and attention choose between, measured on this machine: about three minutes on two quiet cores.
+
+    python benchmarks/speed/choices.py
+
+Both ways of a row take turns; seconds are medians, a ratio is those of the way not taken over those of the way taken. Writes
+benchmarks/results/choices.json and its table in docs/performance.md.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+import models
+import peers
+import tables
+import torch
+from record import machine
+from transformers import StaticCache
+from transformers.cache_utils import Cache
+
+from motet.policies.backbone import Backbone
+from motet.policies.cache import give_room, share_prompts
+from motet.policies.decode import SHARED
+from motet.policies.padding import positions
+from motet.settings import Lora
+
+BUILD = peers.ROOT / "build" / "speed"
+FILE = peers.ROOT / "benchmarks" / "results" / "choices.json"
+PAGE = peers.ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- measured: `python benchmarks/speed/choices.py` writes this part -->", "<!-- /choices -->"
+HEAD = ("choice", "where", "taken", "one way", "other way", "other : one")
+THREADS, ROUNDS, ADAPTERS = 2, 15, 4
+
+Way = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Choice:
+    choice: str
+    where: str
+    taken: str
+    one: float
+    """Seconds."""
+    other: float
+
+
+def main() -> None:
+    torch.set_num_threads(THREADS)
+    found = []
+    for choices in (adapters(), shared_prompts(), compiled()):
+        for choice in choices:
+            found.append(choice)
+            print(" | ".join(cells(choice)), flush=True)
+    record = {
+        "machine": machine("cpu"),
+        "threads": THREADS,
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": peers.own(),
+        "rows": [asdict(choice) for choice in found],
+    }
+    FILE.write_text(json.dumps(record, indent=1) + "\n")
+    said = f"Measured {record['date']} on {record['machine']}, {THREADS} threads."
+    measured = f"{said}\n\n{tables.table(HEAD, [cells(choice) for choice in found])}"
+    PAGE.write_text(tables.replaced(PAGE.read_text(), measured, BEGIN, END))
+
+
+def cells(choice: Choice) -> tables.Cells:
+    times = [f"{1000 * seconds:,.1f} ms" for seconds in (choice.one, choice.other)]
+    return (choice.choice, choice.where, choice.taken, *times, f"{choice.other / choice.one:.2f}")
+
+
+def in_turns(*ways: Way) -> tuple[float, ...]:
+    """Median seconds of each, after a round that does not count."""
+    spent: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS + 1):
+        for seconds, way in zip(spent, ways, strict=True):
+            begun = perf_counter()
+            way()
+            seconds.append(perf_counter() - begun)
+    return tuple(median(seconds[1:]) for seconds in spent)
+
+
+@torch.inference_mode()
+def adapters() -> Iterator[Choice]:
+    """A token for some rows of each of four adapters on one base."""
+    names = [f"adapter {number}" for number in range(ADAPTERS)]
+    for size in ("6.6M", "80M"):
+        backbone = Backbone.load(models.make(size, BUILD))
+        for seed, name in enumerate(names):
+            backbone.add_adapter(name, Lora(), seed)
+
+        def together(rows: int, backbone: Backbone = backbone) -> None:
+            token_B1 = torch.ones((ADAPTERS * rows, 1), dtype=torch.int64)
+            with backbone.policy(names[0]):
+                backbone.logits(token_B1, None, token_B1, 1, speakers=[name for name in names for _ in range(rows)])
+
+        def one_by_one(rows: int, backbone: Backbone = backbone) -> None:
+            token_B1 = torch.ones((rows, 1), dtype=torch.int64)
+            for name in names:
+                with backbone.policy(name):
+                    backbone.logits(token_B1, None, token_B1, 1)
+
+        for rows in (1, 8, 64, 128):
+            times = in_turns(partial(together, rows), partial(one_by_one, rows))
+            yield Choice("adapters in one batch : one by one", f"{ADAPTERS} on {size}, {rows} rows each", "one", *times)
+
+
+@torch.inference_mode()
+def shared_prompts() -> Iterator[Choice]:
+    """A token for 8 answers to each of some prompts."""
+    backbone = Backbone.load(models.make("6.6M", BUILD))
+    for prompts, length in ((1, 64), (8, 64), (8, 192), (32, 192)):
+        of_B = torch.arange(prompts).repeat_interleave(8)
+        ways = [partial(token, backbone, read(backbone, of_B, length, share), len(of_B)) for share in (True, False)]
+        copied = length * (len(of_B) - prompts)
+        where = f"{prompts} of {length} tokens, 8 answers each: {copied:,} not copied"
+        taken = "one" if copied >= SHARED else "other"
+        yield Choice("prompts read where they stand : copied", where, taken, *in_turns(*ways))
+
+
+@torch.inference_mode()
+def compiled() -> Iterator[Choice]:
+    """A token for some rows, beside a compiled model whose cache has a fixed size. It is compiled once, for all sizes."""
+    folder = models.make("6.6M", BUILD)
+    backbone, plain = Backbone.load(folder), Backbone.load(folder).model
+    plain.set_attn_implementation("sdpa")
+    fast, warm_up = torch.compile(plain, dynamic=True), 0.0
+    for rows, room in ((8, 128), (16, 128), (64, 256)):
+        cache = read(backbone, torch.zeros(rows, dtype=torch.int64), 64, share=False)
+        fixed = StaticCache(config=plain.config, max_cache_len=room)
+        plain(input_ids=torch.ones((rows, 64), dtype=torch.int64), past_key_values=fixed)
+        token_B1 = torch.ones((rows, 1), dtype=torch.int64)
+        other = partial(fast, input_ids=token_B1, position_ids=token_B1 * 64, past_key_values=fixed)
+        begun = perf_counter()
+        other()
+        other()
+        warm_up += perf_counter() - begun
+        where = f"{rows} rows, room for {room} tokens; compiled in {warm_up:.0f} s"
+        yield Choice("plain : compiled", where, "one", *in_turns(partial(token, backbone, cache, rows), other))
+
+
+def read(backbone: Backbone, of_B: torch.Tensor, length: int, share: bool) -> Cache:
+    """What is remembered of prompts, for rows that answer them."""
+    prompts_PL = torch.ones((int(of_B.max()) + 1, length), dtype=torch.int64)
+    mask_PL = torch.ones_like(prompts_PL, dtype=torch.bool)
+    _, cache = backbone.logits(prompts_PL, mask_PL, positions(mask_PL), keep=1)
+    if share:
+        share_prompts(cache, of_B, mask_PL, more=2 * ROUNDS)
+    else:
+        give_room(cache, of_B, more=2 * ROUNDS)
+    return cache
+
+
+def token(backbone: Backbone, cache: Cache, rows: int) -> None:
+    token_B1 = torch.ones((rows, 1), dtype=torch.int64)
+    backbone.logits(token_B1, None, token_B1 * 64, keep=1, cache=cache)
+
+
+if __name__ == "__main__":
+    main()
