@@ -24,9 +24,9 @@ from transformers.cache_utils import Cache
 
 from motet.policies.backbone import Backbone
 from motet.policies.cache import give_room, share_prompts
-from motet.policies.decode import SHARED
+from motet.policies.decode import SHARED, Wish, decode
 from motet.policies.padding import positions
-from motet.settings import Lora
+from motet.settings import Decode, Lora
 
 BUILD = peers.ROOT / "build" / "speed"
 FILE = peers.ROOT / "benchmarks" / "results" / "choices.json"
@@ -34,6 +34,7 @@ PAGE = peers.ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: `python benchmarks/speed/choices.py` writes this part -->", "<!-- /choices -->"
 HEAD = ("choice", "where", "taken", "one way", "other way", "other : one")
 THREADS, ROUNDS, ADAPTERS = 2, 15, 4
+PROMPT = range(64)
 
 Way = Callable[[], object]
 
@@ -73,10 +74,10 @@ def cells(choice: Choice) -> tables.Cells:
     return (choice.choice, choice.where, choice.taken, *times, f"{choice.other / choice.one:.2f}")
 
 
-def in_turns(*ways: Way) -> tuple[float, ...]:
+def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
     """Median seconds of each, after a round that does not count."""
     spent: list[list[float]] = [[] for _ in ways]
-    for _ in range(ROUNDS + 1):
+    for _ in range(rounds + 1):
         for seconds, way in zip(spent, ways, strict=True):
             begun = perf_counter()
             way()
@@ -84,28 +85,26 @@ def in_turns(*ways: Way) -> tuple[float, ...]:
     return tuple(median(seconds[1:]) for seconds in spent)
 
 
-@torch.inference_mode()
 def adapters() -> Iterator[Choice]:
-    """A token for some rows of each of four adapters on one base."""
+    """Answers of 16 tokens by each of four adapters on one base, to a prompt of its own."""
     names = [f"adapter {number}" for number in range(ADAPTERS)]
+    settings = Decode(max_new_tokens=16)
     for size in ("6.6M", "80M"):
         backbone = Backbone.load(models.make(size, BUILD))
         for seed, name in enumerate(names):
             backbone.add_adapter(name, Lora(), seed)
 
         def together(rows: int, backbone: Backbone = backbone) -> None:
-            token_B1 = torch.ones((ADAPTERS * rows, 1), dtype=torch.int64)
-            with backbone.policy(names[0]):
-                backbone.logits(token_B1, None, token_B1, 1, speakers=[name for name in names for _ in range(rows)])
+            wishes = [Wish(place, settings, row) for place in range(ADAPTERS) for row in range(rows)]
+            decode(backbone, [PROMPT] * ADAPTERS, wishes, speakers=names)
 
         def one_by_one(rows: int, backbone: Backbone = backbone) -> None:
-            token_B1 = torch.ones((rows, 1), dtype=torch.int64)
             for name in names:
                 with backbone.policy(name):
-                    backbone.logits(token_B1, None, token_B1, 1)
+                    decode(backbone, [PROMPT], [Wish(0, settings, row) for row in range(rows)])
 
-        for rows in (1, 8, 64, 128):
-            times = in_turns(partial(together, rows), partial(one_by_one, rows))
+        for rows in (1, 8, 64):
+            times = in_turns(partial(together, rows), partial(one_by_one, rows), rounds=5)
             yield Choice("adapters in one batch : one by one", f"{ADAPTERS} on {size}, {rows} rows each", "one", *times)
 
 

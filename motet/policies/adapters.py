@@ -1,14 +1,14 @@
 """The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
@@ -111,9 +111,37 @@ class Adapters:
         finally:
             self._switch(before)
 
-    def mixed(self, speakers: Sequence[str]) -> Callable[..., Any]:
-        """The model, where each row of a batch speaks as its own adapter. For inference; some adapter must be active."""
-        return partial(self._peft, adapter_names=[self._inner[name] for name in speakers])
+    @property
+    def mixes(self) -> bool:
+        """Whether all of them do no more than LoRA does to a linear layer, so that their rows can share a batch."""
+        return all(not layer.lora_variant and not layer.lora_embedding_A for layer in self._layers())
+
+    @contextmanager
+    def mixing(self, speakers: Sequence[str]) -> Iterator[None]:
+        """Inside, each row of a batch speaks as its adapter. Where the base is active and no gradient is wanted.
+
+        The base computes all rows at once, and each adapter adds to its own (Hu et al. 2021: x W + s x A B). Those of one adapter
+        lie together, so that they are slices: PEFT's own `adapter_names` gathers them by lists in every layer.
+        """
+        spans, start = [], 0
+        for name, rows in groupby(speakers):
+            spans.append((self._inner[name], slice(start, start := start + len(list(rows)))))
+
+        def add(layer: LoraLayer, given: tuple[torch.Tensor], said: torch.Tensor) -> None:
+            for inner, span in spans:
+                if inner in layer.lora_A:
+                    down, up = layer.lora_A[inner], layer.lora_B[inner]
+                    said[span] += up(down(given[0][span].to(down.weight.dtype))) * layer.scaling[inner]
+
+        hooks = [layer.register_forward_hook(add) for layer in self._layers()]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _layers(self) -> list[LoraLayer]:
+        return [module for module in self._model.modules() if isinstance(module, LoraLayer)]
 
     def _switch(self, name: str | None) -> None:
         self._active = name

@@ -118,19 +118,19 @@ class Backbone:
     ) -> tuple[torch.Tensor, Cache]:
         """Logits of the last `keep` of L positions, [B, keep, V], and the cache, grown by L.
 
-        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. Each row speaks as its adapter
-        of `speakers`, or all as the active policy. A model that has no word for positions (ALiBi) or for `logits_to_keep` is
-        not given it.
+        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. The active policy speaks, or,
+        where that is the bare base, each row's adapter in `speakers`; rows of one adapter lie together. A model that has no word
+        for positions (ALiBi) or for `logits_to_keep` is not given it.
         """
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        model = self.model if speakers is None else self._adapters.mixed(speakers)
-        output = model(
-            input_ids=tokens_BL,
-            attention_mask=mask_BK,
-            past_key_values=cache,
-            use_cache=True,
-            **{key: value for key, value in known.items() if key in self._accepts},
-        )
+        with nullcontext() if speakers is None else self._adapters.mixing(speakers):
+            output = self.model(
+                input_ids=tokens_BL,
+                attention_mask=mask_BK,
+                past_key_values=cache,
+                use_cache=True,
+                **{key: value for key, value in known.items() if key in self._accepts},
+            )
         return output.logits[:, -keep:], output.past_key_values
 
     def states(
@@ -238,6 +238,11 @@ class Backbone:
     @property
     def adapters(self) -> tuple[str, ...]:
         return self._adapters.names
+
+    @property
+    def mixes_adapters(self) -> bool:
+        """Whether one batch may have rows of several adapters (`logits`)."""
+        return self._adapters.mixes
 
     def add_adapter(self, name: str, lora: Lora, seed: int) -> None:
         """A new LoRA policy. It starts equal to the base; its other factor is drawn from `seed` alone."""

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MambaConfig, Mamba
 
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.conftest import move_away
 from motet.policies.testing import Architecture, make_tokenizer
 from motet.settings import Lora
 
@@ -146,6 +147,32 @@ def test_a_saved_adapter_is_an_ordinary_peft_folder_and_loads_back(
     backbone.load_adapter("again", tmp_path)
     with backbone.policy("again"):
         assert torch.equal(logits(backbone.model), own)
+
+
+def test_rows_of_several_adapters_say_what_pefts_mixed_batches_say(
+    folder_of: FolderOf, architecture: Architecture, with_adapter: Callable[..., Backbone]
+) -> None:
+    backbone = with_adapter(folder_of(architecture))
+    backbone.add_adapter("b", Lora(rank=2, alpha=6), seed=8)
+    move_away(backbone, "b")
+    tokens, speakers = torch.tensor([[5, 60, 200], [17, 9, 270], [42, 8, 61]]), ["a", "b", "b"]
+    mask, at = torch.ones_like(tokens, dtype=torch.bool), torch.arange(3).expand(3, -1)
+    before = logits(backbone.model)
+    with torch.inference_mode():
+        mixed, _ = backbone.logits(tokens, mask, at, keep=3, speakers=speakers)
+        with backbone.policy("a"):
+            peft, inner = backbone._adapters._peft, backbone._adapters._inner
+            expected = peft(input_ids=tokens, adapter_names=[inner[name] for name in speakers]).logits
+    assert torch.equal(logits(backbone.model), before), "nothing is left behind"
+    torch.testing.assert_close(mixed, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_an_adapter_that_is_more_than_lora_of_linear_layers_shares_no_batch(folder_of: FolderOf) -> None:
+    backbone = Backbone.load(folder_of("qwen3"))
+    backbone.add_adapter("a", Lora(), seed=0)
+    assert backbone.mixes_adapters
+    backbone.add_adapter("words", Lora(targets=("embed_tokens",)), seed=0)
+    assert not backbone.mixes_adapters
 
 
 def test_an_adapter_of_another_model_is_refused(

@@ -67,8 +67,8 @@ def decode(
     on_answer: Callable[[int, Answer], None] | None = None,
     spent: Spent | None = None,
 ) -> list[Answer]:
-    """Answers in the order of the wishes, by the adapter in `speakers` that its prompt was given to, or all by the policy that is
-    active on the backbone.
+    """Answers in the order of the wishes, by the policy that is active on the backbone; or, where that is the bare base, by the
+    adapter in `speakers` that each prompt was given to. Prompts, and wishes, of one adapter then lie together.
 
     Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
     `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves.

@@ -134,7 +134,8 @@ class LocalSampler:
         casts: dict[object, list[str]] = {}
         for name in sorted({request.policy for request in requests}):
             policy = self._policies[name]
-            casts.setdefault(name if policy.adapter is None else id(policy.backbone), []).append(name)
+            together = policy.adapter is not None and policy.backbone.mixes_adapters
+            casts.setdefault(id(policy.backbone) if together else name, []).append(name)
         return list(casts.values())
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
@@ -150,7 +151,8 @@ class LocalSampler:
         except (LongPrompt, BadPrompt) as fault:
             return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
 
-    def _decode(self, open_: "_Open", batch: Sequence[_Row]) -> None:
+    def _decode(self, open_: "_Open", rows: Sequence[_Row]) -> None:
+        batch = sorted(rows, key=lambda row: open_.requests[row.request].policy)  # rows of one adapter lie together
         asked = [open_.requests[row.request] for row in batch]
         read = [(request.policy, row.prompt) for row, request in zip(batch, asked, strict=True)]
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
@@ -159,20 +161,15 @@ class LocalSampler:
             for prompt, row, request in zip(read, batch, asked, strict=True)
         ]
         cast = [self._policies[name] for name, _ in places]
-        mixed = len({policy.adapter for policy in cast}) > 1
+        speakers = [str(policy.adapter) for policy in cast] if len({policy.name for policy in cast}) > 1 else None
+        backbone = cast[0].backbone
 
         def take(wish: int, answer: Answer) -> None:
             open_.take(batch[wish], answer)
 
-        with self._turn, cast[0].active():
-            decode(
-                cast[0].backbone,
-                [prompt for _, prompt in places],
-                wishes,
-                speakers=[str(policy.adapter) for policy in cast] if mixed else None,
-                on_answer=take,
-                spent=self._spent,
-            )
+        with self._turn, cast[0].active() if speakers is None else backbone.policy(None):
+            prompts = [prompt for _, prompt in places]
+            decode(backbone, prompts, wishes, speakers=speakers, on_answer=take, spent=self._spent)
 
     # ------------------------------------------------------------------------------------------------ scoring
 
