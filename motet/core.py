@@ -61,6 +61,14 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What one text comes to, spelt one way however it was written (None where it answers nothing), and whether it is right."""
+
+    answer: str | None
+    right: bool
+
+
+@dataclass(frozen=True)
 class Demonstration:
     """One right answer to one prompt, for the supervised warm-up of whoever plays `agent` at `turn`."""
 
@@ -185,6 +193,8 @@ class Environment(Protocol[State]):
     `demonstrate(task, seed)` and `solve(state, seed)` (right answers, for warm-up and for a reference team),
     `convention(task, agent, text)` (a diagnostic label), `alone()` (the game as one agent plays it by itself, on the same tasks)
     and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string or None where they answer nothing).
+    Where a verifier can judge single texts: `question(task)` (the prompt it reads before one) and the coroutine `mark(task, text)`
+    (what the text comes to, and whether that is right by the gold answer).
     Where every episode is over after a number of turns, the attribute `most_turns` says so, and longer plans are refused.
     One that gives the term `right/AGENT` of everybody at every turn has the attribute `says_right`: incentives need it.
     One that pays the end of an episode only has `rewards_at_end`.

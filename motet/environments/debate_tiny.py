@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from motet.core import RIGHT, Demonstration, Reply, Task, Transition
+from motet.core import RIGHT, Demonstration, Mark, Reply, Task, Transition
 from motet.environments.debate.judging import majority
 from motet.errors import ConfigError
 from motet.seeding import derive
@@ -186,6 +186,12 @@ class TinyDebate:
 
     def solve(self, state: Hearing, seed: int) -> dict[str, str]:
         return dict.fromkeys(self.agents, state.problem.answer)
+
+    def question(self, task: Task) -> str:
+        return f"{Problem(**task.fields)};"
+
+    async def mark(self, task: Task, text: str) -> Mark:
+        return Mark(read(text), text == Problem(**task.fields).answer)
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         """What most agents answer; None for a tie, and where nobody answers."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from motet.core import Environment
 
-OPTIONAL = ("tasks", "task", "demonstrate", "solve", "convention", "alone", "answer")
+OPTIONAL = ("tasks", "task", "demonstrate", "solve", "convention", "alone", "answer", "question", "mark")
 
 
 def forward(environment: Environment[Any], name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from motet.core import PERSONAL, RIGHT, Chat, Message, Prompt, Reply, Task, Transition
+from motet.core import PERSONAL, RIGHT, Chat, Mark, Message, Prompt, Reply, Task, Transition
 from motet.environments.debate.judging import Judge, Labels, Numbers, Reading, Terms, agreement, majority
 from motet.environments.debate.prompts import Hearing, Hears, History, Topology, Turn, first_prompt, heard_by
 from motet.environments.debate.questions import Dataset, Question, read_row, run_row
@@ -182,6 +182,15 @@ class Debate:
         question = state.question
         answer = f"\\boxed{{{question.gold}}}"
         return dict.fromkeys(self.agents, f"{question.worked}\n\n{answer}" if question.worked else answer)
+
+    def question(self, task: Task) -> Chat:
+        """What everybody is first asked, whoever they are."""
+        return (Message("user", first_prompt(Question.load(task.fields).text, self.options.dataset)),)
+
+    async def mark(self, task: Task, text: str) -> Mark:
+        """Raises: RewardFault where the text could not be judged."""
+        reading = await self._judge.judge(text, Question.load(task.fields).gold)
+        return Mark(reading.answer, reading.right)
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         """What most agents answer; None for a tie, and where nobody answers."""
