@@ -193,7 +193,7 @@ class Environment(Protocol[State]):
     `demonstrate(task, seed)` and `solve(state, seed)` (right answers, for warm-up and for a reference team),
     `convention(task, agent, text)` (a diagnostic label), `alone()` (the game as one agent plays it by itself, on the same tasks)
     and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string or None where they answer nothing).
-    Where a verifier can judge single texts: `question(task)` (the prompt it reads before one) and the coroutine `mark(task, text)`
+    Where a verifier can judge single texts: `question(task)` (the prompt it reads before one) and, awaited, `mark(task, text)`
     (what the text comes to, and whether that is right by the gold answer).
     Where every episode is over after a number of turns, the attribute `most_turns` says so, and longer plans are refused.
     One that gives the term `right/AGENT` of everybody at every turn has the attribute `says_right`: incentives need it.
