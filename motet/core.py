@@ -194,7 +194,7 @@ class Environment(Protocol[State]):
     `convention(task, agent, text)` (a diagnostic label), `alone()` (the game as one agent plays it by itself, on the same tasks)
     and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string or None where they answer nothing).
     Where a verifier can judge single texts: `question(task)` (the prompt it reads before one) and, awaited, `mark(task, text)`
-    (what the text comes to, and whether that is right by the gold answer).
+    (what the text comes to, and whether that is right by the gold answer). All answers there are, where they are few: `labels`.
     Where every episode is over after a number of turns, the attribute `most_turns` says so, and longer plans are refused.
     One that gives the term `right/AGENT` of everybody at every turn has the attribute `says_right`: incentives need it.
     One that pays the end of an episode only has `rewards_at_end`.

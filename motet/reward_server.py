@@ -8,7 +8,7 @@ One score in [0, 1] for every chat. Whatever goes wrong is a RewardFault: an ans
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from motet.core import Chat
 from motet.endpoint import EndpointFault, Server
@@ -21,6 +21,12 @@ class VerifierFault(RewardFault):
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
         self.cause = f"verifier_{cause}"
+
+
+class Scores(Protocol):
+    """Scores answers."""
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]: ...
 
 
 class RewardServer:
@@ -65,6 +71,19 @@ class RewardServer:
             if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
                 raise server.garbled(f"the score {score!r}: {server.shown(body)}")
         return [float(score) for score in result]
+
+
+class Ensemble:
+    """Several verifiers as one: the mean of their scores, or the lowest. Where one gives none there is none."""
+
+    def __init__(self, verifiers: Sequence["Scores"], combine: Literal["mean", "minimum"]) -> None:
+        self._verifiers, self._combine = verifiers, combine
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        """As a `RewardServer` does."""
+        said = await asyncio.gather(*(verifier.score(chats) for verifier in self._verifiers))
+        rows = zip(*said, strict=True)
+        return [min(row) if self._combine == "minimum" else sum(row) / len(row) for row in rows]
 
 
 class ConstantScores:

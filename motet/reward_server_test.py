@@ -12,7 +12,7 @@ import pytest
 
 from motet.core import Message
 from motet.errors import RewardFault
-from motet.reward_server import ConstantScores, RewardServer, VerifierFault
+from motet.reward_server import ConstantScores, Ensemble, RewardServer, VerifierFault
 
 KEY = "sk-secret-0123456789"
 
@@ -222,3 +222,25 @@ def test_only_so_many_requests_are_open_at_a_time():
 
 def test_a_constant_scores_every_chat_alike():
     assert asyncio.run(ConstantScores(0.5).score(CHATS)) == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("combine", "expected"), [("mean", [0.5, 0.35]), ("minimum", [0.2, 0.3])])
+def test_an_ensemble_is_the_mean_of_its_scores_or_the_lowest(combine, expected):
+    class Fixed:
+        def __init__(self, *scores):
+            self.scores = list(scores)
+
+        async def score(self, chats):
+            return self.scores[: len(chats)]
+
+    both = Ensemble([Fixed(0.2, 0.4), Fixed(0.8, 0.3)], combine)
+    assert asyncio.run(both.score(CHATS[:2])) == pytest.approx(expected)
+
+
+def test_an_ensemble_gives_no_score_where_one_of_it_gives_none():
+    class Broken:
+        async def score(self, chats):
+            raise VerifierFault("refused", "no")
+
+    with pytest.raises(VerifierFault, match="no"):
+        asyncio.run(Ensemble([ConstantScores(1.0), Broken()], "mean").score(CHATS))

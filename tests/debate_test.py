@@ -161,5 +161,5 @@ def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):
     config["verifier"]["key_variable"] = "NO_SUCH_KEY"
     with pytest.raises(ConfigError, match=r"verifier\.key_variable names NO_SUCH_KEY, which is not set"):
         motet.evaluate(config, show="silent")
-    with pytest.raises(ConfigError, match="got neither of base_url and constant, expected exactly one"):
+    with pytest.raises(ConfigError, match="got none of base_url, folder, constant and ensemble; expected exactly one"):
         motet.evaluate(config | {"verifier": {}}, show="silent")

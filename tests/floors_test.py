@@ -10,12 +10,12 @@ FLOORS = [
     {"core", "errors", "settings", "seeding", "plugins"},
     {"credit", "losses", "views", "sandbox", "endpoint"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
-    {"environments", "rollout", "policies", "config.parts", "config.schema", "config.yaml"},
+    {"environments", "rollout", "policies", "config.parts", "config.schema", "config.verifier", "config.yaml"},
     {"trainer", "verifier", "cluster"},
     {"build", "config.load"},
     {"cli", "__init__", "api", "tables", "experiments"},
 ]
-SHARED = (FLOORS[0], FLOORS[5], FLOORS[6], {"config.parts", "config.schema", "config.yaml"})
+SHARED = (FLOORS[0], FLOORS[5], FLOORS[6], {"config.parts", "config.schema", "config.verifier", "config.yaml"})
 """Floors of single files that may read each other: the words below, the builders and the doors above."""
 HEAVY = {"ray", "vllm", "wandb", "fastapi", "openai", "httpx2", "math_verify"}
 

@@ -28,11 +28,13 @@ from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
 from motet.policies.optimizers import check_optimizer
 from motet.policies.prompts import encode
 from motet.policies.quantized import check_quantize
-from motet.reward_server import ConstantScores, RewardServer
+from motet.reward_server import ConstantScores, Ensemble, RewardServer, Scores
 from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
+from motet.verifier import model as verifying
+from motet.verifier.scorer import LocalScorer
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class _Services(Mapping[str, Any]):
     def _expert(self) -> Endpoint | None:
         return None if self._config.expert is None else expert_of(self._config.expert, self._config.seed)
 
-    def _verifier(self) -> RewardServer | ConstantScores | None:
+    def _verifier(self) -> Scores | None:
         return None if self._config.verifier is None else verifier_of(self._config.verifier, self._config.seed)
 
     def _person(self) -> Terminal | None:
@@ -184,8 +186,14 @@ def expert_of(chosen: Expert, seed: int) -> Endpoint:
     )
 
 
-def verifier_of(chosen: Verifier, seed: int) -> RewardServer | ConstantScores:
-    """Who scores answers. Raises: ConfigError for a key that is not there, or cannot be one."""
+def verifier_of(chosen: Verifier, seed: int) -> Scores:
+    """Who scores answers. Raises: ConfigError for a folder that holds no verifier, and a key that is not there or cannot be one."""
+    if chosen.ensemble:
+        members = [verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)]
+        return Ensemble(members, chosen.combine)
+    if chosen.folder is not None:
+        judge = verifying.Verifier.load(chosen.folder, device=chosen.device)
+        return LocalScorer(judge, token_budget=chosen.token_budget)
     if chosen.constant is not None:
         return ConstantScores(chosen.constant)
     assert chosen.base_url is not None

@@ -10,14 +10,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from motet.config.parts import written_out
 from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
 from motet.errors import ConfigError
 from motet.plugins import nearest
+from motet.settings import Settings
 
+Some = TypeVar("Some", bound=Settings)
 NAMED = ("models", "policies", "team")
 """Sections whose keys are names of one's own."""
 
@@ -28,6 +30,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises: ConfigError with one line per problem, each naming the file and line or the override, and the key.
     """
     return _checked(_read_with_bases(Path(path), ()), overrides)
+
+
+def load_settings(schema: type[Some], path: str | Path, overrides: Sequence[str] = ()) -> Some:
+    """The same for a file that describes no run, such as the training of a verifier."""
+    whole = _whole(_read_with_bases(Path(path), ()), overrides)
+    return validate_options(schema, whole.data, whole.places)
 
 
 def make_config(
@@ -56,12 +64,16 @@ def dump_config(config: RunConfig) -> str:
 
 
 def _checked(files: Document, overrides: Sequence[str | Document]) -> RunConfig:
+    whole = _whole(files, overrides)
+    return validate_options(RunConfig, whole.data, whole.places)
+
+
+def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
     """Overrides are one layer, so that `data.eval.path` and `data.eval.split` go together in any order."""
     over = Document({}, {})
     for override in overrides:
         over = _merged(over, _override(override) if isinstance(override, str) else _layer(override, Path()))
-    whole = _laid_on(files, over)
-    return validate_options(RunConfig, whole.data, whole.places)
+    return _laid_on(files, over)
 
 
 # ---------------------------------------------------------------------------------------------------- layers

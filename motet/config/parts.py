@@ -321,12 +321,22 @@ class Expert(Settings):
 
 
 class Verifier(Settings):
-    """A model that says how likely an answer is right, behind a server of its own: POST BASE_URL/predict."""
+    """A model that says how likely an answer is right: behind a server (POST BASE_URL/predict), in this process, or several."""
 
     base_url: Annotated[str, AfterValidator(_web_address)] | None = None
     """What comes before /predict, such as http://localhost:8000."""
+    folder: str | None = None
+    """Or a folder that motet verifier train wrote: the model is loaded here."""
+    device: Annotated[str, AfterValidator(_known_device)] = "auto"
+    """folder: where its model computes."""
+    token_budget: PositiveInt = 16384
+    """folder: padded tokens of answers scored at a time."""
     constant: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Or no server, and this score for every answer: to see whether all else works."""
+    """Or no model, and this score for every answer: to see whether all else works."""
+    ensemble: tuple["Verifier", ...] = ()
+    """Or several of these; two or more."""
+    combine: Literal["mean", "minimum"] = "mean"
+    """ensemble: what their scores of one answer become. The minimum is harder to fool."""
     key_variable: str | None = None
     """The environment variable that holds the key; none is sent unless set. The key itself is never written anywhere."""
     timeout_seconds: PositiveFloat = 60.0
@@ -340,9 +350,13 @@ class Verifier(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.base_url is None) == (self.constant is None):
-            what = "neither" if self.base_url is None else "both"
-            raise ValueError(f"got {what} of base_url and constant, expected exactly one")
+        given = [name for name in ("base_url", "folder", "constant", "ensemble") if getattr(self, name) not in (None, ())]
+        if len(given) != 1:
+            raise ValueError(
+                f"got {' and '.join(given) or 'none'} of base_url, folder, constant and ensemble; expected exactly one"
+            )
+        if len(self.ensemble) == 1:
+            raise ValueError("ensemble has one verifier; expected two or more: name it without an ensemble")
         return self
 
 

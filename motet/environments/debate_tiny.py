@@ -12,8 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from motet.core import RIGHT, Demonstration, Mark, Reply, Task, Transition
+from motet.core import RIGHT, Demonstration, Mark, Message, Reply, Task, Transition
 from motet.environments.debate.judging import majority
+from motet.environments.debate.verified import Verifier, check_verifier
 from motet.errors import ConfigError
 from motet.seeding import derive
 from motet.settings import Settings
@@ -79,12 +80,16 @@ class TinyDebate:
         """How often a demonstration repeats the agent's own answer, and not another's; one in `agents` unless set."""
         pay: Literal["every_turn", "last_turn"] = "every_turn"
         """Which answers are rewarded. Returns other than the tree's read a score at every turn."""
+        score: Literal["exact", "verifier"] = "exact"
+        """What an answer is rewarded with. exact: 1 if it is right, else 0. verifier: the verifier's score."""
         peers: Literal["real", "strangers"] = "real"
         """strangers: an agent hears what its peers would say of another problem, by their skills. It is the control: such answers
         are worth nothing, so nobody can learn whom to believe."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, options: Options, *, verifier: Verifier | None = None) -> None:
+        """Raises: ConfigError for scores of a verifier that is not there, and for one that is there and not asked."""
+        check_verifier(f"score is {options.score}", verifier, asks=options.score == "verifier")
+        self.options, self._verifier = options, verifier
         self.agents: Sequence[str] = tuple(SKILLS)[: options.agents]
         self.operations = tuple(SKILLS[agent] for agent in self.agents)
         if options.pay == "last_turn":
@@ -119,13 +124,22 @@ class TinyDebate:
             "majority": float(majority(map(read, texts.values())) == state.problem.answer),
             "success": sum(right.values()) / len(right),
         }
+        paid = bool(state.answers) or self.options.pay == "every_turn"
+        rewards = await self._scores(state.problem, texts, right) if paid else dict.fromkeys(self.agents, 0.0)
         if state.answers:
-            return Transition(state, right, done=True, terms=terms | self._changes(state, texts))
-        rewards = right if self.options.pay == "every_turn" else dict.fromkeys(self.agents, 0.0)
+            return Transition(state, rewards, done=True, terms=terms | self._changes(state, texts))
         return Transition(self._hear(state.problem, texts, seed), rewards, done=False, terms=terms)
 
     async def close(self, state: Hearing) -> None:
         """Nothing is held."""
+
+    async def _scores(
+        self, problem: Problem, texts: Mapping[str, str], right: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        if self._verifier is None:
+            return right
+        chats = [(Message("user", f"{problem};"), Message("assistant", texts[agent])) for agent in self.agents]
+        return dict(zip(self.agents, await self._verifier.score(chats), strict=True))
 
     def _prompt(self, state: Hearing, agent: str) -> str:
         question = f"{state.problem};"

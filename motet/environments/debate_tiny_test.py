@@ -4,7 +4,7 @@ import collections
 import pytest
 from pydantic import ValidationError
 
-from motet.core import Reply, Task
+from motet.core import Mark, Message, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import Hearing, Problem, TinyDebate
 from motet.environments.registry import resolve
@@ -233,3 +233,39 @@ def test_the_game_says_what_others_may_ask_of_it():
 @pytest.mark.parametrize("options", [{}, {"agents": 3, "pay": "last_turn"}, {"peers": "strangers"}, {"slip": 0.5}])
 def test_the_embedded_debate_keeps_every_rule_of_an_environment(options):
     assert "success" in str(check_environment(made(**options)))
+
+
+class Likes:
+    """Scores the length of the question and whether an answer begins with a 4."""
+
+    def __init__(self):
+        self.read = []
+
+    async def score(self, chats):
+        self.read += chats
+        return [0.9 if chat[-1].content.startswith("4") else 0.1 for chat in chats]
+
+
+def test_a_verifier_pays_for_answers_and_gold_answers_still_say_who_is_right():
+    verifier = Likes()
+    debate = TinyDebate(TinyDebate.Options(score="verifier"), verifier=verifier)
+    first = say(debate, Hearing(SUM), "49", "07")
+    assert first.rewards == {"a": 0.9, "b": 0.1}
+    assert (first.terms["right/a"], first.terms["success"]) == (0.0, 0.0)
+    assert verifier.read[0] == (Message("user", debate.question(TASK)), Message("assistant", "49"))
+    assert say(debate, first.state, "41", "41").rewards == {"a": 0.9, "b": 0.9}
+    late = TinyDebate(TinyDebate.Options(score="verifier", pay="last_turn"), verifier=Likes())
+    assert say(late, Hearing(SUM), "49", "07").rewards == {"a": 0.0, "b": 0.0}
+    assert late._verifier.read == []
+
+
+def test_a_verifier_is_asked_where_it_is_there_and_there_where_it_is_asked():
+    with pytest.raises(ConfigError, match="score is verifier, and there is no verifier: add a section"):
+        made(score="verifier")
+    with pytest.raises(ConfigError, match="so the verifier is never asked"):
+        TinyDebate(TinyDebate.Options(), verifier=Likes())
+
+
+def test_a_text_is_marked_by_the_gold_answer():
+    marks = [asyncio.run(made().mark(TASK, text)) for text in ("41", "40", "4x")]
+    assert marks == [Mark("41", True), Mark("40", False), Mark(None, False)]

@@ -7,8 +7,9 @@ counts with its own reward and is stood for afterwards. Every turn then weighs w
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import correlation
 
-from motet.core import Episode, Fault, Outcome, Round, walk
+from motet.core import RIGHT, Episode, Fault, Outcome, Round, walk
 
 
 def outcome_weights(round_: Round) -> tuple[float, ...]:
@@ -84,6 +85,9 @@ class Summary:
     terms: Mapping[str, float]
     turns: float | None
     tokens: int
+    gold_correlation: float | None = None
+    """Pearson's, of what an agent was paid at a turn and whether it was right by the gold answer, over all agents and turns of
+    games that say both; None where either does not vary. It falls where a reward is being gamed."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
@@ -137,7 +141,21 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         },
         turns=mean(lambda one: one.turns),
         tokens=sum(one.tokens for one in stats),
+        gold_correlation=_gold_correlation(episodes),
     )
+
+
+def _gold_correlation(episodes: Sequence[Episode]) -> float | None:
+    paid, right = [], []
+    for episode in episodes:
+        for move in moves(episode.root) if episode.root is not None else ():
+            for agent, reward in move.outcome.rewards.items():
+                if f"{RIGHT}{agent}" in move.outcome.terms:
+                    paid.append(reward)
+                    right.append(move.outcome.terms[f"{RIGHT}{agent}"])
+    if len(set(paid)) < 2 or len(set(right)) < 2:
+        return None
+    return correlation(paid, right)
 
 
 def fault_share(episodes: Sequence[Episode]) -> float:

@@ -124,3 +124,19 @@ def test_no_episodes_have_no_figures() -> None:
         None,
         {},
     )
+
+
+def test_what_is_paid_is_compared_with_what_is_right() -> None:
+    def said(paid: tuple[float, float], right: tuple[float, float]) -> Episode:
+        outcome = Outcome(
+            {"a": 0, "b": 0}, dict(zip("ab", paid, strict=True)), {"right/a": right[0], "right/b": right[1]}, end="done"
+        )
+        return _episode(_round(0, outcome))
+
+    agreeing = [said((0.9, 0.1), (1.0, 0.0)), said((0.2, 0.8), (0.0, 1.0))]
+    # paid .9 .1 .2 .8 and right 1 0 0 1: deviations .4 -.4 -.3 .3 and .5 -.5 -.5 .5
+    assert summarise(agreeing).gold_correlation == pytest.approx(0.7 / (0.5 * 1.0) ** 0.5)
+    assert summarise([said((0.1, 0.9), (1.0, 0.0))]).gold_correlation == pytest.approx(-1.0)
+    assert summarise([said((0.5, 0.5), (1.0, 0.0))]).gold_correlation is None
+    assert summarise([said((0.1, 0.9), (1.0, 1.0))]).gold_correlation is None
+    assert summarise([_episode(_round(0, _outcome(1.0, "done")))]).gold_correlation is None

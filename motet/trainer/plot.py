@@ -34,6 +34,21 @@ def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
     figure.savefig(path, dpi=150)
 
 
+def reliability_curve(bins: Sequence[Any], title: str, path: Path) -> None:
+    """The share of right answers by score: `bins` have `score`, `right`, `count`. A calibrated verifier lies on the diagonal."""
+    figure = _figure(4.6, 4.6)
+    axes = figure.subplots()
+    _plain(axes)
+    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle="--")
+    axes.plot([one.score for one in bins], [one.right for one in bins], color=TRAINED, linewidth=1.5)
+    largest = max(one.count for one in bins)
+    sizes = [20.0 + 180.0 * one.count / largest for one in bins]
+    axes.scatter([one.score for one in bins], [one.right for one in bins], s=sizes, color=TRAINED, alpha=0.7)
+    axes.set(xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
+    figure.savefig(path, dpi=150)
+
+
 def cross_matrix(
     matrix: Sequence[Sequence[float]],
     labels: Sequence[str],

@@ -27,7 +27,7 @@ from motet.trainer.notable import Notable
 from motet.trainer.report import Metrics, Progress, RunFolder
 from motet.trainer.timing import Profile
 
-PLAYED = ("reward", "final_reward", "success", "turns")
+PLAYED = ("reward", "final_reward", "success", "turns", "gold_correlation")
 
 
 def cpu_seconds() -> float:

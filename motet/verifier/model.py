@@ -47,13 +47,22 @@ class Verifier:
 
     @classmethod
     def new(
-        cls, source: str | Path, *, lora: Lora | None, seed: int, device: str = "auto", dtype: DType = "float32"
+        cls,
+        source: str | Path,
+        *,
+        lora: Lora | None,
+        seed: int,
+        device: str = "auto",
+        dtype: DType = "float32",
+        checkpointing: bool = False,
     ) -> Self:
         """On a model of transformers: with an adapter, or where `lora` is None with all of its weights. Its first scores are .5.
 
         Raises: ConfigError where the model cannot be loaded, or its tokens do not end.
         """
-        backbone = Backbone.load(source, device=device, dtype=dtype, trainable_full=lora is None)
+        backbone = Backbone.load(
+            source, device=device, dtype=dtype, trainable_full=lora is None, checkpointing=checkpointing
+        )
         if not backbone.eos_ids:
             raise ConfigError(
                 f"model {str(source)!r} has no end-of-sequence token, after which an answer would be judged: set one in its "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
@@ -10,23 +10,17 @@ from motet.core import PERSONAL, RIGHT, Chat, Mark, Message, Prompt, Reply, Task
 from motet.environments.debate.judging import Judge, Labels, Numbers, Reading, Terms, agreement, majority
 from motet.environments.debate.prompts import Hearing, Hears, History, Topology, Turn, first_prompt, heard_by
 from motet.environments.debate.questions import Dataset, Question, read_row, run_row
+from motet.environments.debate.verified import Verifier, check_verifier
 from motet.errors import ConfigError
 from motet.plugins import nearest
 from motet.rewards.maths import Maths
+from motet.rewards.nli import LABELS
 from motet.sandbox import Sandbox
 from motet.settings import Probability, Settings
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 """What agents are called where only their number is given."""
 Scores = Literal["exact", "verifier"]
-
-
-class Verifier(Protocol):
-    """Says how likely answers are right."""
-
-    async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """A score in [0, 1] for each chat: a question as it was asked, and an answer. Raises: RewardFault."""
-        ...
 
 
 class Consensus(Settings):
@@ -115,9 +109,12 @@ class Debate:
         self.options = options
         self.turns = turns
         self.agents: Sequence[str] = options.names
+        if options.dataset == "anli":
+            self.labels = LABELS
         self._verifier, self._open_sandbox = verifier, open_sandbox
         self._asks = "verifier" in (options.score, options.show_scores)
-        _check_verifier(options, verifier, self._asks)
+        said = f"score is {options.score} and show_scores is {options.show_scores}"
+        check_verifier(said, verifier, asks=self._asks)
         self._judge = _judge_of(options)
         self._hearings = {
             agent: Hearing(
@@ -238,13 +235,3 @@ def _judge_of(options: Debate.Options) -> Judge:
             return Terms(Maths(options.maths_seconds))
         case "gsm8k" | "tinygsm":
             return Numbers()
-
-
-def _check_verifier(options: Debate.Options, verifier: Verifier | None, asks: bool) -> None:
-    said = f"score is {options.score} and show_scores is {options.show_scores}"
-    if asks and verifier is None:
-        raise ConfigError(
-            f"{said}, and there is no verifier: add a section with\nverifier: {{base_url: http://localhost:8000}}"
-        )
-    if verifier is not None and not asks:
-        raise ConfigError(f"{said}, so the verifier is never asked: set one of them to verifier, or verifier: null")

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from pydantic import ValidationError
 
-from motet.core import Message, Reply
+from motet.core import Mark, Message, Reply
 from motet.environments.check import check_environment
 from motet.environments.debate.game import Debate
 from motet.environments.debate.prompts import first_prompt
@@ -256,3 +256,16 @@ def test_alone_is_the_first_agent_with_its_role_and_the_same_turns():
 def test_what_makes_no_sense_is_refused(options, what):
     with pytest.raises(ValidationError, match=what):
         Debate.Options(**options)
+
+
+def test_a_verifier_reads_what_everybody_is_first_asked_and_marks_are_by_the_gold_answer():
+    environment = debate(roles={"alice": "You are alice."})
+    task = environment.task(CAKES)
+    (asked,) = environment.question(task)
+    assert asked == Message("user", first_prompt(CAKES["question"], "gsm8k"))
+    marks = [asyncio.run(environment.mark(task, text)) for text in (RIGHT, WRONG, LOOSE, NONE)]
+    assert marks == [Mark("1200", True), Mark("12", False), Mark("1200", True), Mark(None, False)]
+    assert not hasattr(environment, "labels")
+    cats = debate(dataset="anli")
+    assert cats.labels == ("entailment", "neutral", "contradiction")
+    assert asyncio.run(cats.mark(cats.task(CATS), "It is neutral.")) == Mark("neutral", False)

@@ -1,0 +1,9 @@
+"""As many right as wrong answers to every question, as MAPoRL balanced them: `motet verifier balance`, with the same words behind it."""
+
+import sys
+
+from motet.cli import main
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["verifier", "balance"]
+    main()

@@ -1,0 +1,86 @@
+"""A verifier from its data to a team that it alone rewards, on the embedded debate with tiny models: `make verifier-demo`.
+
+1. Agent a, which knows one of two operations, answers at three temperatures; answers are labelled by the gold answer.
+2. A model that sees only the questions learns to predict the labels; on balanced answers it cannot.
+3. A verifier is trained on the balanced answers and measured on questions that it has not seen.
+4. It is served; what it says there is what it says in this process.
+5. Two agents learn to debate by its scores alone.
+
+Writes everything into runs/verifier-demo, and summary.json with auc, ece, question_only_auc_before, question_only_auc_after,
+reward_correlation, and the gold success of the team before and after.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from time import monotonic
+
+import motet
+from motet.api.verifying import balance_answers, sample_answers, train_verifier
+from motet.cli import ends_with_one_line
+from motet.tables import out, titled
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+TASKS = 6000
+"""Questions that are answered."""
+STEPS = 60
+"""Of the team's training."""
+
+
+def main(runs: Path = Path("runs")) -> None:
+    begun = monotonic()
+    folder = runs / "verifier-demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifier_tiny.yaml"
+    say("1  agents that each know one operation")
+    warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
+    team = ["warmup=null", *(f"models.{name}={{path: {place}}}" for name, place in warm.items())]
+    exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
+    say("2  what agent a answers")
+    answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
+    sampled = sample_answers(
+        debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS
+    )
+    say("3  as many right as wrong answers to every question")
+    evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=1.5)
+    say("4  what the questions alone give away, before and after")
+    before, after = (
+        train_verifier(tiny, file, folder / f"question-only-{file.stem}", question_only=True)
+        for file in (answers, balanced)
+    )
+    say("5  the verifier")
+    figures = train_verifier(tiny, balanced, folder / "verifier")
+    say("6  a team that it rewards")
+    learnt = motet.train(
+        debate,
+        [*team, f"verifier.folder={folder / 'verifier'}", "name=team", f"train.steps={STEPS}"],
+        runs=folder,
+    )
+    summary = {
+        "auc": figures["auc"],
+        "accuracy": figures["accuracy"],
+        "ece": figures["ece"],
+        "question_only_auc_before": before["auc"],
+        "question_only_auc_after": after["auc"],
+        "reward_correlation": learnt["heldout"]["after"]["gold_correlation"],
+        "gold_success_before": learnt["heldout"]["before"]["success"],
+        "gold_success_after": learnt["heldout"]["after"]["success"],
+        "sampled": sampled,
+        "balanced": evened,
+        "seconds": monotonic() - begun,
+    }
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    table = titled("verifier-demo, on questions that were held out", ["", ""])
+    for name, value in summary.items():
+        if isinstance(value, float):
+            table.add_row(name, f"{value:.0f}" if name == "seconds" else f"{value:.3f}")
+    out.print(table)
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    ends_with_one_line(main)

@@ -1,0 +1,243 @@
+"""Verifiers: their data, their training."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch
+from motet.build.scene import Scene, expert_of, use_threads
+from motet.config.load import load_settings
+from motet.config.parts import Base
+from motet.config.verifier import VerifierTraining
+from motet.core import Task
+from motet.errors import ConfigError
+from motet.trainer.plot import reliability_curve
+from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
+from motet.trainer.report import Progress
+from motet.verifier.answers import Answer, read_answers, write_answers
+from motet.verifier.balance import Quota
+from motet.verifier.balance import balance as balanced
+from motet.verifier.model import Verifier
+from motet.verifier.sample import Sampling, argue, check_markable
+from motet.verifier.sample import sample as sampled
+from motet.verifier.train import Course, Figures, read_all, split
+from motet.verifier.train import train as trained
+from motet.verifier.writing import EndpointWriter, PolicyWriter, Writer
+
+Split = Literal["train", "eval"]
+
+
+def sample_answers(
+    target: ConfigLike,
+    into: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    temperatures: Sequence[float] = (0.7, 1.0),
+    games: int = 4,
+    agents: Sequence[str] = (),
+    tasks: int | None = None,
+    split: Split = "train",
+    argued: bool = False,
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Plays `games` games of the first `tasks` tasks of a split at each temperature and writes what `agents` (all of them unless
+    named) said, labelled by the gold answer, into a file of JSON lines; cut off, it goes on where it was. `argued` adds
+    an argument for every label of a closed set, by the first of the agents' policies.
+
+    Returns: right, wrong, repeated, unparsed, faults, causes, questions.
+    """
+    settings, file = read_config(target, overrides), Path(into)
+    if not temperatures or min(temperatures) <= 0.0 or games < 1:
+        raise ConfigError(f"got temperatures {list(temperatures)} and games {games}; expected both above 0")
+    use_threads(settings)
+    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
+        check_markable(scene.environment)
+        unknown = [agent for agent in agents if agent not in scene.team.agents]
+        if unknown:
+            raise ConfigError(f"there is no agent {unknown[0]!r}; agents are {', '.join(scene.team.agents)}")
+        chosen = _tasks(scene, split)[:tasks]
+        who = tuple(agents) or tuple(scene.team.agents)
+        wanted = Sampling(tuple(temperatures), games, frozenset(who), settings.seed)
+
+        async def work() -> dict[str, Any]:
+            company = await company_of(scene, run_of(target), scratch, show)
+            with Progress(show) as progress:
+                progress.stage("sample", len(chosen) * len(temperatures))
+                counts = await sampled(
+                    scene.environment, chosen, company.sampler, scene.team, settings.rollout, wanted, file,
+                    progress=_counting(progress),
+                )  # fmt: skip
+                figures = asdict(counts)
+                if argued:
+                    progress.stage("argue", len(chosen))
+                    writer = PolicyWriter(company.sampler, scene.team.policy_of(who[0], 0), scene.team.decode[who[0]])
+                    more = await argue(
+                        scene.environment, chosen, writer, file, settings.seed, progress=_counting(progress)
+                    )
+                    figures["argued"] = asdict(more)
+            return figures
+
+        figures = asyncio.run(work())
+    return {**figures, "questions": len({answer.question for answer in read_answers(file)}) if file.exists() else 0}
+
+
+def balance_answers(
+    answers: str | Path,
+    target: ConfigLike,
+    into: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    each: int = 10,
+    tries: int = 4,
+    writer: str | None = None,
+    temperature: float = 1.0,
+    split: Split = "train",
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Writes `each` right and `each` wrong answers to every question of `answers` into another file.
+
+    What is missing is the dataset's own answer or is written: by the agent `writer` of the target's team at `temperature`, by its
+    `expert` section where `writer` is "expert", or by nobody. A question short of its quota is dropped.
+    Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
+    """
+    settings, given = read_config(target, overrides), read_answers(answers)
+    if each < 1 or tries < 1:
+        raise ConfigError(f"got each {each} and tries {tries}; expected 1 or more")
+    use_threads(settings)
+    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
+        check_markable(scene.environment)
+        if writer not in (None, "expert", *scene.team.agents):
+            raise ConfigError(
+                f"writer is {writer!r}; expected expert or one of the agents {', '.join(scene.team.agents)}"
+            )
+        if writer == "expert" and settings.expert is None:
+            raise ConfigError("writer is expert, and the config has no expert: add a section with base_url and model")
+
+        async def writer_of() -> Writer | None:
+            if writer is None:
+                return None
+            if writer == "expert":
+                assert settings.expert is not None
+                return EndpointWriter(expert_of(settings.expert, settings.seed))
+            company = await company_of(scene, run_of(target), scratch, show)
+            decode = scene.team.decode[writer].model_copy(update={"temperature": temperature})
+            return PolicyWriter(company.sampler, scene.team.policy_of(writer, 0), decode)
+
+        async def work() -> dict[str, Any]:
+            found_writer = await writer_of()
+            with Progress(show) as progress:
+                progress.stage("balance", len({answer.question for answer in given}))
+                found = await balanced(
+                    scene.environment,
+                    _tasks(scene, split),
+                    given,
+                    found_writer,
+                    Quota(each, tries, settings.seed),
+                    progress=_counting(progress),
+                )
+            write_answers(Path(into), found.answers)
+            figures = asdict(replace(found, answers=[]))
+            kept = found.questions - len(found.answers) // (2 * each)
+            return {**figures, "kept": found.questions - kept, "answers": len(found.answers)}
+
+        return asyncio.run(work())
+
+
+def train_verifier(
+    config: str | Path | VerifierTraining,
+    answers: str | Path,
+    into: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    question_only: bool = False,
+    show: Show = "auto",
+) -> dict[str, Any]:
+    """Trains on a file of answers and writes the verifier, its figures on held-out questions and a plot of its reliability into a
+    folder that is not there yet. `question_only` shows it no answer: what it then knows, the questions give away.
+
+    Returns: the figures (loss, auc, accuracy, ece, answers, questions, right, bins, by_ease), epoch, unreadable.
+    """
+    settings = config if isinstance(config, VerifierTraining) else load_settings(VerifierTraining, config, overrides)
+    folder, given = Path(into), read_answers(answers)
+    if folder.exists():
+        raise ConfigError(f"{folder} exists; expected a folder that is not there: name another, or delete it")
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    kept, apart = split(given, settings.held_out, settings.seed)
+    with tempfile.TemporaryDirectory(prefix="motet-") as scratch, Progress(show) as progress:
+        verifier = _fresh(settings, given, Path(scratch))
+        read, passed = zip(
+            *(read_all(verifier, some, question_only=question_only) for some in (kept, apart)), strict=True
+        )
+        if not all(read):
+            raise ConfigError(
+                f"none of {len(kept if not read[0] else apart)} answers fits the model's context of "
+                f"{verifier.context_length} tokens: use a model with a longer one"
+            )
+        course = Course(
+            loss=settings.loss,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            token_budget=settings.token_budget,
+            held_out=settings.held_out,
+            patience=settings.patience,
+            optimizer=settings.optimizer,
+            seed=settings.seed,
+        )
+        steps = -(-len(read[0]) // settings.batch_size)
+        progress.stage("verifier", steps * settings.epochs)
+        counting = _counting(progress)
+
+        def told(epoch: int, loss: float, figures: Figures) -> None:
+            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss, "auc": figures.auc or 0.0})
+
+        figures, epoch = asyncio.run(trained(verifier, *read, course, on_epoch=told, on_step=counting))
+        said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
+        facts = {"figures": said, "trained_on": len(read[0]), "loss": settings.loss, "question_only": question_only}
+        with whole_folder(folder) as beside:
+            replace(verifier, facts=facts).save(beside)
+            (beside / "figures.json").write_text(json.dumps(said, indent=1) + "\n")
+            reliability_curve(
+                figures.bins, f"{folder.name}: expected calibration error {figures.ece:.3f}", beside / "reliability.png"
+            )
+    return said
+
+
+def _fresh(settings: VerifierTraining, answers: Sequence[Answer], scratch: Path) -> Verifier:
+    base: Base = settings.model
+    source: str | Path
+    if base.embedded is not None:
+        corpus = [(answer.prompt, answer.text) for answer in answers[:CORPUS]]
+        source = make_embedded(scratch / "model", base.embedded, corpus, settings.seed)
+    else:
+        assert base.path is not None
+        source = base.path
+    lora = settings.lora if settings.train == "lora" else None
+    if lora is not None and base.embedded is not None:
+        raise ConfigError("an embedded model knows nothing yet, and train: lora would leave it so: use train: full")
+    return Verifier.new(
+        source, lora=lora, seed=settings.seed, device=base.device, dtype=base.dtype, checkpointing=base.checkpointing
+    )
+
+
+def _tasks(scene: Scene, split: Split) -> list[Task]:
+    if split not in scene.tasks:
+        raise ConfigError(f"there are no tasks for {split}: give data.{split} a name or a path, or use another split")
+    return scene.tasks[split]
+
+
+def _counting(progress: Progress) -> Any:
+    done = 0
+
+    def one() -> None:
+        nonlocal done
+        done += 1
+        progress.show(done, {})
+
+    return one

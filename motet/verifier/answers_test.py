@@ -1,0 +1,50 @@
+"""Answers on disk."""
+
+from pathlib import Path
+
+import pytest
+
+from motet.core import Message
+from motet.errors import ConfigError
+from motet.verifier.answers import Answer, as_chat, by_question, read_answers, write_answers
+
+ASKED = (Message("system", "be brief"), Message("user", "2+2?\u2028"))
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    answers = [
+        Answer("q1", ASKED, "é 4", "4", True, "gold", ease=0.5),
+        Answer("q1", ASKED, "five\n", "5", False, "sampled", "alice", 0.7),
+        Answer("q2", as_chat("12+39;"), "41", "41", True),
+    ]
+    write_answers(tmp_path / "new" / "answers.jsonl", answers)
+    assert read_answers(tmp_path / "new" / "answers.jsonl") == answers
+    assert {question: len(said) for question, said in by_question(answers).items()} == {"q1": 2, "q2": 1}
+    assert answers[2].chat == (Message("user", "12+39;"), Message("assistant", "41"))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["answers.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", r"answers\.jsonl:2 is no answer: the line: Invalid JSON"),
+        ('{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}', "prompt: List should have at least 1"),
+        ('{"question": "q", "prompt": [{"role": "u", "content": ""}], "text": "", "answer": "", "right": true}', "prompt.0.role"),
+        ('{"question": "q", "prompt": [{"role": "user", "content": ""}], "text": "", "answer": "", "right": 1}', "right: Input"),
+        ('{"question": 1}', "question: Input should be a valid string"),
+        ('{"quest": "q"}', "question: Field required"),
+    ],
+)
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, complaint: str) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(f"{Answer('q', ASKED, 'x', 'x', True).line()}\n{line}\n")
+    with pytest.raises(ConfigError, match=complaint):
+        read_answers(file)
+
+
+def test_a_file_that_is_absent_or_no_text_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist; expected a file of answers"):
+        read_answers(tmp_path / "none.jsonl")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_answers(tmp_path / "bytes")

@@ -1,0 +1,108 @@
+"""Balancing by hand, on the embedded debate."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pytest
+
+from motet.core import Message, Prompt, Task
+from motet.environments.debate_tiny import Problem, TinyDebate
+from motet.errors import ConfigError
+from motet.verifier.answers import Answer, as_chat
+from motet.verifier.balance import Balanced, Quota, balance
+from motet.verifier.writing import argument_for, leaks, order_for
+
+GAME = TinyDebate(TinyDebate.Options())
+TASKS = [Task(str(problem), asdict(problem)) for problem in (Problem("12", "+", "39"), Problem("50", "-", "05"))]
+
+
+class Says:
+    """Writes what is in its list, one after the other."""
+
+    def __init__(self, *texts: str | None) -> None:
+        self.texts, self.asked = list(texts), []
+
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+        self.asked.append((list(prompts), list(keys)))
+        said, self.texts = self.texts[: len(prompts)], self.texts[len(prompts) :]
+        return said + [None] * (len(prompts) - len(said))
+
+
+def sampled(task: Task, *texts: str) -> list[Answer]:
+    right = Problem(**task.fields).answer
+    return [Answer(task.id, as_chat(GAME.question(task)), text, text, text == right, ease=0.25) for text in texts]
+
+
+def run(answers: list[Answer], writer: Says | None, each: int = 1, tries: int = 2) -> Balanced:
+    return asyncio.run(balance(GAME, TASKS, answers, writer, Quota(each, tries, seed=0)))
+
+
+def test_the_datasets_own_answer_stands_in_and_what_is_short_is_dropped() -> None:
+    found = run([*sampled(TASKS[0], "13", "77", "13"), *sampled(TASKS[1], "55")], writer=None)
+    assert [(one.question, one.text, one.right, one.source, one.ease) for one in found.answers][0] == (
+        "12+39", "41", True, "gold", 0.25
+    )  # fmt: skip
+    assert [one.right for one in found.answers] == [True, False]
+    assert (found.questions, found.short_of_right, found.short_of_wrong) == (2, 0, 1)
+
+
+def test_what_is_written_is_labelled_by_what_it_comes_to() -> None:
+    writer = Says("00", "x1", "99")
+    found = run(sampled(TASKS[1], "55"), writer)
+    assert found.written == 1
+    assert [(one.text, one.right, one.source) for one in found.answers] == [("55", True, "sampled"), ("00", False, "written")]
+    assert len(writer.asked) == 1, "nobody is asked once nothing is missing"
+    # asked for a wrong answer the writer gives the right one: it is right
+    both = run(sampled(TASKS[1], "00"), Says("55"), each=1)
+    assert [one.right for one in both.answers] == [True, False]
+    assert both.written == 0, "the dataset's own answer was enough"
+
+
+def test_what_cannot_be_used_is_counted_by_cause() -> None:
+    writer = Says("55", "no number", None, "Here is a rewritten answer: 12")
+    found = run(sampled(TASKS[1], "55"), writer, tries=4)
+    assert found.rejected == {"repeated": 1, "unparsed": 1, "nothing": 1, "leak": 1}
+    assert (found.answers, found.short_of_wrong, len(writer.asked)) == ([], 1, 4)
+    keys = [key for _, asked in writer.asked for key in asked]
+    assert len(set(keys)) == 4, "another try is another draw"
+
+
+def test_the_quota_is_drawn_and_follows_from_the_seed() -> None:
+    many = sampled(TASKS[0], "41", *(f"{number:02}" for number in range(10, 40)))
+    first, again = run(many, None), run(many, None)
+    assert first.answers == again.answers
+    other = asyncio.run(balance(GAME, TASKS, many, None, Quota(1, 1, seed=1)))
+    assert first.answers[1] != other.answers[1]
+
+
+def test_an_answer_to_a_question_without_a_task_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no task has the id '99\\+99'"):
+        run(sampled(Task("99+99", asdict(Problem("99", "+", "99"))), "11"), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "leaking"),
+    [
+        ("Here is a rewritten solution: 4", True),
+        ("Here's another answer.", True),
+        ("I deliberately slip here", True),
+        ("Rewritten: 5", True),
+        ("She has 4 apples and gives away 2. The answer is 2.", False),
+        ("Here is how: 2 + 2 = 4", False),
+        ("He reads the answer aloud", False),
+    ],
+)
+def test_an_order_that_shows_is_found(text: str, leaking: bool) -> None:
+    assert leaks(text) is leaking
+
+
+def test_what_a_writer_is_asked() -> None:
+    chat = (Message("system", "s"), Message("user", "What is 2+2?"))
+    right = order_for(chat, ["It is 4.", "2+2=4", "four", "4!"], right=True)
+    wrong = order_for(chat, [], right=False)
+    assert right[0] == wrong[0] == chat[0]
+    assert right[1].content.startswith("What is 2+2?") and "It is 4." in right[1].content and "4!" not in right[1].content
+    assert "logic" in wrong[1].content and "known to be right" not in wrong[1].content
+    assert order_for("12+39;", ["41"], right=False) == "12+39;", "a model of raw text only goes on"
+    assert argument_for(chat, "neutral")[1].content.count("neutral") == 2

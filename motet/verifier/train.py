@@ -1,0 +1,246 @@
+"""Training a verifier: how likely an answer is right, at every token of it or at its last, by cross-entropy with the label."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from motet.batch import Metrics, ValueBatch
+from motet.errors import ConfigError
+from motet.losses import reduce
+from motet.policies.learner import LocalLearner
+from motet.policies.padding import padded
+from motet.seeding import derive
+from motet.settings import Optimizer
+from motet.verifier.answers import Answer, by_question
+from motet.verifier.quality import Bin, accuracy, auc, calibration_error, reliability
+from motet.verifier.model import Reading, Unreadable, Verifier
+
+Loss = Literal["every", "last"]
+EASE = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Edges of the buckets by how easy a question was for who was sampled."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a verifier learns."""
+
+    loss: Loss
+    """every: at each token of an answer, so that values of its beginnings mean something. last: at its end alone."""
+    epochs: int
+    batch_size: int
+    token_budget: int
+    held_out: float
+    """The share of the questions that is not trained on."""
+    patience: int
+    """Epochs without a better held-out loss after which training ends. The best weights are kept."""
+    optimizer: Optimizer
+    seed: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How good a verifier is on held-out questions."""
+
+    loss: float
+    """Cross-entropy at the last token (nats)."""
+    auc: float | None
+    accuracy: float
+    ece: float
+    """Expected calibration error."""
+    answers: int
+    questions: int
+    right: float
+    """The share of right answers: what a constant would call right."""
+    bins: list[Bin]
+    by_ease: dict[str, dict[str, Any]]
+    """Share of right answers among the sampled -> answers, auc and accuracy, where that is known."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One answer as the verifier reads it."""
+
+    answer: Answer
+    reading: Reading
+
+
+def split(answers: Sequence[Answer], held_out: float, seed: int) -> tuple[list[Answer], list[Answer]]:
+    """Answers of the questions that are trained on, and of the others. Which is which follows from the question and the seed.
+
+    Raises: ConfigError where either is empty.
+    """
+    questions = sorted(by_question(answers), key=lambda question: derive(seed, "held out", question))
+    count = round(held_out * len(questions))
+    apart = set(questions[:count])
+    if not 0 < count < len(questions):
+        raise ConfigError(
+            f"{len(questions)} questions with held_out {held_out:g} leave {len(questions) - count} to train on and {count} to "
+            f"measure with; expected some of both: give more questions, or another share"
+        )
+    kept = [answer for answer in answers if answer.question not in apart]
+    return kept, [answer for answer in answers if answer.question in apart]
+
+
+def read_all(verifier: Verifier, answers: Sequence[Answer], *, question_only: bool) -> tuple[list[Example], int]:
+    """What can be read, and how many answers cannot. With `question_only` the text of every answer is empty."""
+    found = []
+    for answer in answers:
+        shown = replace(answer, text="") if question_only else answer
+        try:
+            found.append(Example(answer, verifier.encode(shown.chat)))
+        except Unreadable:
+            continue
+    return found, len(answers) - len(found)
+
+
+async def train(
+    verifier: Verifier,
+    trained: Sequence[Example],
+    held_out: Sequence[Example],
+    course: Course,
+    *,
+    on_epoch: Callable[[int, float, Figures], None] = lambda epoch, loss, figures: None,
+    on_step: Callable[[], None] = lambda: None,
+) -> tuple[Figures, int]:
+    """Figures on the held-out questions of the best epoch, whose weights the verifier has afterwards; and which epoch it was.
+
+    `on_epoch` is told the number of each (from 1), its mean training loss and its figures.
+    Raises: ConfigError where all answers are right or all are wrong; TrainingDiverged.
+    """
+    labels = {example.answer.right for example in trained}
+    if len(labels) < 2:
+        raise ConfigError(
+            f"all {len(trained)} answers to learn from are {'right' if labels == {True} else 'wrong'}; expected both kinds: "
+            f"sample at higher temperatures, or balance them"
+        )
+    steps = -(-len(trained) // course.batch_size)
+    learner = LocalLearner([], {"verifier": course.optimizer}, steps * course.epochs, [verifier.critic])
+    best: tuple[float, int, Figures, dict[str, Tensor]] | None = None
+    for epoch in range(1, course.epochs + 1):
+        order = random.Random(derive(course.seed, "epoch", epoch)).sample(range(len(trained)), len(trained))
+        total = 0.0
+        for start in range(0, len(order), course.batch_size):
+            examples = [trained[index] for index in order[start : start + course.batch_size]]
+            for batch in batches(verifier, examples, course):
+                await learner.accumulate_values(batch, cross_entropy)
+            figures = await learner.step(["verifier"])
+            total += figures["verifier"]["loss"] * len(examples)
+            on_step()
+        measured = measure(verifier, held_out, course.token_budget)
+        on_epoch(epoch, total / len(trained), measured)
+        if best is None or measured.loss < best[0]:
+            best = (measured.loss, epoch, measured, _weights(verifier))
+        elif epoch - best[1] >= course.patience:
+            break
+    assert best is not None
+    _restore(verifier, best[3])
+    return best[2], best[1]
+
+
+def batches(verifier: Verifier, examples: Sequence[Example], course: Course) -> list[ValueBatch]:
+    """The examples of one optimiser step, similar lengths together, within the token budget. Every answer weighs the same,
+    however many of its tokens are judged."""
+    backbone, made = verifier.critic.backbone, []
+    for part in portions([example.reading for example in examples], course.token_budget):
+        chosen = [examples[index] for index in part]
+        tokens_BL, mask_BL = padded(
+            [example.reading.tokens for example in chosen], backbone.pad_id, "right", backbone.device
+        )
+        ends_B = mask_BL.sum(dim=1)
+        judged_B = torch.tensor(
+            [example.reading.answer if course.loss == "every" else 1 for example in chosen], device=backbone.device
+        )
+        at_L = torch.arange(mask_BL.shape[1], device=backbone.device)
+        read_BL = (at_L < ends_B[:, None]) & (at_L >= (ends_B - judged_B)[:, None])
+        label_B = torch.tensor([float(example.answer.right) for example in chosen], device=backbone.device)
+        made.append(
+            ValueBatch(
+                critic="verifier",
+                tokens_BL=tokens_BL,
+                mask_BL=mask_BL,
+                read_BL=read_BL,
+                targets_BL=torch.where(read_BL, label_B[:, None], 0.0),
+                old_values_BL=torch.zeros_like(read_BL, dtype=torch.float32),
+                weight_B=1.0 / (judged_B * len(examples)),
+            )
+        )
+    return made
+
+
+def cross_entropy(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, Metrics]:
+    """A `batch.ValueObjective`: −log of the probability that the label has, values being its log-odds."""
+    values_BL = torch.where(batch.read_BL, values_BL, 0.0)
+    loss_BL = binary_cross_entropy_with_logits(values_BL, batch.targets_BL, reduction="none")
+    return reduce(loss_BL, batch.read_BL, batch.weight_B), {}
+
+
+def portions(readings: Sequence[Reading], token_budget: int) -> list[list[int]]:
+    """Places of the readings, by length, in parts whose padded size stays within the budget; a longer one goes alone."""
+    parts: list[list[int]] = []
+    for place in sorted(range(len(readings)), key=lambda place: (len(readings[place].tokens), place)):
+        width = len(readings[place].tokens)
+        if parts and (len(parts[-1]) + 1) * width <= token_budget:
+            parts[-1].append(place)
+        else:
+            parts.append([place])
+    return parts
+
+
+def score_all(verifier: Verifier, readings: Sequence[Reading], token_budget: int) -> list[float]:
+    """Scores in the order of the readings."""
+    found: dict[int, float] = {}
+    for part in portions(readings, token_budget):
+        found |= zip(part, verifier.scores([readings[place] for place in part]), strict=True)
+    return [found[place] for place in range(len(readings))]
+
+
+def measure(verifier: Verifier, examples: Sequence[Example], token_budget: int) -> Figures:
+    """Figures of the scores at the answers' ends."""
+    scores = score_all(verifier, [example.reading for example in examples], token_budget)
+    labels = [example.answer.right for example in examples]
+    given, right = torch.tensor(scores, dtype=torch.float64), torch.tensor(labels, dtype=torch.float64)
+    loss = torch.nn.functional.binary_cross_entropy(given, right).item()
+    return Figures(
+        loss=loss,
+        auc=auc(scores, labels),
+        accuracy=accuracy(scores, labels),
+        ece=calibration_error(scores, labels),
+        answers=len(examples),
+        questions=len({example.answer.question for example in examples}),
+        right=sum(labels) / len(labels),
+        bins=reliability(scores, labels),
+        by_ease=_by_ease(examples, scores),
+    )
+
+
+def _by_ease(examples: Sequence[Example], scores: Sequence[float]) -> dict[str, dict[str, Any]]:
+    buckets: dict[str, tuple[list[float], list[bool]]] = {}
+    for example, score in sorted(zip(examples, scores, strict=True), key=lambda pair: pair[0].answer.ease or 0.0):
+        ease = example.answer.ease
+        if ease is None:
+            continue
+        place = min(int(ease * (len(EASE) - 1)), len(EASE) - 2)
+        name = f"{EASE[place]:.0%} to {EASE[place + 1]:.0%}"
+        given, labels = buckets.setdefault(name, ([], []))
+        given.append(score)
+        labels.append(example.answer.right)
+    return {
+        name: {"answers": len(given), "auc": auc(given, labels), "accuracy": accuracy(given, labels)}
+        for name, (given, labels) in buckets.items()
+    }
+
+
+def _weights(verifier: Verifier) -> dict[str, Tensor]:
+    return {str(index): weight.detach().clone() for index, weight in enumerate(verifier.critic.parameters())}
+
+
+def _restore(verifier: Verifier, weights: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for index, weight in enumerate(verifier.critic.parameters()):
+            weight.copy_(weights[str(index)])
+    verifier.critic.backbone.follow_masters()

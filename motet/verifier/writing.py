@@ -1,0 +1,90 @@
+"""Who writes answers that are wanted, and how they are asked."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from motet.core import Fault, Message, Prompt, Sampler, SampleRequest
+from motet.endpoint import Endpoint, EndpointFault
+from motet.settings import Decode
+
+EXAMPLES = 3
+"""Right answers that a writer is shown."""
+_LEAKS = re.compile(
+    r"\b(re-?written|paraphrased|plausible but wrong|deliberate(ly)?|intentional(ly)?|as (requested|instructed)"
+    r"|here(?:'s| is) (a|an|another|the) ((different|new|alternative|wrong|incorrect|correct|rewritten|possible) )?"
+    r"(answer|solution|version|attempt))\b",
+    re.IGNORECASE,
+)
+"""What betrays that an answer was ordered: a verifier would learn the order in place of the answer."""
+
+
+class Writer(Protocol):
+    """Who writes more answers."""
+
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+        """One text for each prompt, by the stream of its key; None where none could be written."""
+        ...
+
+
+class PolicyWriter:
+    """A policy that plays."""
+
+    def __init__(self, sampler: Sampler, policy: str, decode: Decode) -> None:
+        self._sampler, self._policy, self._decode = sampler, policy, decode
+
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+        requests = [
+            SampleRequest((number,), self._policy, prompt, self._decode, (key,))
+            for number, (prompt, key) in enumerate(zip(prompts, keys, strict=True))
+        ]
+        answers = await self._sampler.sample(requests)
+        return [None if isinstance(answer, Fault) else answer.completions[0].text for answer in answers]
+
+
+class EndpointWriter:
+    """A model behind an address. What it writes follows from no key of ours."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+        return list(await asyncio.gather(*(self._one(prompt) for prompt in prompts)))
+
+    async def _one(self, prompt: Prompt) -> str | None:
+        try:
+            return await self._endpoint.ask((Message("user", prompt),) if isinstance(prompt, str) else prompt)
+        except EndpointFault:
+            return None
+
+
+def leaks(text: str) -> bool:
+    """Whether a text says that it was ordered."""
+    return _LEAKS.search(text) is not None
+
+
+def order_for(question: Prompt, right_ones: Sequence[str], right: bool) -> Prompt:
+    """What a writer is asked for one more answer. A question in raw text is for a model that only goes on from it."""
+    if isinstance(question, str):
+        return question
+    shown = "\n\n".join(f"Solution:\n{text}" for text in right_ones[:EXAMPLES])
+    known = f"Solutions that are known to be right:\n\n{shown}\n\n" if shown else ""
+    wanted = (
+        "Solve it once more, by your own steps and in other words."
+        if right
+        else "Write what a student would hand in who reasons wrongly at one step: the logic of that step is mistaken, the "
+        "arithmetic is not, and the final answer is another one than the right one. Do not point at the mistake."
+    )
+    form = "End with the final answer in the form that the question asks for. Write the solution and nothing else."
+    return (*question[:-1], Message("user", f"{question[-1].content}\n\n{known}{wanted} {form}"))
+
+
+def argument_for(question: Prompt, label: str) -> Prompt:
+    """What a writer is asked for reasons that lead to a label, right or not."""
+    asked = (Message("user", question),) if isinstance(question, str) else question
+    wanted = (
+        f"Give the reasons for which the answer is {label}, as someone would who came to it by themselves, and end with "
+        f"\\boxed{{{label}}}. Write the reasons and the answer and nothing else."
+    )
+    return (*asked[:-1], Message("user", f"{asked[-1].content}\n\n{wanted}"))
