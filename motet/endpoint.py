@@ -12,15 +12,18 @@ import ipaddress
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from motet.core import Chat
 from motet.errors import MotetError
+
+if TYPE_CHECKING:
+    import httpx2 as httpx
 
 Cause = Literal["timeout", "unreachable", "refused", "garbled"]
 """No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
@@ -44,8 +47,8 @@ class _Passing(EndpointFault):
 
 
 class Server:
-    """An address that answers JSON with JSON. One object serves any number of tasks and event loops; it holds nothing that needs
-    closing.
+    """An address that answers JSON with JSON. One object serves any number of tasks and event loops. Connections are kept for the
+    next question and close with their loop, so there is nothing to close by hand.
 
     A key is sent to the server and stands in no message of a fault. Addresses of this machine are reached directly, whatever
     proxy the environment names.
@@ -79,6 +82,9 @@ class Server:
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
         self._jitter, self._sleep, self._clock = jitter, sleep, clock
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[httpx.AsyncClient]] = (
+            WeakKeyDictionary()
+        )
 
     async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Read]) -> Read:
         """What `read` makes of the answer; it raises `garbled` for one that is none. Raises: EndpointFault."""
@@ -126,18 +132,29 @@ class Server:
         return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
-        import httpx2 as httpx
-
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
-        limits = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
-        client = httpx.AsyncClient(timeout=limits, trust_env=not is_loopback(self.url), verify=_certificates())
-        async with client, client.stream("POST", self.url, json=request, headers=headers) as response:
+        client = await anext(self._clients.setdefault(asyncio.get_running_loop(), self._connected()))
+        client.cookies.clear()  # each question is the first
+        async with client.stream("POST", self.url, json=request, headers=headers) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise self.garbled(f"more than {self._max_bytes:,} bytes")
             return response.status_code, response.headers, bytes(body)
+
+    async def _connected(self) -> "AsyncGenerator[httpx.AsyncClient]":
+        """The client of one event loop, as often as it is asked for. A loop that ends ends its generators, and this one then
+        closes its connections."""
+        import httpx2 as httpx
+
+        times = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
+        most = httpx.Limits(max_connections=self._concurrency, max_keepalive_connections=self._concurrency)
+        async with httpx.AsyncClient(
+            timeout=times, limits=most, trust_env=not is_loopback(self.url), verify=_certificates()
+        ) as client:
+            while True:
+                yield client
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> EndpointFault:
         said = self._public(body.decode("utf-8", "replace").strip())

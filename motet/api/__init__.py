@@ -5,6 +5,7 @@ from motet.api.evaluation import evaluate, play
 from motet.api.opening import ConfigLike, read_config
 from motet.api.survey import check, compare, crossplay, dry_run
 from motet.api.training import train, warmup
+from motet.api.verifying import serve_verifier
 
 __all__ = [
     "ConfigLike",
@@ -16,6 +17,7 @@ __all__ = [
     "measure_baselines",
     "play",
     "read_config",
+    "serve_verifier",
     "train",
     "warmup",
 ]
