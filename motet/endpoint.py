@@ -13,11 +13,11 @@ import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from motet.core import Chat
 from motet.errors import MotetError
@@ -81,15 +81,11 @@ class Server:
         self._key, self._max_bytes = key, max_bytes
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
         self._jitter, self._sleep, self._clock = jitter, sleep, clock
-        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[httpx.AsyncClient]] = (
-            WeakKeyDictionary()
-        )
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Read]) -> Read:
         """What `read` makes of the answer; it raises `garbled` for one that is none. Raises: EndpointFault."""
-        turnstile = self._turnstiles.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
-        async with turnstile:
+        async with self._line.turnstile:
             for tried in range(self.retries):
                 try:
                     return read(await self._try(request))
@@ -133,7 +129,7 @@ class Server:
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
-        client = await anext(self._clients.setdefault(asyncio.get_running_loop(), self._connected()))
+        client = await anext(self._line.clients)
         client.cookies.clear()  # each question is the first
         async with client.stream("POST", self.url, json=request, headers=headers) as response:
             body = bytearray()
@@ -143,9 +139,17 @@ class Server:
                     raise self.garbled(f"more than {self._max_bytes:,} bytes")
             return response.status_code, response.headers, bytes(body)
 
+    @property
+    def _line(self) -> "_Line":
+        loop = asyncio.get_running_loop()
+        if loop not in self._lines:
+            for ended in [one for one in self._lines if one.is_closed()]:
+                self._lines.pop(ended, None)  # a line knows its loop, so no weak reference would let go of it
+            self._lines[loop] = _Line(asyncio.Semaphore(self._concurrency), self._connected())
+        return self._lines[loop]
+
     async def _connected(self) -> "AsyncGenerator[httpx.AsyncClient]":
-        """The client of one event loop, as often as it is asked for. A loop that ends ends its generators, and this one then
-        closes its connections."""
+        """One client for ever. An event loop that ends closes its generators, and so its connections."""
         import httpx2 as httpx
 
         times = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
@@ -177,6 +181,15 @@ class Server:
         """300 characters of what a server said, the key blacked out should it repeat it."""
         safe = text.replace(self._key, "[key]") if self._key else text
         return safe if len(safe) <= 300 else f"{safe[:300]} ..."
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What the questions of one event loop share."""
+
+    turnstile: asyncio.Semaphore
+    clients: "AsyncGenerator[httpx.AsyncClient]"
+    """The same client, as often as it is asked for."""
 
 
 class Endpoint:
