@@ -1,4 +1,4 @@
-"""As many right as wrong answers to every question, as MAPoRL balanced them: `motet verifier balance`, with the same words behind it."""
+"""As many right as wrong answers to every question: `motet verifier balance`, with its words behind it."""
 
 import sys
 

@@ -39,9 +39,7 @@ def main(runs: Path = Path("runs")) -> None:
     exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
     say("2  what agent a answers")
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
-    sampled = sample_answers(
-        debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS
-    )
+    sampled = sample_answers(debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS)
     say("3  as many right as wrong answers to every question")
     evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=1.5)
     say("4  what the questions alone give away, before and after")

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from motet.cli_verifier import verifier
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.tables import (
     figure,
@@ -42,6 +43,8 @@ app = typer.Typer(
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
     A run lives in runs/NAME; evaluate, play, crossplay and compare take its folder.""",
 )
+
+app.add_typer(verifier, name="verifier")
 
 Config = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Target = Annotated[

@@ -12,15 +12,18 @@ import ipaddress
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from motet.core import Chat
 from motet.errors import MotetError
+
+if TYPE_CHECKING:
+    import httpx2 as httpx
 
 Cause = Literal["timeout", "unreachable", "refused", "garbled"]
 """No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
@@ -44,8 +47,8 @@ class _Passing(EndpointFault):
 
 
 class Server:
-    """An address that answers JSON with JSON. One object serves any number of tasks and event loops; it holds nothing that needs
-    closing.
+    """An address that answers JSON with JSON. One object serves any number of tasks and event loops. Connections are kept for the
+    next question and close with their loop, so there is nothing to close by hand.
 
     A key is sent to the server and stands in no message of a fault. Addresses of this machine are reached directly, whatever
     proxy the environment names.
@@ -78,12 +81,11 @@ class Server:
         self._key, self._max_bytes = key, max_bytes
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
         self._jitter, self._sleep, self._clock = jitter, sleep, clock
-        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Read]) -> Read:
         """What `read` makes of the answer; it raises `garbled` for one that is none. Raises: EndpointFault."""
-        turnstile = self._turnstiles.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
-        async with turnstile:
+        async with self._line.turnstile:
             for tried in range(self.retries):
                 try:
                     return read(await self._try(request))
@@ -126,18 +128,37 @@ class Server:
         return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
-        import httpx2 as httpx
-
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
-        limits = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
-        client = httpx.AsyncClient(timeout=limits, trust_env=not is_loopback(self.url), verify=_certificates())
-        async with client, client.stream("POST", self.url, json=request, headers=headers) as response:
+        client = await anext(self._line.clients)
+        client.cookies.clear()  # each question is the first
+        async with client.stream("POST", self.url, json=request, headers=headers) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise self.garbled(f"more than {self._max_bytes:,} bytes")
             return response.status_code, response.headers, bytes(body)
+
+    @property
+    def _line(self) -> "_Line":
+        loop = asyncio.get_running_loop()
+        if loop not in self._lines:
+            for ended in [one for one in self._lines if one.is_closed()]:
+                self._lines.pop(ended, None)  # a line knows its loop, so no weak reference would let go of it
+            self._lines[loop] = _Line(asyncio.Semaphore(self._concurrency), self._connected())
+        return self._lines[loop]
+
+    async def _connected(self) -> "AsyncGenerator[httpx.AsyncClient]":
+        """One client for ever. An event loop that ends closes its generators, and so its connections."""
+        import httpx2 as httpx
+
+        times = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
+        most = httpx.Limits(max_connections=self._concurrency, max_keepalive_connections=self._concurrency)
+        async with httpx.AsyncClient(
+            timeout=times, limits=most, trust_env=not is_loopback(self.url), verify=_certificates()
+        ) as client:
+            while True:
+                yield client
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> EndpointFault:
         said = self._public(body.decode("utf-8", "replace").strip())
@@ -160,6 +181,15 @@ class Server:
         """300 characters of what a server said, the key blacked out should it repeat it."""
         safe = text.replace(self._key, "[key]") if self._key else text
         return safe if len(safe) <= 300 else f"{safe[:300]} ..."
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What the questions of one event loop share."""
+
+    turnstile: asyncio.Semaphore
+    clients: "AsyncGenerator[httpx.AsyncClient]"
+    """The same client, as often as it is asked for."""
 
 
 class Endpoint:

@@ -1,6 +1,7 @@
 """A client, against servers of every kind that the world has. They are real sockets on this machine."""
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -322,3 +323,105 @@ def test_addresses_of_this_machine(host):
 @pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "10.0.0.1", "128.0.0.1", "[2001:db8::1]"])
 def test_addresses_elsewhere(host):
     assert not is_loopback(f"http://{host}/v1")
+
+
+# ------------------------------------------------------------------------------------------------ connections
+
+
+class Keeping(ThreadingHTTPServer):
+    """Answers "Because." and keeps connections open; `connections` counts those there were, `open` those there are."""
+
+    daemon_threads = True
+
+    def __init__(self, *, drop=False, cookie=False):
+        super().__init__(("127.0.0.1", 0), KeepingHandler)
+        self.connections = self.open = 0
+        self.drop, self.cookie, self.cookies = drop, cookie, []
+        self.lock = threading.Lock()
+
+    @property
+    def base_url(self):
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class KeepingHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
+            self.server.open += 1
+
+    def finish(self):
+        super().finish()
+        with self.server.lock:
+            self.server.open -= 1
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.cookies.append(self.headers["Cookie"])
+        time.sleep(0.01)
+        says(200, completion("Because."), **({"Set-Cookie": "id=7"} if self.server.cookie else {}))(self)
+        self.close_connection = self.server.drop  # without a word, as a server that is short of connections does
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@contextmanager
+def keeping(**settings):
+    server = Keeping(**settings)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def ask_often(asks, times, at_once):
+    for _ in range(times):
+        assert await asyncio.gather(*(asks.ask(ASKED) for _ in range(at_once))) == ["Because."] * at_once
+
+
+def test_connections_are_kept_for_the_next_question():
+    with keeping() as server:
+        asyncio.run(ask_often(endpoint(server.base_url), times=10, at_once=1))
+        assert server.connections == 1
+        asyncio.run(ask_often(endpoint(server.base_url), times=10, at_once=8))
+        assert server.connections <= 1 + 4  # `concurrency` is 4
+
+
+@pytest.mark.filterwarnings("error")
+def test_connections_close_with_their_loop():
+    with keeping() as server:
+        asks = endpoint(server.base_url)
+        for number in range(1, 4):
+            asyncio.run(ask_often(asks, times=3, at_once=3))
+            deadline = time.monotonic() + 5
+            while server.open and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert (server.open, server.connections) == (0, 3 * number)
+        gc.collect()
+
+
+def test_a_connection_that_the_server_closed_is_not_asked_again():
+    with keeping(drop=True) as server:
+
+        async def slowly():
+            asks = endpoint(server.base_url, retries=0)
+            for _ in range(5):
+                assert await asks.ask(ASKED) == "Because."
+                await asyncio.sleep(0.05)
+
+        asyncio.run(slowly())
+        assert server.connections == 5
+
+
+def test_a_question_carries_nothing_of_the_one_before():
+    with keeping(cookie=True) as server:
+        asyncio.run(ask_often(endpoint(server.base_url), times=3, at_once=1))
+        assert server.cookies == [None] * 3

@@ -491,7 +491,9 @@ def test_compare_names_what_differs(motet):
     assert rows[1]["differs"] == ["environment.highest=2"]
 
 
-@pytest.mark.parametrize("command", ["train", "warmup", "evaluate", "play", "crossplay", "compare", "show", "check"])
+@pytest.mark.parametrize(
+    "command", ["train", "warmup", "evaluate", "play", "crossplay", "compare", "show", "check", "verifier serve"]
+)
 def test_every_command_teaches_by_an_example_that_it_understands(motet, command):
     code, out, _ = motet(f"{command} --help")
     assert code == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
 HEAVY = (
-    "torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "datasets", "matplotlib", "bitsandbytes", "math_verify"
+    "torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "uvicorn", "datasets", "matplotlib", "bitsandbytes",
+    "math_verify",
 )  # fmt: skip
 SCRIPT = f"""
 import json, sys, time

@@ -5,9 +5,11 @@ from motet.api.evaluation import evaluate, play
 from motet.api.opening import ConfigLike, read_config
 from motet.api.survey import check, compare, crossplay, dry_run
 from motet.api.training import train, warmup
+from motet.api.verifying import balance_answers, sample_answers, serve_verifier, train_verifier
 
 __all__ = [
     "ConfigLike",
+    "balance_answers",
     "check",
     "compare",
     "crossplay",
@@ -16,6 +18,9 @@ __all__ = [
     "measure_baselines",
     "play",
     "read_config",
+    "sample_answers",
+    "serve_verifier",
     "train",
+    "train_verifier",
     "warmup",
 ]

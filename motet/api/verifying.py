@@ -1,9 +1,10 @@
-"""Verifiers: their data, their training."""
+"""Verifiers: their data, their training, their server."""
 
 import asyncio
 import json
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from motet.trainer.report import Progress
 from motet.verifier.answers import Answer, read_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
+from motet.verifier.limits import Limits
 from motet.verifier.model import Verifier
 from motet.verifier.sample import Sampling, argue, check_markable
 from motet.verifier.sample import sample as sampled
@@ -207,6 +209,45 @@ def train_verifier(
                 figures.bins, f"{folder.name}: expected calibration error {figures.ece:.3f}", beside / "reliability.png"
             )
     return said
+
+
+def serve_verifier(
+    folder: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    device: str = "auto",
+    key_variable: str | None = None,
+    without_key: bool = False,
+    limits: Limits | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serves the verifier in `folder` at POST /predict until SIGTERM or SIGINT; then it answers what is open, and returns.
+
+    `key_variable` names the environment variable that holds the key, which requests then need; without one only this machine may
+    ask, unless `without_key`. `say` is told the address once it listens. Main thread only. Raises: ConfigError.
+    """
+    from motet import __version__
+    from motet.verifier.server import serve
+
+    serve(
+        folder,
+        __version__,
+        host=host,
+        port=port,
+        device=device,
+        key=None if key_variable is None else _key(key_variable),
+        without_key=without_key,
+        limits=limits or Limits(),
+        say=say,
+    )
+
+
+def _key(variable: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(f"--key-variable names {variable}, which is not set: put the server's key in it")
+    return key
 
 
 def _fresh(settings: VerifierTraining, answers: Sequence[Answer], scratch: Path) -> Verifier:

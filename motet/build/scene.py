@@ -187,7 +187,7 @@ def expert_of(chosen: Expert, seed: int) -> Endpoint:
 
 
 def verifier_of(chosen: Verifier, seed: int) -> Scores:
-    """Who scores answers. Raises: ConfigError for a folder that holds no verifier, and a key that is not there or cannot be one."""
+    """Who scores answers. Raises: ConfigError for a folder without a verifier, a key that is not there or cannot be one."""
     if chosen.ensemble:
         members = [verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)]
         return Ensemble(members, chosen.combine)

@@ -350,7 +350,9 @@ class Verifier(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [name for name in ("base_url", "folder", "constant", "ensemble") if getattr(self, name) not in (None, ())]
+        given = [
+            name for name in ("base_url", "folder", "constant", "ensemble") if getattr(self, name) not in (None, ())
+        ]
         if len(given) != 1:
             raise ValueError(
                 f"got {' and '.join(given) or 'none'} of base_url, folder, constant and ensemble; expected exactly one"

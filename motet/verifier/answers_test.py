@@ -28,9 +28,18 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     ("line", "complaint"),
     [
         ("{", r"answers\.jsonl:2 is no answer: the line: Invalid JSON"),
-        ('{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}', "prompt: List should have at least 1"),
-        ('{"question": "q", "prompt": [{"role": "u", "content": ""}], "text": "", "answer": "", "right": true}', "prompt.0.role"),
-        ('{"question": "q", "prompt": [{"role": "user", "content": ""}], "text": "", "answer": "", "right": 1}', "right: Input"),
+        (
+            '{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}',
+            "prompt: List should have at least 1",
+        ),
+        (
+            '{"question": "q", "prompt": [{"role": "u", "content": ""}], "text": "", "answer": "", "right": true}',
+            "prompt.0.role",
+        ),
+        (
+            '{"question": "q", "prompt": [{"role": "user", "content": ""}], "text": "", "answer": "", "right": 1}',
+            "right: Input",
+        ),
         ('{"question": 1}', "question: Input should be a valid string"),
         ('{"quest": "q"}', "question: Field required"),
     ],

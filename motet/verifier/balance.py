@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from motet.core import Environment, Prompt, Task
+from motet.core import Prompt, Task
 from motet.errors import ConfigError, RewardFault
 from motet.seeding import derive
 from motet.verifier.answers import Answer, as_chat, by_question
@@ -43,7 +43,7 @@ class Balanced:
 
 
 async def balance(
-    environment: Environment[Any],
+    environment: Any,
     tasks: Sequence[Task],
     answers: Sequence[Answer],
     writer: Writer | None,

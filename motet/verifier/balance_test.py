@@ -40,9 +40,8 @@ def run(answers: list[Answer], writer: Says | None, each: int = 1, tries: int = 
 
 def test_the_datasets_own_answer_stands_in_and_what_is_short_is_dropped() -> None:
     found = run([*sampled(TASKS[0], "13", "77", "13"), *sampled(TASKS[1], "55")], writer=None)
-    assert [(one.question, one.text, one.right, one.source, one.ease) for one in found.answers][0] == (
-        "12+39", "41", True, "gold", 0.25
-    )  # fmt: skip
+    own = found.answers[0]
+    assert (own.question, own.text, own.right, own.source, own.ease) == ("12+39", "41", True, "gold", 0.25)
     assert [one.right for one in found.answers] == [True, False]
     assert (found.questions, found.short_of_right, found.short_of_wrong) == (2, 0, 1)
 
@@ -51,7 +50,10 @@ def test_what_is_written_is_labelled_by_what_it_comes_to() -> None:
     writer = Says("00", "x1", "99")
     found = run(sampled(TASKS[1], "55"), writer)
     assert found.written == 1
-    assert [(one.text, one.right, one.source) for one in found.answers] == [("55", True, "sampled"), ("00", False, "written")]
+    assert [(one.text, one.right, one.source) for one in found.answers] == [
+        ("55", True, "sampled"),
+        ("00", False, "written"),
+    ]
     assert len(writer.asked) == 1, "nobody is asked once nothing is missing"
     # asked for a wrong answer the writer gives the right one: it is right
     both = run(sampled(TASKS[1], "00"), Says("55"), each=1)
@@ -102,7 +104,10 @@ def test_what_a_writer_is_asked() -> None:
     right = order_for(chat, ["It is 4.", "2+2=4", "four", "4!"], right=True)
     wrong = order_for(chat, [], right=False)
     assert right[0] == wrong[0] == chat[0]
-    assert right[1].content.startswith("What is 2+2?") and "It is 4." in right[1].content and "4!" not in right[1].content
-    assert "logic" in wrong[1].content and "known to be right" not in wrong[1].content
+    assert right[1].content.startswith("What is 2+2?")
+    assert "It is 4." in right[1].content
+    assert "4!" not in right[1].content, "three examples are enough"
+    assert "logic" in wrong[1].content
+    assert "known to be right" not in wrong[1].content
     assert order_for("12+39;", ["41"], right=False) == "12+39;", "a model of raw text only goes on"
     assert argument_for(chat, "neutral")[1].content.count("neutral") == 2

@@ -104,7 +104,7 @@ async def sample(
 
 
 async def argue(
-    environment: Environment[Any],
+    environment: Any,
     tasks: Sequence[Task],
     writer: Writer,
     file: Path,

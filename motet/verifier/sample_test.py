@@ -28,7 +28,9 @@ class Guesses:
     def __init__(self, breaks_at: int | None = None) -> None:
         self.calls, self._breaks_at, self.temperatures = 0, breaks_at, set()
 
-    async def sample(self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None) -> list[Sampled | Fault]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
         self.calls += 1
         if self.calls == self._breaks_at:
             raise KeyboardInterrupt
@@ -101,7 +103,15 @@ def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Quickstart has no question and no mark; a verifier needs question\(task\)"):
         asyncio.run(
-            sample(Quickstart(), [], Guesses(), TEAM, Plan(), Sampling((1.0,), 1, frozenset("a"), 0), tmp_path / "x")
+            sample(
+                Quickstart(Quickstart.Options()),
+                [],
+                Guesses(),
+                TEAM,
+                Plan(),
+                Sampling((1.0,), 1, frozenset("a"), 0),
+                tmp_path / "x",
+            )
         )
 
 

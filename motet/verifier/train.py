@@ -17,8 +17,9 @@ from motet.policies.padding import padded
 from motet.seeding import derive
 from motet.settings import Optimizer
 from motet.verifier.answers import Answer, by_question
-from motet.verifier.quality import Bin, accuracy, auc, calibration_error, reliability
 from motet.verifier.model import Reading, Unreadable, Verifier
+from motet.verifier.quality import Bin, accuracy, auc, calibration_error, reliability
+from motet.verifier.scorer import batches as parts
 
 Loss = Literal["every", "last"]
 EASE = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -146,7 +147,7 @@ def batches(verifier: Verifier, examples: Sequence[Example], course: Course) -> 
     """The examples of one optimiser step, similar lengths together, within the token budget. Every answer weighs the same,
     however many of its tokens are judged."""
     backbone, made = verifier.critic.backbone, []
-    for part in portions([example.reading for example in examples], course.token_budget):
+    for part in parts([len(example.reading.tokens) for example in examples], course.token_budget):
         chosen = [examples[index] for index in part]
         tokens_BL, mask_BL = padded(
             [example.reading.tokens for example in chosen], backbone.pad_id, "right", backbone.device
@@ -179,22 +180,10 @@ def cross_entropy(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, Metrics
     return reduce(loss_BL, batch.read_BL, batch.weight_B), {}
 
 
-def portions(readings: Sequence[Reading], token_budget: int) -> list[list[int]]:
-    """Places of the readings, by length, in parts whose padded size stays within the budget; a longer one goes alone."""
-    parts: list[list[int]] = []
-    for place in sorted(range(len(readings)), key=lambda place: (len(readings[place].tokens), place)):
-        width = len(readings[place].tokens)
-        if parts and (len(parts[-1]) + 1) * width <= token_budget:
-            parts[-1].append(place)
-        else:
-            parts.append([place])
-    return parts
-
-
 def score_all(verifier: Verifier, readings: Sequence[Reading], token_budget: int) -> list[float]:
     """Scores in the order of the readings."""
     found: dict[int, float] = {}
-    for part in portions(readings, token_budget):
+    for part in parts([len(reading.tokens) for reading in readings], token_budget):
         found |= zip(part, verifier.scores([readings[place] for place in part]), strict=True)
     return [found[place] for place in range(len(readings))]
 

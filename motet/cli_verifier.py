@@ -1,0 +1,215 @@
+"""The `motet verifier` commands. Each is one function of the Python API, as in cli.py."""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from motet.errors import ConfigError
+from motet.tables import figure, out, titled
+from motet.verifier.limits import Limits
+
+verifier = typer.Typer(
+    no_args_is_help=True,
+    help="""A verifier: a model that says how likely an answer is right, where no label is.
+
+    docs/verifier.md goes the whole way: sample, balance, train, serve.""",
+)
+
+Target = Annotated[
+    Path, typer.Argument(help="A run folder, or a config file for the team it starts with.", show_default=False)
+]
+Config = Annotated[Path, typer.Argument(help="A config of a verifier's training (YAML).", show_default=False)]
+Answers = Annotated[Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Overrides: key.key=value, the value as in YAML.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
+
+
+class Split(StrEnum):
+    """Which tasks."""
+
+    train = "train"
+    eval = "eval"
+
+
+@verifier.command()
+def sample(
+    target: Target,
+    overrides: Overrides = None,
+    into: Annotated[Path, typer.Option(help="The file of answers to write (JSON lines).")] = Path("answers.jsonl"),
+    temperatures: Annotated[str, typer.Option(help="At which temperatures to sample, with commas.")] = "0.7,1.0,1.3",
+    games: Annotated[int, typer.Option(help="Games per task and temperature.")] = 4,
+    agents: Annotated[
+        str | None, typer.Option(help="Whose answers, with commas; everybody's unless set.", show_default=False)
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.", show_default=False)] = None,
+    split: Annotated[Split, typer.Option(help="Tasks to train on, or held-out ones.")] = Split.train,
+    argue: Annotated[
+        bool, typer.Option("--argue", help="Also an argument for every label, where there are few labels (anli).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answers of a team at several temperatures, labelled by the gold answer. Cut off, the same command goes on.
+
+    Example: motet verifier sample configs/gsm8k_debate.yaml --into data/answers.jsonl --tasks 2000
+    """
+    from motet import api
+
+    figures = api.sample_answers(
+        target,
+        into,
+        overrides or [],
+        temperatures=_temperatures(temperatures),
+        games=games,
+        agents=[] if agents is None else [agent.strip() for agent in agents.split(",")],
+        tasks=tasks,
+        split=split.value,
+        argued=argue,
+    )
+    _print(f"answers in {into}", figures, as_json)
+
+
+@verifier.command()
+def balance(
+    answers: Answers,
+    target: Target,
+    overrides: Overrides = None,
+    into: Annotated[Path, typer.Option(help="The file to write.")] = Path("balanced.jsonl"),
+    each: Annotated[int, typer.Option(help="Right answers to each question, and wrong ones.")] = 10,
+    tries: Annotated[int, typer.Option(help="How often the writer is asked for one that is missing.")] = 4,
+    writer: Annotated[
+        str | None,
+        typer.Option(
+            help="Who writes what is missing: an agent of the team, or expert; nobody unless set.", show_default=False
+        ),
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="At which an agent writes.")] = 1.0,
+    split: Annotated[Split, typer.Option(help="Where the answers' tasks are.")] = Split.train,
+    as_json: AsJson = False,
+) -> None:
+    """As many right as wrong answers to every question, so that the question alone gives nothing away.
+
+    Example: motet verifier balance data/answers.jsonl configs/gsm8k_debate.yaml --into data/balanced.jsonl --writer alice
+    """
+    from motet import api
+
+    figures = api.balance_answers(
+        answers,
+        target,
+        into,
+        overrides or [],
+        each=each,
+        tries=tries,
+        writer=writer,
+        temperature=temperature,
+        split=split.value,
+    )
+    _print(f"balanced answers in {into}", figures, as_json)
+
+
+@verifier.command()
+def train(
+    config: Config,
+    answers: Answers,
+    overrides: Overrides = None,
+    into: Annotated[Path, typer.Option(help="The folder to write.")] = Path("verifier"),
+    question_only: Annotated[
+        bool, typer.Option("--question-only", help="Show it no answer: what do the questions alone give away?")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """A verifier of a file of answers, measured on questions that it has not seen.
+
+    Example: motet verifier train configs/verifier.yaml data/balanced.jsonl --into verifiers/gsm8k
+    """
+    from motet import api
+
+    figures = api.train_verifier(config, answers, into, overrides or [], question_only=question_only)
+    _print(f"verifier in {into}", figures, as_json)
+
+
+@verifier.command()
+def serve(
+    folder: Folder,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine's.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")] = 8000,
+    device: Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")] = "auto",
+    key_variable: Annotated[
+        str | None,
+        typer.Option(
+            help="The environment variable that holds the key: requests then need Authorization: Bearer KEY.",
+            show_default=False,
+        ),
+    ] = None,
+    without_key: Annotated[
+        bool, typer.Option("--without-key", help="Listen where others reach it, and let in all of them.")
+    ] = False,
+    token_budget: Annotated[
+        int, typer.Option(min=1, help="Tokens of a batch, padding included. More is faster, and takes more memory.")
+    ] = Limits.token_budget,
+    max_queue: Annotated[
+        int, typer.Option(min=1, help="Answers that may be open at a time; beyond, requests get status 429.")
+    ] = Limits.max_queue,
+    max_body_mb: Annotated[
+        float, typer.Option(help="Size of one request, in MiB; beyond, it gets status 413.")
+    ] = Limits.max_body_mb,
+    request_seconds: Annotated[
+        float, typer.Option(help="Time one request has; beyond, it gets status 503.")
+    ] = Limits.request_seconds,
+) -> None:
+    """Serve a verifier: POST /predict scores answers, /health, /model and /metrics say how it is.
+
+    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and ends.
+
+    A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
+
+    curl localhost:8000/predict -d '{"query_responses":
+    [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}'
+
+    Example: motet verifier serve verifiers/gsm8k --port 8001 --key-variable VERIFIER_KEY
+    """
+    from motet import api
+
+    limits = Limits(
+        token_budget=token_budget, max_queue=max_queue, max_body_mb=max_body_mb, request_seconds=request_seconds
+    )
+    api.serve_verifier(
+        folder,
+        host=host,
+        port=port,
+        device=device,
+        key_variable=key_variable,
+        without_key=without_key,
+        limits=limits,
+        say=lambda line: out.print(escape(line), soft_wrap=True),
+    )
+
+
+def _temperatures(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--temperatures is {text!r}; expected numbers with commas, such as 0.7,1.0,1.3") from error
+
+
+def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(figures))
+        return
+    table = titled(title, ["", ""])
+    for name, value in figures.items():
+        if isinstance(value, Mapping) and name != "by_ease":
+            for kind, count in value.items():
+                table.add_row(f"{name}: {kind}", str(count))
+        elif isinstance(value, int | float):
+            table.add_row(name, figure(value) if isinstance(value, float) else f"{value:,}")
+    out.print(table)

@@ -1,0 +1,199 @@
+"""The web application that a verifier is served by.
+
+Besides /predict there are /health (whether it serves), /model (what), /metrics (how it went) and /openapi.json (all of this, for
+machines).
+"""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+from motet.core import Chat
+from motet.errors import RewardFault
+from motet.verifier.limits import Limits
+from motet.verifier.metrics import Metrics
+from motet.verifier.model import Verifier
+from motet.verifier.protocol import Health, Refusal, Scored, Served, documented, documented_body, read_chats
+from motet.verifier.queue import Closed, Full, ScoringQueue
+from motet.verifier.scorer import Broken
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI, Request
+
+MOST_SAID = 300
+"""Characters of a reason."""
+
+
+def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, limits: Limits) -> "FastAPI":
+    """Serves `verifier`, called `name`, with Motet's `version`. With a key, /health and /openapi.json can be read without it."""
+    from fastapi import Depends, FastAPI
+
+    metrics = Metrics()
+    queue = ScoringQueue(verifier, limits, metrics.batch)
+    backbone = verifier.critic.backbone
+    served = Served(
+        name=name,
+        base=verifier.base,
+        context_length=verifier.context_length,
+        device=str(backbone.device),
+        dtype=str(backbone.dtype).removeprefix("torch."),
+        version=version,
+        facts=dict(verifier.facts),
+    )
+
+    @asynccontextmanager
+    async def drained(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(queue.close)
+
+    app = FastAPI(
+        title="Motet verifier",
+        version=version,
+        lifespan=drained,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    locked = {"responses": documented(500)}
+    if key is not None:
+        locked = {"responses": documented(401, 500), "dependencies": [Depends(_lock(key))]}
+    _refuse_in_json(app, metrics)
+    _score(app, queue, metrics, limits, locked)
+    _tell(app, queue, metrics, served, locked)
+    return app
+
+
+def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits, locked: dict[str, Any]) -> None:
+    from fastapi import Request
+
+    @app.post(
+        "/predict",
+        **locked | {"responses": locked["responses"] | documented(400, 413, 422, 429, 503)},
+        openapi_extra={"requestBody": documented_body()},
+    )
+    async def predict(request: Request) -> Scored:
+        """Scores answers. The order is kept, and no score depends on the other chats."""
+        begun = perf_counter()
+        try:
+            async with asyncio.timeout(limits.request_seconds):
+                chats = read_chats(await _body(request, limits.max_body_bytes))
+                scores = await _scores(queue, chats, request)
+        except TimeoutError as error:
+            raise Refusal(503, "late", f"not done within {limits.request_seconds:g} s") from error
+        metrics.scored(len(scores), perf_counter() - begun)
+        return Scored(result=scores)
+
+
+def _tell(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, served: Served, locked: dict[str, Any]) -> None:
+    from fastapi.responses import PlainTextResponse
+
+    @app.get("/health", responses=documented(500, 503))
+    async def health() -> Health:
+        """Whether requests are taken."""
+        if queue.closed:
+            raise Refusal(503, "closed", "the server is about to end")
+        return Health(status="ok")
+
+    @app.get("/model", **locked)
+    async def model() -> Served:
+        """What is served."""
+        return served
+
+    @app.get("/metrics", **locked, response_class=PlainTextResponse)
+    async def figures() -> PlainTextResponse:
+        """Counts and times since the start, for Prometheus."""
+        return PlainTextResponse(metrics.text(queue.open), media_type="text/plain; version=0.0.4")
+
+
+# ---------------------------------------------------------------------------------------------------- a request
+
+
+async def _body(request: "Request", most: int) -> bytes:
+    """What came; what the request says of its length is not asked."""
+    from starlette.requests import ClientDisconnect
+
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise Refusal(
+                    413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time"
+                )
+    except ClientDisconnect as error:
+        raise Refusal(400, "left", "the client left within its request") from error
+    return bytes(body)
+
+
+async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request") -> list[float]:
+    """The scores, unless the client leaves first: nothing is computed for nobody."""
+    scores = asyncio.wrap_future(queue.submit(chats))
+    left = asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait({scores, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not scores.done():
+            raise Refusal(400, "left", "the client left before its answer")
+        return scores.result()
+    finally:
+        scores.cancel()
+        left.cancel()
+
+
+async def _left(request: "Request") -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _lock(key: str) -> Callable[..., Any]:
+    """Lets in who has the key. Comparing takes the same time however much of a key is right."""
+    from fastapi import Security
+    from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+    async def let_in(
+        given: Annotated[HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False))],
+    ) -> None:
+        if given is None or not hmac.compare_digest(given.credentials.encode(), key.encode()):
+            what = "no key came" if given is None else "the key is wrong"
+            expected = "expected the header Authorization: Bearer KEY"
+            raise Refusal(401, "key", f"{what}; {expected}", {"WWW-Authenticate": "Bearer"})
+
+    return let_in
+
+
+# ---------------------------------------------------------------------------------------------------- a refusal
+
+
+def _refuse_in_json(app: "FastAPI", metrics: Metrics) -> None:
+    """Whatever is raised becomes a status with {"error": ...}, and is counted."""
+    from fastapi.responses import JSONResponse
+    from starlette.exceptions import HTTPException
+
+    async def refuse(request: "Request", error: Any) -> JSONResponse:
+        refusal = _refusal(request, error)
+        metrics.refused(refusal.status, refusal.cause or "")
+        said = str(refusal)
+        shown = said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]} ..."
+        return JSONResponse({"error": shown}, refusal.status, refusal.headers)
+
+    def _refusal(request: "Request", error: Exception) -> Refusal:
+        match error:
+            case Refusal():
+                return error
+            case Full():
+                return Refusal(429, "full", str(error), {"Retry-After": "1"})
+            case Closed():
+                return Refusal(503, "closed", str(error))
+            case RewardFault():
+                status = 503 if isinstance(error, Broken) else 422
+                return Refusal(status, error.cause or type(error).__name__, str(error))
+            case HTTPException():
+                what = f"{request.method} {request.url.path}: {error.detail}; see /openapi.json"
+                return Refusal(error.status_code, "not_served", what, dict(error.headers or {}))
+            case _:  # the server raises it on, for its log
+                return Refusal(500, "mistake", f"the server has a mistake ({type(error).__name__}): see its log")
+
+    for kind in (Refusal, Full, Closed, RewardFault, HTTPException, Exception):
+        app.add_exception_handler(kind, refuse)

@@ -1,0 +1,29 @@
+"""What scoring may take: the defaults of a server and of scores within a process, each once. No torch here."""
+
+from dataclasses import dataclass, fields
+
+from motet.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Raises ConfigError where one of them is not above 0."""
+
+    token_budget: int = 16384
+    """Tokens of a batch, padding included: rows times the longest. A longer row goes alone."""
+    max_queue: int = 4096
+    """Answers that may be open at a time, over all requests; one request always finds room in an empty queue."""
+    max_body_mb: float = 8.0
+    """Size of one request, in MiB."""
+    request_seconds: float = 300.0
+    """Time one request has, from its first byte to its scores."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not value > 0:
+                raise ConfigError(f"{one.name} is {value}; expected a number above 0")
+
+    @property
+    def max_body_bytes(self) -> int:
+        return int(self.max_body_mb * 2**20)

@@ -1,0 +1,15 @@
+import pytest
+
+from motet.errors import ConfigError
+from motet.verifier.limits import Limits
+
+
+@pytest.mark.parametrize("name", ["token_budget", "max_queue", "max_body_mb", "request_seconds"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_limit_is_above_zero(name, value):
+    with pytest.raises(ConfigError, match=f"{name} is {value}; expected a number above 0"):
+        Limits(**{name: value})
+
+
+def test_a_body_is_counted_in_mebibytes():
+    assert Limits(max_body_mb=0.5).max_body_bytes == 524_288

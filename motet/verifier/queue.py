@@ -1,0 +1,157 @@
+"""Requests of many callers, joined into batches for the one model that there is.
+
+One thread reads texts into tokens, one owns the model. Nothing waits for a batch to fill: what has come while the last one was
+computed makes the next.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+
+from motet.core import Chat
+from motet.errors import MotetError, RewardFault
+from motet.verifier.limits import Limits
+from motet.verifier.model import Reading, Verifier
+from motet.verifier.scorer import judged, read
+
+WINDOW = 4
+"""Full batches taken at a time, and sorted by length: more pads less, and lets who came first wait longer."""
+
+OnBatch = Callable[[int, float], None]
+"""Told in the thread of the model: how many answers a batch had, and the seconds it took."""
+
+
+class Full(MotetError):
+    """As many answers are open as may be; another time there is room."""
+
+
+class Closed(MotetError):
+    """The queue takes no more."""
+
+
+class _Request:
+    """The answers of one call. `found` has what is known by now, by place."""
+
+    def __init__(self, chats: Sequence[Chat]) -> None:
+        self.chats = chats
+        self.scores: Future[list[float]] = Future()
+        self.readings: list[Reading] = []
+        self.found: dict[int, float | RewardFault] = {}
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(reading.tokens) for reading in self.readings)
+
+
+class ScoringQueue:
+    """Answers each request in order and by itself: what is wrong with one never reaches another."""
+
+    def __init__(self, verifier: Verifier, limits: Limits, on_batch: OnBatch = lambda answers, seconds: None) -> None:
+        self._verifier, self._limits, self._on_batch = verifier, limits, on_batch
+        self._reader = ThreadPoolExecutor(1, "verifier-reader")
+        self._model = ThreadPoolExecutor(1, "verifier-model")
+        self._waiting: deque[_Request] = deque()
+        self._lock = threading.Lock()
+        self._open, self._closed = 0, False
+
+    @property
+    def open(self) -> int:
+        """Answers that were asked for and not given yet."""
+        return self._open
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def submit(self, chats: Sequence[Chat]) -> Future[list[float]]:
+        """The scores to come, in order; or the RewardFault of the first answer that has none.
+
+        What is cancelled before its batch is not computed. Raises: Full, Closed, at once; ValueError for no chats.
+        """
+        if not chats:
+            raise ValueError("a request of no chats")
+        with self._lock:
+            if self._closed:
+                raise Closed("the server is about to end and takes no more requests")
+            if self._open and self._open + len(chats) > self._limits.max_queue:
+                raise Full(f"{self._open} answers are open, of at most {self._limits.max_queue}; ask again later")
+            self._open += len(chats)
+            request = _Request(chats)
+            self._reader.submit(self._read, request)
+        return request.scores
+
+    def close(self) -> None:
+        """Takes no more requests, and returns when the open ones are answered."""
+        with self._lock:
+            self._closed = True
+        self._reader.shutdown()
+        self._model.shutdown()
+
+    # ------------------------------------------------------------------------------------------------ in the threads
+
+    def _read(self, request: _Request) -> None:
+        try:
+            if not request.scores.cancelled():
+                request.readings = read(self._verifier, request.chats)
+        except BaseException as error:
+            self._leave(request)
+            if request.scores.set_running_or_notify_cancel():
+                request.scores.set_exception(error)
+            if not isinstance(error, RewardFault):
+                raise
+            return
+        self._waiting.append(request)
+        self._model.submit(self._answer_some)
+
+    def _answer_some(self) -> None:
+        """One turn of the model. Each request asks for one, so a turn may find that an earlier one took all."""
+        wanted = self._take()
+        try:
+            self._answer(wanted)
+        except BaseException as error:  # not an answer's fault but one of ours, and whoever waits shall hear of it
+            for request in wanted:
+                if not request.scores.done():
+                    self._leave(request)
+                    request.scores.set_exception(error)
+            raise
+
+    def _take(self) -> list[_Request]:
+        """The requests that came first, without those that nobody waits for any more."""
+        taken: list[_Request] = []
+        while self._waiting and sum(one.tokens for one in taken) < WINDOW * self._limits.token_budget:
+            request = self._waiting.popleft()
+            if request.scores.set_running_or_notify_cancel():
+                taken.append(request)
+            else:
+                self._leave(request)
+        return taken
+
+    def _answer(self, requests: Sequence[_Request]) -> None:
+        rows = [(request, place) for request in requests for place in range(len(request.readings))]
+        readings = [request.readings[place] for request, place in rows]
+        for number, found in judged(self._score, readings, self._limits.token_budget):
+            request, place = rows[number]
+            request.found[place] = found
+            if len(request.found) == len(request.readings):
+                self._settle(request)
+
+    def _score(self, readings: Sequence[Reading]) -> list[float]:
+        begun = perf_counter()
+        scores = self._verifier.scores(readings)
+        self._on_batch(len(readings), perf_counter() - begun)
+        return scores
+
+    def _settle(self, request: _Request) -> None:
+        found = [request.found[place] for place in range(len(request.readings))]
+        faults = [one for one in found if isinstance(one, RewardFault)]
+        self._leave(request)  # before its answer: who has one finds room for the next
+        if faults:
+            request.scores.set_exception(faults[0])
+        else:
+            request.scores.set_result([one for one in found if not isinstance(one, RewardFault)])
+
+    def _leave(self, request: _Request) -> None:
+        with self._lock:
+            self._open -= len(request.chats)

@@ -1,0 +1,162 @@
+"""Many callers, one model."""
+
+import random
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+
+import pytest
+
+from motet.errors import RewardFault
+from motet.verifier.limits import Limits
+from motet.verifier.model import Unreadable
+from motet.verifier.queue import Closed, Full, ScoringQueue
+from motet.verifier.scorer import Broken
+from motet.verifier.testing import Saying, chat
+
+
+@pytest.fixture
+def saying():
+    one = Saying()
+    yield one
+    one.release.set()
+
+
+@pytest.fixture
+def opened(saying):
+    """`opened(**limits)`: a queue that is closed in the end."""
+    queues = []
+
+    def open_queue(**limits):
+        queues.append(ScoringQueue(saying, Limits(**limits)))
+        return queues[-1]
+
+    yield open_queue
+    saying.release.set()
+    for queue in queues:
+        queue.close()
+
+
+def ask(queue, *said):
+    return queue.submit([chat(one) for one in said])
+
+
+def busy(queue, saying):
+    """One request that is being computed until it is released, so that what follows waits."""
+    saying.hold()
+    first = ask(queue, "0.5")
+    assert saying.began.wait(5)
+    return first
+
+
+def test_a_request_gets_its_scores_in_order(opened):
+    assert ask(opened(token_budget=8), "0.1", "0.25", "0.3", "0.125").result(5) == [0.1, 0.25, 0.3, 0.125]
+
+
+def test_what_comes_meanwhile_is_one_batch(opened, saying):
+    queue = opened()
+    first = busy(queue, saying)
+    others = [ask(queue, f"0.{k}", f"0.{k}") for k in range(1, 5)]
+    wait_until(lambda: len(queue._waiting) == 4)
+    saying.release.set()
+    assert first.result(5) == [0.5]
+    assert [other.result(5) for other in others] == [[k / 10, k / 10] for k in range(1, 5)]
+    assert [len(batch) for batch in saying.batches] == [1, 8]
+
+
+def test_a_batch_is_at_most_the_token_budget(opened, saying):
+    queue = opened(token_budget=12)
+    first = busy(queue, saying)
+    other = ask(queue, *["0.1"] * 7)  # 4 tokens each
+    saying.release.set()
+    assert (first.result(5), other.result(5)) == ([0.5], [0.1] * 7)
+    assert [len(batch) for batch in saying.batches] == [1, 3, 3, 1]
+
+
+@pytest.mark.parametrize(("word", "kind"), [("poison", RewardFault), ("memory", Broken), ("unreadable", Unreadable)])
+def test_one_requests_fault_is_no_others(word, kind, opened, saying):
+    queue = opened()
+    first = busy(queue, saying)
+    before, guilty, after = ask(queue, "0.1", "0.2"), ask(queue, "0.3", word), ask(queue, "0.4")
+    saying.release.set()
+    assert [one.result(5) for one in (first, before, after)] == [[0.5], [0.1, 0.2], [0.4]]
+    assert type(guilty.exception(5)) is kind
+    assert ask(queue, "0.6").result(5) == [0.6]
+    assert queue.open == 0
+
+
+def test_a_mistake_of_ours_reaches_who_waits_and_the_queue_goes_on(opened, saying):
+    queue = opened()
+    assert isinstance(ask(queue, "mistake").exception(5), TypeError)
+    assert ask(queue, "0.6").result(5) == [0.6]
+    assert queue.open == 0
+
+
+def test_a_queue_that_is_full_says_so_and_has_room_again(opened, saying):
+    queue = opened(max_queue=3)
+    first = busy(queue, saying)
+    second = ask(queue, "0.1", "0.2")
+    with pytest.raises(Full, match="3 answers are open, of at most 3"):
+        ask(queue, "0.3")
+    saying.release.set()
+    wait([first, second], 5)
+    assert ask(queue, "0.3").result(5) == [0.3]
+
+
+def test_one_request_always_finds_room_in_an_empty_queue(opened):
+    queue = opened(max_queue=1)
+    for _ in range(50):  # who has an answer may ask at once
+        assert ask(queue, "0.1", "0.2", "0.3").result(5) == [0.1, 0.2, 0.3]
+
+
+def test_what_nobody_waits_for_is_not_computed(opened, saying):
+    queue = opened(max_queue=3)
+    first = busy(queue, saying)
+    second = ask(queue, "0.1", "0.2")
+    assert second.cancel()
+    saying.release.set()
+    assert first.result(5) == [0.5]
+    assert ask(queue, "0.3").result(5) == [0.3]
+    with pytest.raises(CancelledError):
+        second.result(5)
+    assert saying.batches == [["0.5"], ["0.3"]]
+    assert queue.open == 0
+
+
+def test_a_closed_queue_takes_nothing_and_answers_what_is_open(opened, saying):
+    queue = opened()
+    first = busy(queue, saying)
+    others = [ask(queue, f"0.{k}") for k in range(1, 8)]
+    closing = threading.Thread(target=queue.close)
+    closing.start()
+    wait_until(lambda: queue.closed)
+    with pytest.raises(Closed):
+        ask(queue, "0.9")
+    assert closing.is_alive()
+    saying.release.set()
+    closing.join(5)
+    assert not closing.is_alive()
+    assert [one.result(0) for one in (first, *others)] == [[0.5], *([k / 10] for k in range(1, 8))]
+
+
+def test_many_callers_at_once_each_get_their_own(opened, saying):
+    queue = opened(token_budget=100)
+
+    def call(number):
+        draw = random.Random(number)
+        for _ in range(20):
+            said = [f"{draw.random():.{draw.randrange(1, 9)}f}" for _ in range(draw.randrange(1, 6))]
+            assert ask(queue, *said).result(10) == [float(one) for one in said]
+        return number
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(call, range(16))) == list(range(16))
+    assert queue.open == 0
+    assert max(len(batch) for batch in saying.batches) > 5
+
+
+def wait_until(true):
+    for _ in range(500):
+        if true():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it did not happen within 5 s")

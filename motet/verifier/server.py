@@ -1,0 +1,85 @@
+"""A verifier behind an address, until it is told to end."""
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from motet.endpoint import is_loopback
+from motet.errors import ConfigError
+from motet.verifier.app import create_app
+from motet.verifier.limits import Limits
+from motet.verifier.model import Verifier
+
+
+def serve(
+    folder: str | Path,
+    version: str,
+    *,
+    host: str,
+    port: int,
+    device: str,
+    key: str | None,
+    without_key: bool,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> None:
+    """Serves until SIGTERM or SIGINT; then takes no more connections, answers what is open, and returns. Main thread only.
+
+    `say` is told the address as soon as connections are taken; port 0 is any free one. `without_key` lets in whoever reaches it.
+    Raises: ConfigError before anything is loaded.
+    """
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise ConfigError(f'a server needs {error.name}, which is not there: pip install "motet[serve]"') from error
+
+    _check_key(host, key, without_key)
+    with _bound(host, port) as listener:
+        verifier = Verifier.load(folder, device=device)
+        app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
+        quiet = {"access_log": False, "log_level": "warning", "server_header": False}
+        server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", proxy_headers=False, **quiet))
+        # uvicorn raises the signal that ended it once more, for whoever listened before: this one has heard it.
+        before = {one: signal.signal(one, server.handle_exit) for one in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            listener.listen()
+            where = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
+            say(f"{folder} is served at {where} ({verifier.critic.backbone.device})")
+            server.run(sockets=[listener])
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def _check_key(host: str, key: str | None, without_key: bool) -> None:
+    if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
+        raise ConfigError(
+            "the key is empty, or has what no header can carry: expected letters, digits and signs of ASCII"
+        )
+    if key is None and not without_key and not is_loopback(f"http://{_in_url(host)}"):
+        raise ConfigError(
+            f"host {host!r} lets others in, and there is no key: name the environment variable that holds one with "
+            f"--key-variable, or say --without-key if whoever reaches it may ask"
+        )
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that does not listen yet: a port that is taken says so before a long load. Raises: ConfigError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigError(f"host {host!r} is no address: {error.strerror}") from error
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from error
+    return listener
