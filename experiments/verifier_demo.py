@@ -35,20 +35,21 @@ def main(runs: Path = Path("runs")) -> None:
     debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifier_tiny.yaml"
     say("1  agents that each know one operation")
     warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
-    team = ["warmup=null", *(f"models.{name}={{path: {place}}}" for name, place in warm.items())]
+    team = ["warmup=null", *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items())]
     exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
+    start = [f"model={{path: {warm['tiny_a']}, embedded: null}}"]
     say("2  what agent a answers")
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
     sampled = sample_answers(debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS)
     say("3  as many right as wrong answers to every question")
-    evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=1.5)
+    evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=2.5)
     say("4  what the questions alone give away, before and after")
     before, after = (
-        train_verifier(tiny, file, folder / f"question-only-{file.stem}", question_only=True)
+        train_verifier(tiny, file, folder / f"question-only-{file.stem}", start, question_only=True)
         for file in (answers, balanced)
     )
     say("5  the verifier")
-    figures = train_verifier(tiny, balanced, folder / "verifier")
+    figures = train_verifier(tiny, balanced, folder / "verifier", start)
     say("6  a team that it rewards")
     learnt = motet.train(
         debate,

@@ -5,7 +5,6 @@ for a plausible wrong one. What a text is labelled follows from what it comes to
 """
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,7 @@ from motet.core import Prompt, Task
 from motet.errors import ConfigError, RewardFault
 from motet.seeding import derive
 from motet.verifier.answers import Answer, as_chat, by_question
-from motet.verifier.sample import check_markable
+from motet.verifier.sample import check_markable, counted
 from motet.verifier.writing import Writer, leaks, order_for
 
 
@@ -38,7 +37,7 @@ class Balanced:
     short_of_wrong: int = 0
     written: int = 0
     """Written answers that could be used."""
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: dict[str, int] = field(default_factory=dict)
     """Why others could not: leak, unparsed, repeated, other_label, fault, nothing."""
 
 
@@ -131,7 +130,7 @@ async def _own_answer(environment: Any, pool: _Pool) -> None:
 
 
 async def _write_round(
-    environment: Any, writer: Writer, pools: Sequence[_Pool], attempt: int, seed: int, rejected: Counter[str]
+    environment: Any, writer: Writer, pools: Sequence[_Pool], attempt: int, seed: int, rejected: dict[str, int]
 ) -> None:
     """Asks once for every answer that is missing anywhere, in one call."""
     orders = [
@@ -144,7 +143,7 @@ async def _write_round(
     for (pool, right, _), text in zip(orders, await writer.write(prompts, keys), strict=True):
         why = await _judged(environment, pool, right, text)
         if why is not None:
-            rejected[why] += 1
+            counted(rejected, why)
 
 
 async def _judged(environment: Any, pool: _Pool, right: bool, text: str | None) -> str | None:

@@ -1,7 +1,6 @@
 """Answers from a team that plays, at several temperatures, labelled by the gold answer."""
 
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +30,12 @@ class Counts:
     """Answered nothing that could be read, so they are no data."""
     faults: int = 0
     """Games that broke, and answers that could not be judged."""
-    causes: Counter[str] = field(default_factory=Counter)
+    causes: dict[str, int] = field(default_factory=dict)
+
+
+def counted(causes: dict[str, int], cause: str) -> None:
+    """One more of this."""
+    causes[cause] = causes.get(cause, 0) + 1
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ async def argue(
         for (task, question, _), text in zip(asked, texts, strict=True):
             if text is None or leaks(text):
                 counts.faults += 1
-                counts.causes["nothing" if text is None else "leak"] += 1
+                counted(counts.causes, "nothing" if text is None else "leak")
                 continue
             mark = await environment.mark(task, text)
             if mark.answer is None:
@@ -169,7 +173,7 @@ async def _answers(
     if episode.root is None:
         assert episode.fault is not None
         counts.faults += 1
-        counts.causes[episode.fault.cause] += 1
+        counted(counts.causes, episode.fault.cause)
         return
     prompt = as_chat(environment.question(episode.task))
     for _, round_ in walk(episode.root):
@@ -181,7 +185,7 @@ async def _answers(
                     mark = await environment.mark(episode.task, completion.text)
                 except RewardFault as fault:
                     counts.faults += 1
-                    counts.causes[fault.cause or type(fault).__name__] += 1
+                    counted(counts.causes, fault.cause or type(fault).__name__)
                     continue
                 if mark.answer is None:
                     counts.unparsed += 1
@@ -216,7 +220,7 @@ class _Log:
                 f"or delete it and {self._note.name}"
             )
         self.done = note["done"]
-        self.counts = Counts(**{**note["counts"], "causes": Counter(note["counts"]["causes"])})
+        self.counts = Counts(**note["counts"])
         self._said = note["said"]
         # The answers are written first, so there are at least as many as the note says.
         self._answers = read_answers(self._file)[: note["answers"]] if note["answers"] else []

@@ -9,7 +9,6 @@ import pytest
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, Team
 from motet.environments.debate_tiny import Problem, TinyDebate
-from motet.environments.quickstart import Quickstart
 from motet.errors import ConfigError
 from motet.seeding import derive
 from motet.settings import Decode, Plan
@@ -100,11 +99,15 @@ def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "mine.jsonl").read_text() == "precious"
 
 
+class Bare:
+    pass
+
+
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Quickstart has no question and no mark; a verifier needs question\(task\)"):
+    with pytest.raises(ConfigError, match=r"Bare has no question and no mark; a verifier needs question\(task\)"):
         asyncio.run(
             sample(
-                Quickstart(Quickstart.Options()),
+                Bare(),
                 [],
                 Guesses(),
                 TEAM,
