@@ -19,7 +19,6 @@ from tests.small_runs import ROOT, recorded, run_config
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 CONFIG = ROOT / "configs" / "debate_magrpo.yaml"
-SHORT = ["warmup.steps=60", "warmup.batch_size=32", "evaluation.tasks=12"]
 GOLD = {f"{task.fields['left']}{task.fields['operation']}{task.fields['right']};": task for task in
         TinyDebate(TinyDebate.Options()).tasks("eval")}  # fmt: skip
 
@@ -43,8 +42,17 @@ class Knowing:
         return [float((await debate.mark(GOLD[asked.content], said.content)).right) for asked, said in chats]
 
 
-def evaluated(verifier, best_of=(1, 2, 4), overrides=SHORT, **named):
-    return motet.evaluate(CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent", **named)
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """Twelve tasks of a debate among agents that have learnt to write two digits, and little more."""
+    warm = motet.warmup(CONFIG, ["warmup.steps=60", "warmup.batch_size=32"], into=tmp_path_factory.mktemp("warm"))
+    models = [f"models.{name}={{embedded: null, path: {folder}}}" for name, folder in warm.items()]
+
+    def evaluate(verifier, best_of=(1, 2, 4), *more):
+        overrides = ["warmup=null", *models, "evaluation.tasks=12", *more]
+        return motet.evaluate(CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent")
+
+    return evaluate
 
 
 def means(row):
@@ -77,7 +85,7 @@ def command(tmp_path, monkeypatch, capsys):
 # ---------------------------------------------------------------------------------------------------- what it amounts to
 
 
-def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k():
+def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(evaluated):
     verifier = Knowing()
     figures = evaluated(verifier)
     found = figures["selection"]
@@ -87,9 +95,9 @@ def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k():
         for row in rows:
             assert (row["tasks"], row["all_subsets"]) == (12, True)
             assert list(row["accuracy"]) == list(METHODS)
-            assert means(row)["best"] == means(row)["any"]
+            assert means(row)["best"] == pytest.approx(means(row)["any"])
         ceilings = [means(row)["any"] for row in rows]
-        assert ceilings == sorted(ceilings)
+        assert ceilings[0] < ceilings[1] < ceilings[2]
         assert means(rows[0])["single"] == means(rows[2])["single"]
     assert found["turns"][0][2]["accuracy"]["any"]["mean"] > found["turns"][0][0]["accuracy"]["single"]["mean"] > 0
     assert found["scored"] == len(verifier.asked) == len(set(verifier.asked))
@@ -97,7 +105,7 @@ def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_single_answers_and_tokens_are_those_of_the_evaluation_itself():
+def test_single_answers_and_tokens_are_those_of_the_evaluation_itself(evaluated):
     figures = evaluated(Constant())
     first, second = figures["selection"]["turns"]
     assert [means(rows[0])["single"] for rows in (first, second)] == pytest.approx(figures["success_by_turn"])
@@ -109,19 +117,19 @@ def test_single_answers_and_tokens_are_those_of_the_evaluation_itself():
     assert first[0]["tokens_per_task"] < second[0]["tokens_per_task"]
 
 
-def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluations_are_alike():
-    figures = evaluated(Constant(), best_of=(1, 4, 6), overrides=[*SHORT, "evaluation.samples=9"])
+def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluations_are_alike(evaluated):
+    figures = evaluated(Constant(), (1, 4, 6), "evaluation.samples=9")
     for rows in figures["selection"]["turns"]:
         assert [row["k"] for row in rows] == [1, 4, 6]
         assert [row["all_subsets"] for row in rows] == [True, False, False]  # 9, 126 and 84
         assert all(row["accuracy"]["weighted"] == row["accuracy"]["majority"] for row in rows)
-    again = evaluated(Constant(), best_of=(6, 4, 1), overrides=[*SHORT, "evaluation.samples=9"])
+    again = evaluated(Constant(), (6, 4, 1), "evaluation.samples=9")
     assert recorded(again) == recorded(figures)
 
 
-def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted():
-    whole = evaluated(Knowing(), best_of=None, overrides=[*SHORT, "evaluation.samples=4"])
-    odd = evaluated(Knowing(lambda text: "1" in text), best_of=None, overrides=[*SHORT, "evaluation.samples=4"])
+def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted(evaluated):
+    whole = evaluated(Knowing(), None, "evaluation.samples=4")
+    odd = evaluated(Knowing(lambda text: "1" in text), None, "evaluation.samples=4")
     found = odd["selection"]
     assert found["left_out"] > 0
     assert found["causes"] == {"reward/RewardFault": sum(found["causes"].values())}
@@ -131,18 +139,18 @@ def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted():
     assert {name: odd[name] for name in ("success", "reward")} == {name: whole[name] for name in ("success", "reward")}
 
 
-def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play():
-    found = evaluated(Knowing(lambda text: True), best_of=[2])
+def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play(evaluated):
+    found = evaluated(Knowing(lambda text: True), [2])
     assert found["selection"]["turns"] == []
     assert found["selection"]["left_out"] == 24
     assert found["success"] is not None
 
 
-def test_a_folder_of_an_untrained_verifier_scores_all_alike(tmp_path):
+def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path):
     model = make_model_folder(tmp_path / "model", "llama", seed=0)
     Verifier.new(model, lora=None, seed=0, device="cpu").save(tmp_path / "verifier")
-    by_folder = evaluated(tmp_path / "verifier", best_of=[1, 2])
-    assert by_folder["selection"] == evaluated(Constant(), best_of=[1, 2])["selection"]
+    by_folder = evaluated(tmp_path / "verifier", [1, 2])
+    assert by_folder["selection"] == evaluated(Constant(), [1, 2])["selection"]
 
 
 # ---------------------------------------------------------------------------------------------------- at the terminal
@@ -193,7 +201,7 @@ def test_what_cannot_work_is_one_line_before_any_play(command, options, complain
     assert complaint in err
 
 
-def test_what_is_no_verifier_is_refused():
+def test_what_is_no_verifier_is_refused(evaluated):
     with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
         evaluated(0.5)
     with pytest.raises(ConfigError, match="best_of says among how many games a verifier chooses, and there is none"):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from motet.api.opening import Show
 from motet.build.scene import Scene, verifier_of
-from motet.config import parts
+from motet.config.parts import Verifier as Section
 from motet.config.schema import RunConfig
 from motet.config.yaml import validate_options
 from motet.core import Chat, Message
@@ -81,12 +81,12 @@ def _is_address(target: VerifierLike) -> bool:
     return isinstance(target, str) and "://" in target
 
 
-def _section(url: str, config: RunConfig) -> parts.Verifier:
+def _section(url: str, config: RunConfig) -> Section:
     """The config's own settings, if they are of this very address: its key is for nobody else."""
     own = config.verifier
     if own is not None and own.base_url == url:
         return own
-    return validate_options(parts.Verifier, {"base_url": url}, {}, ("verifier",))
+    return validate_options(Section, {"base_url": url}, {}, ("verifier",))
 
 
 async def _try(url: str, scene: Scene) -> None:

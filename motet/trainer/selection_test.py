@@ -128,7 +128,7 @@ def test_votes_are_the_mean_over_all_subsets_where_these_are_few(seed):
 
 
 def test_votes_over_drawn_subsets_come_close_to_all():
-    games = drawn(3, games=12)
+    games = drawn(1, games=12)
     seeds = range(40)
     mean = sum(accuracies(games, 5, seed)["weighted"] for seed in seeds) / len(seeds)
     exact = brute_vote(games, 5, weight)
@@ -179,7 +179,7 @@ def test_a_perfect_verifier_reaches_the_ceiling_and_one_that_errs_always_misses(
     turned = [[one(1.0 - candidate.score, candidate.answer) for candidate in game] for game in games]
     for k in (1, 2, 3):
         found = accuracies(games, k, 0)
-        assert found["best"] == found["any"]
+        assert found["best"] == pytest.approx(found["any"])
         assert accuracies(turned, k, 0)["best"] == 0.0
 
 
