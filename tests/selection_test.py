@@ -48,9 +48,9 @@ def evaluated(tmp_path_factory):
     warm = motet.warmup(CONFIG, ["warmup.steps=60", "warmup.batch_size=32"], into=tmp_path_factory.mktemp("warm"))
     models = [f"models.{name}={{embedded: null, path: {folder}}}" for name, folder in warm.items()]
 
-    def evaluate(verifier, best_of=(1, 2, 4), *more):
+    def evaluate(verifier, best_of=(1, 2, 4), *more, **named):
         overrides = ["warmup=null", *models, "evaluation.tasks=12", *more]
-        return motet.evaluate(CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent")
+        return motet.evaluate(CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent", **named)
 
     return evaluate
 
@@ -137,6 +137,21 @@ def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted(eva
     assert found["scored"] < whole["selection"]["scored"]
     assert found["turns"][0][2]["tasks"] < 12
     assert {name: odd[name] for name in ("success", "reward")} == {name: whole[name] for name in ("success", "reward")}
+
+
+def test_reference_games_are_judged_too_and_right_by_every_method():
+    found = motet.evaluate(CONFIG, ["evaluation.tasks=5"], team="reference", verifier=Constant(), show="silent")[
+        "selection"
+    ]
+    for (row,) in found["turns"]:
+        assert (row["k"], row["tasks"], row["tokens_per_task"]) == (1, 5, 0.0)
+        assert means(row) == dict.fromkeys(METHODS, 1.0)
+
+
+def test_what_is_heard_of_another_task_is_judged_as_said_on_ones_own(evaluated):
+    figures = evaluated(Knowing(), [2], shuffle_turn=1)
+    second = figures["selection"]["turns"][1][0]
+    assert means(second)["single"] == pytest.approx(figures["success_by_turn"][1])
 
 
 def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play(evaluated):

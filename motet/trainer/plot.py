@@ -97,9 +97,8 @@ def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -
         axes.set(xlabel=f"{unit} per task")
         axes.set_title(f"turn {number}", loc="left", fontsize=12, color=INK)
     panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", frameon=False, labelcolor=INK, ncols=5
-    )
+    lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
+    figure.legend(*lines, loc="outside lower center", frameon=False, labelcolor=INK, ncols=columns)
     figure.savefig(path, dpi=150)
 
 
