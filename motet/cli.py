@@ -17,16 +17,14 @@ from rich.markup import escape
 from motet.cli_verifier import verifier
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.tables import (
-    figure,
     out,
     print_baselines,
     print_comparison,
-    print_conventions,
     print_cost,
+    print_crossplay,
     print_episode,
     print_evaluation,
     print_finished,
-    titled,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +52,7 @@ Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", sho
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Overrides: key.key=value, the value as in YAML.", show_default=False)
 ]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -145,6 +144,56 @@ def warmup(
     out.print(f"start from there: motet train {escape(f'{config} warmup=null {start}')}", soft_wrap=True)
 
 
+Samples = Annotated[
+    int | None, typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False)
+]
+PassAt = Annotated[
+    str | None,
+    typer.Option(help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.", show_default=False),
+]
+ShuffleTurn = Annotated[
+    int | None,
+    typer.Option(
+        help="After this turn everyone hears what was said on another task: does the message matter?",
+        show_default=False,
+    ),
+]
+Chooser = Annotated[
+    str | None,
+    typer.Option(
+        help="The address of a verifier's server, or the folder of a verifier: it chooses among the answers of several games.",
+        show_default=False,
+    ),
+]
+BestOf = Annotated[
+    str | None,
+    typer.Option(
+        help="With --verifier: among how many games it chooses, such as 1,2,4,8. As many are played as the largest needs.",
+        show_default=False,
+    ),
+]
+Curves = Annotated[
+    Path | None,
+    typer.Option(help="With --verifier: also draw accuracy against tokens to this PNG.", show_default=False),
+]
+Baselines = Annotated[
+    bool,
+    typer.Option(
+        "--baselines", help="Beside the untrained team, one agent alone, talking untrained, and the best of n samples."
+    ),
+]
+Single = Annotated[
+    str | None,
+    typer.Option(
+        help="With --baselines: the agent whose policy plays alone; the last one unless set.", show_default=False
+    ),
+]
+Against = Annotated[
+    list[Path] | None,
+    typer.Option(help="With --baselines: another run on the same tasks; may be given again.", show_default=False),
+]
+
+
 @app.command()
 def evaluate(
     target: Target,
@@ -152,38 +201,16 @@ def evaluate(
     team: Annotated[
         Players, typer.Option(help="own: the run's or config's team; reference: the environment's own solutions.")
     ] = Players.own,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")] = False,
-    samples: Annotated[
-        int | None, typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False)
-    ] = None,
-    pass_at: Annotated[
-        str | None,
-        typer.Option(help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.", show_default=False),
-    ] = None,
-    baselines: Annotated[
-        bool,
-        typer.Option(
-            "--baselines",
-            help="Beside the untrained team, one agent alone, talking untrained, and the best of n samples.",
-        ),
-    ] = False,
-    single: Annotated[
-        str | None,
-        typer.Option(
-            help="With --baselines: the agent whose policy plays alone; the last one unless set.", show_default=False
-        ),
-    ] = None,
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(help="With --baselines: another run on the same tasks; may be given again.", show_default=False),
-    ] = None,
-    shuffle_turn: Annotated[
-        int | None,
-        typer.Option(
-            help="After this turn everyone hears what was said on another task: does the message matter?",
-            show_default=False,
-        ),
-    ] = None,
+    greedy: Greedy = False,
+    samples: Samples = None,
+    pass_at: PassAt = None,
+    shuffle_turn: ShuffleTurn = None,
+    verifier: Chooser = None,
+    best_of: BestOf = None,
+    plot: Curves = None,
+    baselines: Baselines = False,
+    single: Single = None,
+    against: Against = None,
     as_json: AsJson = False,
 ) -> None:
     """Play the held-out tasks and say how it went; docs/evaluation.md explains every figure.
@@ -192,13 +219,16 @@ def evaluate(
     """
     from motet import api
 
+    chosen = {"--best-of": best_of, "--plot": plot}
     plain = {
         "--team": team is not Players.own,
         "--greedy": greedy,
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
     }
-    _refuse_mixture(baselines, plain, {"--single": single, "--against": against})
+    _refuse_mixture(baselines, {**plain, "--verifier": verifier, **chosen}, {"--single": single, "--against": against})
+    _refuse_choice(verifier, chosen)
+    _check_picture(plot)
     if baselines:
         figures = api.measure_baselines(target, overrides or [], samples=samples, single=single, against=against or [])
     else:
@@ -210,7 +240,13 @@ def evaluate(
             samples=samples,
             pass_at=None if pass_at is None else _numbers("--pass-at", pass_at),
             shuffle_turn=shuffle_turn,
+            verifier=verifier,
+            best_of=None if best_of is None else _numbers("--best-of", best_of),
         )
+    if plot is not None:
+        from motet.trainer.plot import selection_curves
+
+        selection_curves(figures["selection"]["turns"], plot)
     if as_json:
         print(json.dumps(figures))
     elif baselines:
@@ -228,12 +264,24 @@ def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, 
         raise ConfigError(f"{', '.join(given)} says what to compare with: add --baselines")
 
 
+def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
+    given = [option for option, value in chosen.items() if value]
+    if given and verifier is None:
+        raise ConfigError(f"{', '.join(given)} is about what a verifier chooses: add --verifier")
+
+
+def _check_picture(path: Path | None) -> None:
+    """Before the hours that a picture may take."""
+    if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
+        raise ConfigError(f"--plot is {path}; expected a file that ends in .png, in a folder that exists")
+
+
 @app.command()
 def play(
     target: Target,
     overrides: Overrides = None,
     task: Annotated[int, typer.Option(help="Which held-out task, from 0.")] = 0,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")] = False,
+    greedy: Greedy = False,
     interactive: Annotated[
         str | None,
         typer.Option(
@@ -276,6 +324,7 @@ def crossplay(
     from motet import api
     from motet.trainer.plot import cross_matrix
 
+    _check_picture(plot)
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
     if plot is not None:
         cross_matrix(
@@ -284,16 +333,7 @@ def crossplay(
     if as_json:
         print(json.dumps(asdict(found)))
         return
-    first, others = found.agents[0], " and ".join(found.agents[1:])
-    table = titled(
-        f"success: {first} of the row with {others} of the column", ["", *(Path(run).name for run in found.runs)]
-    )
-    for run, row in zip(found.runs, found.success, strict=True):
-        table.add_row(Path(run).name, *(figure(value) for value in row))
-    out.print(table)
-    for run, named in zip(found.runs, found.conventions, strict=False):
-        out.print(f"[bold]{escape(Path(run).name)}[/bold]")
-        print_conventions(named)
+    print_crossplay(found)
 
 
 @app.command()

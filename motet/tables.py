@@ -10,9 +10,10 @@ from rich.table import Table
 
 from motet.core import Episode
 from motet.rollout.visible import visible
+from motet.trainer.selection import METHODS, SUBSETS
 
 if TYPE_CHECKING:
-    from motet.api.survey import Cost
+    from motet.api.survey import Cost, Crossplay
 
 out = Console(highlight=False)
 FIGURES = (
@@ -72,6 +73,30 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
         print_influence(figures["influence"])
     if "conventions" in figures:
         print_conventions(figures["conventions"])
+    if "selection" in figures:
+        print_selection(figures["selection"])
+
+
+def print_selection(found: dict[str, Any]) -> None:
+    """How often the answer that was chosen out of k games is right."""
+    for number, rows in enumerate(found["turns"], start=1):
+        table = titled(f"chosen out of k games after turn {number}", ["k", "tasks", "tokens", *METHODS.values()])
+        for row in rows:
+            tokens = "-" if row["tokens_per_task"] is None else f"{row['tokens_per_task']:,.1f}"
+            means = [None if one is None else one["mean"] for one in row["accuracy"].values()]
+            table.add_row(str(row["k"]), str(row["tasks"]), tokens, *map(figure, means))
+        out.print(table)
+    notes = {
+        "best of k": f"the answer with the highest score; the verifier scored {found['scored']:,} answers",
+        "weighted vote": "scores are summed by what answers come to; a tie is nobody's",
+        "any right": "what a verifier that never errs would choose",
+    }
+    if not all(row["all_subsets"] for rows in found["turns"] for row in rows):
+        notes["votes"] = f"where k games can be drawn in more than {SUBSETS} ways, means over {SUBSETS} of these"
+    if found["causes"]:
+        notes[f"{found['left_out']} games left out"] = f"answers that could not be judged: {counted(found['causes'])}"
+    for name, text in notes.items():
+        out.print(f"  {escape(name)}: {escape(text)}", soft_wrap=True)
 
 
 def print_influence(found: dict[str, Any]) -> None:
@@ -160,6 +185,19 @@ def estimated(found: Mapping[str, float] | None) -> str:
 
 def span(low: float, high: float) -> str:
     return f"{low:.2f} to {high:.2f}"
+
+
+def print_crossplay(found: "Crossplay") -> None:
+    """Who can work with whom."""
+    first, others = found.agents[0], " and ".join(found.agents[1:])
+    names = [Path(run).name for run in found.runs]
+    table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
+    for name, row in zip(names, found.success, strict=True):
+        table.add_row(name, *(figure(value) for value in row))
+    out.print(table)
+    for name, named in zip(names, found.conventions, strict=False):
+        out.print(f"[bold]{escape(name)}[/bold]")
+        print_conventions(named)
 
 
 def print_finished(summary: dict[str, Any], runs: Path) -> None:

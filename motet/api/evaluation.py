@@ -1,16 +1,18 @@
 """evaluate and play: games without learning."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch, tag_of
+from motet.api.selecting import VerifierLike, open_verifier, select
 from motet.build.company import Company
 from motet.build.scene import Scene, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
 from motet.environments.transplant import Transplanted, shifted
 from motet.errors import ConfigError, MotetError
+from motet.rollout.passing import powers_of_two
 from motet.rollout.person import Person
 from motet.rollout.playthrough import rewards, successes
 from motet.rollout.reference import play_reference
@@ -32,6 +34,8 @@ def evaluate(
     samples: int | None = None,
     pass_at: Sequence[int] | None = None,
     shuffle_turn: int | None = None,
+    verifier: VerifierLike | None = None,
+    best_of: Sequence[int] | None = None,
     environment: Environment[Any] | None = None,
     show: Show = "auto",
 ) -> dict[str, Any]:
@@ -40,19 +44,26 @@ def evaluate(
     Sampled as in training, unless `greedy`. `samples` games of every task are played in place of `evaluation.samples`, and
     `pass_at` names the k of pass@k: 1 and the powers of two up to `samples` unless given. `team="reference"` plays the
     environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
-    another task.
+    another task. A `verifier` (the address of a server, a folder, or an object with `score(chats)`) chooses among the answers of
+    k games, for each k of `best_of` or the powers of two; as many games are played as the largest k needs.
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, terms, turns, tokens,
     tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (of the environment),
-    rows_passed_over (that gave no task), success_by_turn and influence (of debates). All but time is the same at every call;
-    docs/evaluation.md says what each of them is.
+    rows_passed_over (that gave no task), success_by_turn and influence (of debates) and selection (by a verifier). All but time
+    is the same at every call; docs/evaluation.md says what each of them is.
     """
+    if best_of and verifier is None:
+        raise ConfigError("best_of says among how many games a verifier chooses, and there is none: add a verifier")
     settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
-    _refuse_samples(settings, samples, pass_at, one=greedy or team == "reference")
+    one = greedy or team == "reference"
+    if samples is None and not one:
+        settings = _with_games(settings, best_of or ())
+    _refuse_samples(settings, samples, {"pass_at": pass_at or (), "best_of": best_of or ()}, one=one)
     if shuffle_turn is not None:
         _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
         run = run_of(target)
+        judge = None if verifier is None else asyncio.run(open_verifier(verifier, scene))
 
         async def play() -> Evaluation:
             if team == "reference":
@@ -68,19 +79,29 @@ def evaluate(
 
         evaluation = asyncio.run(play())
         figures = described(evaluation, scene.environment, pass_at)
+        if judge is not None:
+            ks = best_of or powers_of_two(figures["samples"])
+            figures["selection"] = asyncio.run(select(judge, scene, evaluation.games, ks, show))
         passed_over = scene.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
 
 
-def _refuse_samples(settings: RunConfig, samples: int | None, pass_at: Sequence[int] | None, *, one: bool) -> None:
-    """`one`: every game of a task would be the same."""
+def _with_games(settings: RunConfig, ks: Sequence[int]) -> RunConfig:
+    """With as many games per task as the largest k chooses among."""
+    games = settings.evaluation.model_copy(update={"samples": max([settings.evaluation.samples, *ks])})
+    return settings.model_copy(update={"evaluation": games})
+
+
+def _refuse_samples(settings: RunConfig, samples: int | None, ks: Mapping[str, Sequence[int]], *, one: bool) -> None:
+    """`ks`: argument -> the numbers of games that it names. `one`: every game of a task would be the same."""
     if one and samples not in (None, 1):
         raise ConfigError(f"samples is {samples}, but greedy and reference games are all alike: play one")
     most = 1 if one else settings.evaluation.samples
-    wrong = [k for k in pass_at or () if not 1 <= k <= most]
-    if wrong:
-        raise ConfigError(f"pass_at names {wrong[0]}; expected 1 to {most}, the games per task: raise samples")
+    for name, named in ks.items():
+        wrong = [k for k in named if not 1 <= k <= most]
+        if wrong:
+            raise ConfigError(f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples")
 
 
 def _intervals(evaluation: Evaluation, seed: int) -> dict[str, Any]:

@@ -26,6 +26,18 @@ def test_an_agent_that_is_silent_at_the_end_keeps_its_last_word():
     assert one.last_words == {"a": "end", "b": "xx"}
 
 
+def test_what_was_said_by_a_turn_is_that_of_the_turn_or_of_the_end_of_the_game():
+    last = Round(
+        1, {"a": "?"}, {"a": (1,)}, {"a": (said("end"),)}, (Outcome({"a": 0}, {"a": 0.0, "b": 0.0}, end="done"),)
+    )
+    root = round_(0, ["x", "y"], outcome(0, 0.0, last), outcome(1, 0.0))
+    long, short = playthroughs(Episode("e", TASK, root))
+    assert [long.words_by(turn) for turn in (0, 1)] == [{"a": "x", "b": "xx"}, {"a": "end", "b": "xx"}]
+    assert [short.words_by(turn) for turn in (0, 1)] == [{"a": "y", "b": "yy"}] * 2
+    assert [long.tokens_by(turn) for turn in (0, 1)] == [1 + 2, 1 + 2 + 3]
+    assert [short.tokens_by(turn) for turn in (0, 1)] == [1 + 2] * 2
+
+
 def test_an_episode_that_broke_as_a_whole_has_no_games_and_a_tree_is_refused():
     assert playthroughs(Episode("e", TASK, None, fault=BROKEN)) == []
     tree = round_(0, ["x"], outcome(0, 0.0, round_(1, ["x", "y"], outcome(0, 0.0), outcome(1, 0.0))))

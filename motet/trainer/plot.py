@@ -4,12 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from motet.trainer.selection import METHODS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, FAINT, GRID = "#22223b", "#6c757d", "#e5e7ef"
 TRAINED, REWARD, HELDOUT = "#1b6ca8", "#b5651d", "#1f7a4d"
+LINES = {
+    "single": (FAINT, "--"), "majority": (REWARD, "-"), "weighted": (HELDOUT, "-"), "best": (TRAINED, "-"), "any": (INK, ":")
+}  # fmt: skip
+"""Way of choosing -> colour and style of its line."""
 
 
 def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], path: Path) -> None:
@@ -73,6 +79,41 @@ def cross_matrix(
     axes.tick_params(length=0)
     axes.set(xlabel=f"{agents[1]} from", ylabel=f"{agents[0]} from")
     axes.set_title("Cross-play success", loc="left", fontsize=13, color=INK, pad=12)
+    figure.savefig(path, dpi=150)
+
+
+def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
+    """Accuracy against tokens per task for every way of choosing, one panel per turn.
+
+    Args: `turns` of an evaluation's `selection`. Where nobody's tokens can be counted, games stand in their place.
+    """
+    count = max(1, len(turns))
+    figure = _figure(1.6 + 3.8 * count, 4.4)
+    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    counted = all(row["tokens_per_task"] for rows in turns for row in rows if row["tasks"])
+    axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
+    for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
+        _plain(axes)
+        shown = [row for row in rows if row["tasks"]]
+        for method, (color, style) in LINES.items():
+            values = [row["accuracy"][method]["mean"] for row in shown]
+            axes.plot(
+                [row[axis] for row in shown],
+                values,
+                style,
+                color=color,
+                marker="o",
+                markersize=4,
+                label=METHODS[method],
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([row[axis] for row in shown], [f"{row[axis]:,.0f}" for row in shown])
+        axes.minorticks_off()
+        axes.set(xlabel=f"{unit} per task")
+        axes.set_title(f"turn {number}", loc="left", fontsize=12, color=INK)
+    panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
+    lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
+    figure.legend(*lines, loc="outside lower center", frameon=False, labelcolor=INK, ncols=columns)
     figure.savefig(path, dpi=150)
 
 

@@ -1,6 +1,7 @@
 import struct
 
-from motet.trainer.plot import cross_matrix, learning_curve, moving_average
+from motet.trainer.plot import LINES, cross_matrix, learning_curve, moving_average, selection_curves
+from motet.trainer.selection import METHODS
 
 
 def size_of(path):
@@ -30,3 +31,23 @@ def test_a_cross_matrix_grows_with_its_runs(tmp_path):
     cross_matrix([[0.9]], ["a"], tmp_path / "one.png")
     cross_matrix([[0.9, 0.1], [0.0, 1.0]], ["a", "b"], tmp_path / "two.png", agents=("aux", "main"))
     assert size_of(tmp_path / "one.png") < size_of(tmp_path / "two.png")
+
+
+def test_every_way_of_choosing_has_a_line():
+    assert list(LINES) == list(METHODS)
+
+
+def test_a_selection_has_a_panel_per_turn_and_can_be_empty(tmp_path):
+    def row(k, tokens):
+        accuracy = {method: {"mean": k / 10, "low": 0.0, "high": 1.0} for method in METHODS}
+        return {"k": k, "tasks": 3, "tokens_per_task": tokens, "all_subsets": True, "accuracy": accuracy}
+
+    nobody = {"k": 4, "tasks": 0, "tokens_per_task": None, "all_subsets": True, "accuracy": dict.fromkeys(METHODS)}
+    turns = [[row(1, 6.0), row(2, 12.0), nobody], [row(1, 12.5), row(2, 25.0), nobody]]
+    selection_curves(turns, tmp_path / "two.png")
+    selection_curves(turns[:1], tmp_path / "one.png")
+    selection_curves([[row(1, 0.0), row(2, 0.0)]], tmp_path / "uncounted.png")
+    selection_curves([], tmp_path / "empty.png")
+    assert size_of(tmp_path / "one.png")[0] < size_of(tmp_path / "two.png")[0]
+    assert size_of(tmp_path / "one.png") == size_of(tmp_path / "empty.png") == size_of(tmp_path / "uncounted.png")
+    assert (tmp_path / "one.png").stat().st_size > (tmp_path / "empty.png").stat().st_size
