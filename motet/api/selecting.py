@@ -12,7 +12,7 @@ from motet.config.parts import Verifier as Section
 from motet.config.schema import RunConfig
 from motet.config.yaml import validate_options
 from motet.core import Chat, Message
-from motet.environments.debate.game import Verifier
+from motet.environments.debate.verified import Verifier
 from motet.errors import ConfigError, RewardFault
 from motet.rollout.playthrough import Games
 from motet.seeding import derive
@@ -20,7 +20,6 @@ from motet.trainer.candidates import Judged, Pool, asked, judge
 from motet.trainer.intervals import Estimate, estimate
 from motet.trainer.report import Progress
 from motet.trainer.selection import METHODS, SUBSETS, accuracies
-from motet.verifier import model
 
 VerifierLike: TypeAlias = str | Path | Verifier
 """The address of a server, the folder of a trained verifier, or whatever can score."""
@@ -74,7 +73,7 @@ def scorer_of(target: VerifierLike, config: RunConfig) -> Verifier:
         return target
     if _is_address(target):
         return verifier_of(_section(str(target), config), config.seed)
-    return _Local(model.Verifier.load(target))
+    return verifier_of(Section(folder=str(target)), config.seed)
 
 
 def _is_address(target: VerifierLike) -> bool:
@@ -97,25 +96,6 @@ async def _try(url: str, scene: Scene) -> None:
         await verifier_of(impatient, scene.config.seed).score([chat])
     except RewardFault as fault:
         raise ConfigError(f"{fault}; expected a server that scores answers: start it, or mend the address") from fault
-
-
-class _Local:
-    """Scores with the weights of a folder."""
-
-    def __init__(self, verifier: model.Verifier, token_budget: int = 16_384) -> None:
-        """`token_budget` bounds a batch, padding counted; a longer answer goes alone."""
-        self._verifier, self._budget = verifier, token_budget
-
-    async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """Raises: RewardFault where one of them cannot be read."""
-        readings = [self._verifier.encode(chat) for chat in chats]
-        order = sorted(range(len(readings)), key=lambda place: len(readings[place].tokens))
-        scores: dict[int, float] = {}
-        while order:
-            size = max(1, self._budget // len(readings[order[-1]].tokens))
-            batch, order = order[-size:], order[:-size]
-            scores |= zip(batch, self._verifier.scores([readings[place] for place in batch]), strict=True)
-        return [scores[place] for place in range(len(readings))]
 
 
 # ---------------------------------------------------------------------------------------------------- the table
