@@ -32,7 +32,7 @@ def main(runs: Path = Path("runs")) -> None:
     begun = monotonic()
     folder = runs / "verifier-demo"
     shutil.rmtree(folder, ignore_errors=True)
-    debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifier_tiny.yaml"
+    debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifiers" / "tiny.yaml"
     say("1  agents that each know one operation")
     warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
     team = ["warmup=null", *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items())]
@@ -45,7 +45,7 @@ def main(runs: Path = Path("runs")) -> None:
     evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=2.5)
     say("4  what the questions alone give away, before and after")
     before, after = (
-        train_verifier(tiny, file, folder / f"question-only-{file.stem}", start, question_only=True)
+        train_verifier(tiny, file, folder / f"question-only-{file.stem}", [*start, "epochs=3"], question_only=True)
         for file in (answers, balanced)
     )
     say("5  the verifier")

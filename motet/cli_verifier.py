@@ -127,7 +127,7 @@ def train(
 ) -> None:
     """A verifier of a file of answers, measured on questions that it has not seen.
 
-    Example: motet verifier train configs/verifier.yaml data/balanced.jsonl --into verifiers/gsm8k
+    Example: motet verifier train configs/verifiers/gsm8k.yaml data/balanced.jsonl --into verifiers/gsm8k
     """
     from motet import api
 

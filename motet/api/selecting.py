@@ -11,7 +11,7 @@ from motet.build.scene import Scene, verifier_of
 from motet.config.parts import Verifier as Section
 from motet.config.schema import RunConfig
 from motet.config.yaml import validate_options
-from motet.core import Chat, Message
+from motet.core import Message
 from motet.environments.debate.verified import Verifier
 from motet.errors import ConfigError, RewardFault
 from motet.rollout.playthrough import Games

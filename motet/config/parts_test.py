@@ -42,12 +42,17 @@ def test_extra_fields_replace_none_that_have_their_own_place(field):
         expert(extra={field: 1})
 
 
-def test_a_verifier_is_a_server_or_a_constant():
-    assert Verifier(base_url="http://localhost:8000").constant is None
-    assert Verifier(constant=0.0).base_url is None
-    for wrong, got in (({}, "neither"), ({"base_url": "http://localhost:8000", "constant": 0.5}, "both")):
-        with pytest.raises(ValidationError, match=f"got {got} of base_url and constant, expected exactly one"):
+def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these():
+    server, constant = {"base_url": "http://localhost:8000"}, {"constant": 0.0}
+    for one in (server, constant, {"folder": "verifiers/x"}, {"ensemble": (server, constant), "combine": "minimum"}):
+        assert Verifier(**one)
+    for wrong, got in (({}, "none"), ({**server, **constant}, "base_url and constant")):
+        with pytest.raises(
+            ValidationError, match=f"got {got} of base_url, folder, constant and ensemble; expected exactly"
+        ):
             Verifier(**wrong)
+    with pytest.raises(ValidationError, match="ensemble has one verifier; expected two or more"):
+        Verifier(ensemble=(server,))
 
 
 @pytest.mark.parametrize("settings", [{"base_url": "localhost"}, {"constant": 1.5}, {"constant": -0.1}])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from motet.core import Chat, Fault, Mark, Message, Task
-from motet.environments.debate.game import Verifier
+from motet.environments.debate.verified import Verifier
 from motet.reward_server import VerifierFault
 from motet.rollout.faults import attempt
 from motet.rollout.playthrough import Games, Playthrough
