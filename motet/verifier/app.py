@@ -130,7 +130,8 @@ async def _body(request: "Request", most: int) -> bytes:
 
 async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request") -> list[float]:
     """The scores, unless the client leaves first: nothing is computed for nobody."""
-    scores = asyncio.wrap_future(queue.submit(chats))
+    asked = queue.submit(chats)
+    scores = asyncio.wrap_future(asked)
     left = asyncio.create_task(_left(request))
     try:
         await asyncio.wait({scores, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,6 +139,7 @@ async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request"
             raise Refusal(400, "left", "the client left before its answer")
         return scores.result()
     finally:
+        asked.cancel()  # at once; the other way round the queue would hear of it a moment later
         scores.cancel()
         left.cancel()
 
