@@ -280,6 +280,39 @@ def test_what_is_no_http_does_not_stop_it(server):
     assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
 
 
+def conform(url, folder, examples):
+    """How many requests a fuzzer made of the server's own schema, none of which found it wrong."""
+    # No schema can say that the last role is the assistant's, nor how many tokens a text has.
+    settings = folder / "schemathesis.toml"
+    settings.write_text('[checks]\npositive_data_acceptance.expected-statuses = ["2xx", 422]\n')
+    command = [
+        sys.executable,
+        "-c",
+        "from schemathesis.cli import schemathesis; schemathesis()",
+        "--config-file",
+        settings,
+    ]
+    options = ["-H", f"Authorization: Bearer {KEY}", "--max-examples", str(examples), "--seed", "1", "--no-color"]
+    done = subprocess.run(
+        [*command, "run", f"{url}/openapi.json", *options], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made, passed = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout).groups()
+    assert made == passed
+    return int(made.replace(",", ""))
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(1900, marks=pytest.mark.slow)])
+def test_the_schema_says_what_the_server_does(folder, tmp_path, examples):
+    with serving(folder, "--key-variable", "SERVER_KEY") as one:
+        assert conform(one.url, tmp_path, examples) > examples
+        told = httpx2.get(f"{one.url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
+        answered = {int(status) for status in re.findall(r'requests_total{status="(\d+)"}', told)}
+        assert {200, 401, 422} <= answered <= {200, 400, 401, 404, 405, 413, 422}
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints
+
+
 # ---------------------------------------------------------------------------------------------------- keys and queues
 
 
