@@ -143,7 +143,7 @@ class Server:
     def _line(self) -> "_Line":
         loop = asyncio.get_running_loop()
         if loop not in self._lines:
-            for ended in [one for one in self._lines if one.is_closed()]:
+            for ended in [one for one in list(self._lines) if one.is_closed()]:
                 self._lines.pop(ended, None)  # a line knows its loop, so no weak reference would let go of it
             self._lines[loop] = _Line(asyncio.Semaphore(self._concurrency), self._connected())
         return self._lines[loop]

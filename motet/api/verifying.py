@@ -227,9 +227,12 @@ def serve_verifier(
     `key_variable` names the environment variable that holds the key, which requests then need; without one only this machine may
     ask, unless `without_key`. `say` is told the address once it listens. Main thread only. Raises: ConfigError.
     """
+    from transformers.utils.logging import disable_progress_bar
+
     from motet import __version__
     from motet.verifier.server import serve
 
+    disable_progress_bar()
     serve(
         folder,
         __version__,

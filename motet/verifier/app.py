@@ -57,7 +57,7 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
         redoc_url=None,
         redirect_slashes=False,
     )
-    locked = {"responses": documented(500)}
+    locked: dict[str, Any] = {"responses": documented(500)}
     if key is not None:
         locked = {"responses": documented(401, 500), "dependencies": [Depends(_lock(key))]}
     _refuse_in_json(app, metrics)
@@ -130,14 +130,17 @@ async def _body(request: "Request", most: int) -> bytes:
 
 async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request") -> list[float]:
     """The scores, unless the client leaves first: nothing is computed for nobody."""
-    scores = asyncio.wrap_future(queue.submit(chats))
+    asked = queue.submit(chats)
+    scores = asyncio.wrap_future(asked)
     left = asyncio.create_task(_left(request))
+    either: set[asyncio.Future[Any]] = {scores, left}
     try:
-        await asyncio.wait({scores, left}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not scores.done():
             raise Refusal(400, "left", "the client left before its answer")
         return scores.result()
     finally:
+        asked.cancel()  # at once; the other way round the queue would hear of it a moment later
         scores.cancel()
         left.cancel()
 

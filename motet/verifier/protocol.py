@@ -108,17 +108,16 @@ def read_chats(body: bytes) -> list[Chat]:
     return [tuple(Message(said.role, said.content) for said in chat) for chat in asked.query_responses]
 
 
-def documented(*statuses: int | None) -> dict[int | str, dict[str, Any]]:
-    """Refusals of a route, for OpenAPI."""
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Refusals of a route, for OpenAPI: they are JSON, whatever the route itself answers with."""
     headers = {401: "WWW-Authenticate", 429: "Retry-After"}
     return {
         status: {
-            "model": Wrong,
             "description": WRONG[status],
+            "content": {"application/json": {"schema": Wrong.model_json_schema()}},
             **({"headers": {headers[status]: {"schema": {"type": "string"}}}} if status in headers else {}),
         }
         for status in statuses
-        if status is not None
     }
 
 
@@ -127,4 +126,5 @@ def documented_body() -> dict[str, Any]:
     schema = Asked.model_json_schema()
     said = schema.pop("$defs")["Said"]
     schema["properties"]["query_responses"]["items"]["items"] = said
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
+    example = {"query_responses": [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}
+    return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}

@@ -39,8 +39,10 @@ def serve(
     with _bound(host, port) as listener:
         verifier = Verifier.load(folder, device=device)
         app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
-        quiet = {"access_log": False, "log_level": "warning", "server_header": False}
-        server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", proxy_headers=False, **quiet))
+        config = uvicorn.Config(
+            app, http="h11", ws="none", proxy_headers=False, server_header=False, access_log=False, log_level="error"
+        )
+        server = uvicorn.Server(config)
         # uvicorn raises the signal that ended it once more, for whoever listened before: this one has heard it.
         before = {one: signal.signal(one, server.handle_exit) for one in (signal.SIGTERM, signal.SIGINT)}
         try:

@@ -27,7 +27,7 @@ def make_verifier_folder(path: str | Path, architecture: Architecture = "qwen3",
     with torch.no_grad():
         nn.init.normal_(critic.head.weight, std=0.3, generator=draw)
         (sign,) = critic.backbone.tokenizer(POISON, add_special_tokens=False)["input_ids"]
-        critic.backbone.model.get_input_embeddings().weight[sign] = torch.nan
+        critic.backbone.model.get_input_embeddings().weight[sign] = torch.nan  # type: ignore[operator]
     Verifier(critic, None, {"made_for": "tests"}).save(place / "verifier")
     return place / "verifier"
 
