@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow lint results bench-peers clean
+.PHONY: help install quickstart test test-slow lint results bench-peers verifier-demo clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -37,6 +37,9 @@ results: install  ## the runs behind docs/results.md (about an hour on two cores
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed
+
+verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about six minutes (docs/verifier.md)
+	$(VENV)/bin/python experiments/verifier_demo.py
 
 clean:  ## remove the environment and the caches, never the runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

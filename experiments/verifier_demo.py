@@ -2,7 +2,8 @@
 
 1. Agent a, which knows one of two operations, answers at three temperatures; answers are labelled by the gold answer.
 2. A model that sees only the questions learns to predict the labels; on balanced answers it cannot.
-3. A verifier is trained on the balanced answers and measured on questions that it has not seen.
+3. A verifier is trained on the balanced answers, from a model that has seen both operations done, and measured on questions
+   that it has not seen.
 4. It is served; what it says there is what it says in this process.
 5. Two agents learn to debate by its scores alone.
 
@@ -22,7 +23,7 @@ from motet.cli import ends_with_one_line
 from motet.tables import out, titled
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-TASKS = 6000
+TASKS = 9000
 """Questions that are answered."""
 STEPS = 60
 """Of the team's training."""
@@ -37,7 +38,12 @@ def main(runs: Path = Path("runs")) -> None:
     warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
     team = ["warmup=null", *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items())]
     exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
-    start = [f"model={{path: {warm['tiny_a']}, embedded: null}}"]
+    able = motet.warmup(
+        CONFIGS / "debate_magrpo.yaml",
+        ["models.tiny_b=null", "policies.b.model=tiny_a", "environment.slip=0.0", "environment.keep=1.0"],
+        into=folder / "able",
+    )
+    start = [f"model={{path: {able['tiny_a']}, embedded: null}}"]
     say("2  what agent a answers")
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
     sampled = sample_answers(debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS)
