@@ -1,0 +1,156 @@
+"""The whole way of a verifier by its commands, on the embedded debate: answers, balance, training, and a team that it pays."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import motet
+import motet.api
+from motet.cli import main
+from motet.core import Message, walk
+from motet.rollout.record import read_episodes
+from motet.verifier.answers import read_answers
+from motet.verifier.model import Verifier
+from motet.verifier.train import read_all, score_all
+from tests.small_runs import ROOT
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+DEBATE, TINY = ROOT / "configs" / "debate_verifier.yaml", ROOT / "configs" / "verifiers" / "tiny.yaml"
+EXACT = "environment.score=exact verifier=null"
+
+
+def command(line, monkeypatch, capsys):
+    """What a command prints, and what it exits with."""
+    monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    return printed.out if not ended.value.code else printed.err, ended.value.code or 0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Folders: a warmed team, its answers, balanced ones, and a verifier of these."""
+    folder = tmp_path_factory.mktemp("verifier")
+    warm = motet.warmup(
+        ROOT / "configs" / "debate_magrpo.yaml",
+        ["warmup.steps=60", "warmup.batch_size=32"],
+        into=folder / "warm",
+        show="silent",
+    )
+    team = [f"models.{name}={{embedded: null, path: {place}}}" for name, place in warm.items()] + ["warmup=null"]
+    answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
+    sampled = motet.api.sample_answers(
+        DEBATE, answers, [*team, *EXACT.split()], temperatures=(0.8, 1.2), games=2, tasks=60, show="silent"
+    )
+    evened = motet.api.balance_answers(
+        answers, DEBATE, balanced, [*team, *EXACT.split()], each=1, writer="a", temperature=2.0, show="silent"
+    )
+    figures = motet.api.train_verifier(TINY, balanced, folder / "judge", ["epochs=2"], show="silent")
+    return folder, team, sampled, evened, figures
+
+
+def test_data_are_sampled_and_balanced(made):
+    folder, _, sampled, evened, _ = made
+    answers = read_answers(folder / "answers.jsonl")
+    assert len(answers) == sampled["right"] + sampled["wrong"]
+    assert sampled["right"] + sampled["wrong"] + sampled["repeated"] + sampled["unparsed"] == 60 * 2 * 2 * 2 * 2
+    balanced = read_answers(folder / "balanced.jsonl")
+    assert len(balanced) == evened["answers"] == 2 * evened["kept"]
+    assert evened["kept"] + evened["short_of_wrong"] + evened["short_of_right"] == evened["questions"]
+    assert sum(one.right for one in balanced) == len(balanced) / 2
+    assert {one.source for one in balanced} >= {"sampled", "gold"}
+
+
+def test_a_verifier_is_a_folder_with_its_figures(made):
+    folder, _, _, evened, figures = made
+    assert json.loads((folder / "judge" / "figures.json").read_text())["auc"] == figures["auc"]
+    assert figures["answers"] == 2 * figures["questions"] == 2 * round(0.1 * evened["kept"])
+    assert figures["right"] == 0.5
+    assert (folder / "judge" / "reliability.png").stat().st_size > 5000
+    assert Verifier.load(folder / "judge").facts["figures"]["auc"] == figures["auc"]
+
+
+def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):
+    folder, team, *_ = made
+    episodes = tmp_path / "paid" / "episodes"
+    run = motet.train(
+        DEBATE,
+        [*team, f"verifier.folder={folder / 'judge'}", *["name=paid", "train.steps=1", "train.tasks_per_step=2"],
+         *["rollout.samples=[2,1]", "evaluation.tasks=4"]],
+        runs=tmp_path, show="silent",
+    )  # fmt: skip
+    assert run["heldout"]["after"]["faults"] == 0
+    verifier = Verifier.load(folder / "judge", device="cpu")
+    paid = 0
+    for file in sorted(episodes.rglob("*.jsonl*")):
+        for episode in read_episodes(file).episodes:
+            for _, round_ in walk(episode.root):
+                for outcome in round_.outcomes:
+                    for agent, pick in outcome.picks.items():
+                        chat = (
+                            Message("user", f"{episode.task.id};"),
+                            Message("assistant", round_.samples[agent][pick].text),
+                        )
+                        (score,) = verifier.scores([verifier.encode(chat)])
+                        assert outcome.rewards[agent] == pytest.approx(score, abs=1e-5)
+                        paid += 1
+    assert paid >= 16
+
+
+def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsys):
+    folder, team, *_ = made
+    words = " ".join(shlex.quote(word) for word in team)
+    into = f"--into {tmp_path / 'a.jsonl'}"
+    line = f"verifier sample {DEBATE} {words} {EXACT} {into} --tasks 6 --games 1 --temperatures 1.0 --agents a"
+    printed, code = command(f"{line} --json", monkeypatch, capsys)
+    assert code == 0
+    again, _ = command(f"{line} --json", monkeypatch, capsys)
+    assert json.loads(again) == json.loads(printed), "what was sampled is not sampled again"
+    line = f"verifier balance {tmp_path / 'a.jsonl'} {DEBATE} {words} {EXACT} --into {tmp_path / 'b.jsonl'} --each 1"
+    printed, code = command(line, monkeypatch, capsys)
+    assert code == 0
+    assert "short_of_wrong" in printed
+    line = f"verifier train {TINY} {folder / 'balanced.jsonl'} epochs=1 --into {tmp_path / 'v'} --question-only"
+    printed, code = command(line, monkeypatch, capsys)
+    assert code == 0
+    assert "auc" in printed
+    loaded = Verifier.load(tmp_path / "v", device="cpu")
+    examples, _ = read_all(loaded, read_answers(folder / "balanced.jsonl")[:2], question_only=True)
+    assert len(set(score_all(loaded, [example.reading for example in examples], 1000))) == 1, "it sees no answers"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("sample {debate} --temperatures hot", "--temperatures is 'hot'; expected numbers with commas"),
+        ("sample {debate} {exact} --temperatures 0 --into {new}", "expected both above 0"),
+        ("sample {debate} {exact} --agents zoe --into {new}", "there is no agent 'zoe'; agents are a, b"),
+        ("sample {quickstart} --into {new}", "has no question and no mark"),
+        ("sample nowhere.yaml", "nowhere.yaml does not exist"),
+        ("balance nowhere.jsonl {debate} {exact}", "nowhere.jsonl does not exist"),
+        ("balance {answers} {debate} {exact} --writer zoe", "writer is 'zoe'; expected expert or one of the agents a, b"),
+        ("balance {answers} {debate} {exact} --writer expert", "the config has no expert"),
+        ("balance {answers} {debate} {exact} --split eval", "no task has the id"),
+        ("balance {answers} {debate} {exact} --each 0", "expected 1 or more"),
+        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that is not there"),
+        ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
+        ("train {tiny} {answers} held_out=0.001 --into {new}", "leave"),
+        ("train {tiny} {answers} train=lora --into {new}", "an embedded model knows nothing yet"),
+        ("train {tiny} {tiny} --into {new}", "is no answer"),
+        ("serve {new}", "has no verifier.json"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(made, tmp_path, monkeypatch, capsys, line, complaint):
+    places = {
+        "debate": DEBATE, "tiny": TINY, "exact": EXACT, "quickstart": ROOT / "configs" / "quickstart.yaml",
+        "answers": made[0] / "answers.jsonl", "taken": made[0], "new": tmp_path / "new",
+    }  # fmt: skip
+    printed, code = command("verifier " + line.format(**places), monkeypatch, capsys)
+    assert code in (1, 2)
+    assert complaint in printed.replace("\n", " ")
+    assert "Traceback" not in printed
+    assert not Path(places["new"]).exists()
