@@ -36,7 +36,7 @@ from motet.verifier.scorer import judged, read
 
 CLIENTS, REQUESTS, ALONE, WARM = 64, 20_000, 1_000, 100
 SHAPE = TinyModel(
-    vocabulary=300, hidden_size=64, layers=28, heads=4, kv_heads=2, feed_forward=128, context=96, initializer_range=0.1
+    vocabulary=300, hidden_size=32, layers=28, heads=2, kv_heads=1, feed_forward=64, context=96, initializer_range=0.1
 )
 TARGET = 4.0
 """How much more all clients together ought to get done than one request at a time."""
@@ -179,6 +179,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="motet-load-") as scratch:
         folder = make_verifier(Path(scratch))
         verifier = Verifier.load(folder, device="cpu")
+        print(f"{REQUESTS:,} answers are scored in this process", file=sys.stderr)
         found = dict(judged(verifier.scores, read(verifier, asked), Limits.token_budget))
         known = [float(found[place]) for place in range(len(asked))]  # type: ignore[arg-type]
         row = asyncio.run(measure(folder, asked, known))
