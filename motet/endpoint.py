@@ -115,7 +115,15 @@ class Server:
 
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                status, headers, body = await self._post(request)
+                try:
+                    status, headers, body = await self._post(request)
+                except httpx.RemoteProtocolError:
+                    if not self._line.kept:
+                        raise
+                    self._line.kept = (
+                        False  # the server may have let go of a connection that was kept: that is no answer
+                    )
+                    status, headers, body = await self._post(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise EndpointFault("timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s") from error
         except httpx.TransportError as error:
@@ -137,6 +145,7 @@ class Server:
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise self.garbled(f"more than {self._max_bytes:,} bytes")
+            self._line.kept = True
             return response.status_code, response.headers, bytes(body)
 
     @property
@@ -190,6 +199,8 @@ class _Line:
     turnstile: asyncio.Semaphore
     clients: "AsyncGenerator[httpx.AsyncClient]"
     """The same client, as often as it is asked for."""
+    kept: bool = False
+    """Whether a connection may be open from an earlier question."""
 
 
 class Endpoint:

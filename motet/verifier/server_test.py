@@ -65,6 +65,11 @@ def test_a_server_that_ends_leaves_its_port_to_the_next():
         assert second.getsockname()[1] == port
 
 
+def test_an_answer_is_not_held_back():
+    with _bound("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # asyncio looks at it before it sets TCP_NODELAY
+
+
 def has_ipv6():
     try:
         with socket.socket(socket.AF_INET6) as one:
