@@ -115,15 +115,7 @@ class Server:
 
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                try:
-                    status, headers, body = await self._post(request)
-                except httpx.RemoteProtocolError:
-                    if not self._line.kept:
-                        raise
-                    self._line.kept = (
-                        False  # the server may have let go of a connection that was kept: that is no answer
-                    )
-                    status, headers, body = await self._post(request)
+                status, headers, body = await self._post(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise EndpointFault("timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s") from error
         except httpx.TransportError as error:
@@ -136,16 +128,35 @@ class Server:
         return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """One exchange. A server may close a kept connection at any time, which shows only when it is used: then the next one is
+        taken, and in the end a new one."""
+        import httpx2 as httpx
+
+        while True:
+            events: list[str] = []
+            try:
+                return await self._exchange(request, events)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                was_kept = "connection.connect_tcp.complete" not in events
+                if not was_kept or "http11.receive_response_headers.complete" in events:
+                    raise
+
+    async def _exchange(self, request: Mapping[str, Any], events: list[str]) -> tuple[int, Mapping[str, str], bytes]:
+        """`events` gets the names of what happens on the way."""
+
+        async def note(event: str, _: Mapping[str, Any]) -> None:
+            events.append(event)
+
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         client = await anext(self._line.clients)
         client.cookies.clear()  # each question is the first
-        async with client.stream("POST", self.url, json=request, headers=headers) as response:
+        more: dict[str, Any] = {"headers": headers, "extensions": {"trace": note}}
+        async with client.stream("POST", self.url, json=request, **more) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise self.garbled(f"more than {self._max_bytes:,} bytes")
-            self._line.kept = True
             return response.status_code, response.headers, bytes(body)
 
     @property
@@ -199,8 +210,6 @@ class _Line:
     turnstile: asyncio.Semaphore
     clients: "AsyncGenerator[httpx.AsyncClient]"
     """The same client, as often as it is asked for."""
-    kept: bool = False
-    """Whether a connection may be open from an earlier question."""
 
 
 class Endpoint:
