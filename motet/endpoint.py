@@ -128,10 +128,30 @@ class Server:
         return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """One exchange. A server may close a kept connection at any time, which shows only when it is used: then the next one is
+        taken, and in the end a new one."""
+        import httpx2 as httpx
+
+        while True:
+            events: list[str] = []
+            try:
+                return await self._exchange(request, events)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                was_kept = "connection.connect_tcp.complete" not in events
+                if not was_kept or "http11.receive_response_headers.complete" in events:
+                    raise
+
+    async def _exchange(self, request: Mapping[str, Any], events: list[str]) -> tuple[int, Mapping[str, str], bytes]:
+        """`events` gets the names of what happens on the way."""
+
+        async def note(event: str, _: Mapping[str, Any]) -> None:
+            events.append(event)
+
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         client = await anext(self._line.clients)
         client.cookies.clear()  # each question is the first
-        async with client.stream("POST", self.url, json=request, headers=headers) as response:
+        more: dict[str, Any] = {"headers": headers, "extensions": {"trace": note}}
+        async with client.stream("POST", self.url, json=request, **more) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk

