@@ -362,6 +362,7 @@ def test_a_server_that_is_told_to_end_answers_what_is_open(folder, known, how):
             asks = client(one.url, batch_size=400)
             open_ = [asyncio.create_task(asks.score(CHATS)) for _ in range(3)]
             while not figure_of(await asyncio.to_thread(httpx2.get, f"{one.url}/metrics")) >= 3 * len(CHATS):
+                assert not any(one.done() for one in open_)
                 await asyncio.sleep(0.01)
             one.process.send_signal(how)
             return await asyncio.gather(*open_)
@@ -402,7 +403,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_call(folder, known):
 
         async def all_clients():
             asking = [asyncio.create_task(one_client(number)) for number in range(16)]
-            while calls < 100:
+            while calls < 100 and not any(one.done() for one in asking):
                 await asyncio.sleep(0.01)
             first.process.kill()
             await asyncio.to_thread(first.process.wait)
