@@ -28,6 +28,7 @@ class Adapters:
         self._peft: PeftModel | None = None
         self._inner: dict[str, str] = {}
         self._active: str | None = None
+        self._layers: list[LoraLayer] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,6 +80,7 @@ class Adapters:
             except ValueError as error:
                 raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
         self._inner[name] = inner
+        self._layers = [module for module in self._model.modules() if isinstance(module, LoraLayer)]
         for adapter in self._inner:
             for weight in self.weights_of(adapter).values():
                 weight.requires_grad_(True)
@@ -114,7 +116,7 @@ class Adapters:
     @property
     def mixes(self) -> bool:
         """Whether all of them do no more than LoRA does to a linear layer, so that their rows can share a batch."""
-        return all(not layer.lora_variant and not layer.lora_embedding_A for layer in self._layers())
+        return all(not layer.lora_variant and not layer.lora_embedding_A for layer in self._layers)
 
     @contextmanager
     def mixing(self, speakers: Sequence[str]) -> Iterator[None]:
@@ -133,15 +135,12 @@ class Adapters:
                     down, up = layer.lora_A[inner], layer.lora_B[inner]
                     said[span] += up(down(given[0][span].to(down.weight.dtype))) * layer.scaling[inner]
 
-        hooks = [layer.register_forward_hook(add) for layer in self._layers()]
+        hooks = [layer.register_forward_hook(add) for layer in self._layers]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _layers(self) -> list[LoraLayer]:
-        return [module for module in self._model.modules() if isinstance(module, LoraLayer)]
 
     def _switch(self, name: str | None) -> None:
         self._active = name
