@@ -38,7 +38,7 @@ results: install  ## the runs behind docs/results.md (about an hour on two cores
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed
 
-verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about six minutes (docs/verifier.md)
+verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py
 
 clean:  ## remove the environment and the caches, never the runs
