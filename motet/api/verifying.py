@@ -187,7 +187,6 @@ def train_verifier(
             epochs=settings.epochs,
             batch_size=settings.batch_size,
             token_budget=settings.token_budget,
-            held_out=settings.held_out,
             patience=settings.patience,
             optimizer=settings.optimizer,
             seed=settings.seed,

@@ -35,8 +35,6 @@ class Course:
     epochs: int
     batch_size: int
     token_budget: int
-    held_out: float
-    """The share of the questions that is not trained on."""
     patience: int
     """Epochs without a better held-out loss after which training ends. The best weights are kept."""
     optimizer: Optimizer

@@ -14,7 +14,7 @@ from motet.verifier.model import Unreadable, Verifier
 from motet.verifier.train import Course, batches, cross_entropy, measure, read_all, score_all, split, train
 
 COURSE = Course(
-    loss="every", epochs=6, batch_size=8, token_budget=200, held_out=0.25, patience=6,
+    loss="every", epochs=6, batch_size=8, token_budget=200, patience=6,
     optimizer=Optimizer(learning_rate=3e-3), seed=0,
 )  # fmt: skip
 
