@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow lint results bench-peers verifier-demo clean
+.PHONY: help install quickstart test test-slow test-faults lint results bench-peers verifier-demo clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -26,6 +26,9 @@ test: install  ## every test but the slow ones, about 7 minutes on two cores
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
+
+test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
 lint: install  ## style, format and types
 	$(VENV)/bin/ruff check .

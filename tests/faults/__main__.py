@@ -1,0 +1,36 @@
+"""Runs every fault test, the slow ones too, on two processes; the last line is `N passed, N failed`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+
+class Count:
+    """How many tests passed and how many failed, a file that cannot be read among the latter."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+
+def main(arguments: list[str]) -> int:
+    """`arguments` are pytest's; without any, all files of this folder."""
+    count = Count()
+    code = pytest.main(["-n", "2", *(arguments or [str(Path(__file__).parent)])], plugins=[count])
+    print(f"{len(count.passed - count.failed)} passed, {len(count.failed)} failed")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

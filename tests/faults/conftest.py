@@ -1,0 +1,34 @@
+"""A table of what was done to a run and what came of it, printed when the tests are over."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+_TABLE = "table of faults"
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, Any], None]) -> Callable[..., None]:
+    """`tell(title, column=text, ...)`: one row of the table of that title."""
+
+    def row(title: str, /, **columns: object) -> None:
+        record_property(_TABLE, [title, {name: str(value) for name, value in columns.items()}])
+
+    return row
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tables: dict[str, list[dict[str, str]]] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties if report.when == "call" else ():
+                if name == _TABLE:
+                    title, columns = value
+                    tables.setdefault(title, []).append({"": "ok" if outcome == "passed" else "FAILED", **columns})
+    for title, rows in sorted(tables.items()):
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in names}
+        terminalreporter.section(title, sep="-")
+        for row in ({name: name for name in names}, *rows):
+            terminalreporter.write_line("  ".join(row.get(name, "").ljust(widths[name]) for name in names).rstrip())
