@@ -1,6 +1,6 @@
 """What a run leaves behind and shows while it goes: the run folder, the metrics and their mirrors, live progress.
 
-runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
+runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  best/  tensorboard/
 """
 
 import json
@@ -64,6 +64,11 @@ class RunFolder:
     def team(self) -> Path:
         """The trained policies, in the hub's folder formats."""
         return self.path / "team"
+
+    @property
+    def best(self) -> Path:
+        """The policies as they were when train.keep_best was highest."""
+        return self.path / "best"
 
     @property
     def tensorboard(self) -> Path:
@@ -164,6 +169,7 @@ class Metrics:
     def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
         """`keep`: lines of an interrupted run that count; what it wrote after them is dropped."""
         kept = read_metrics(path)[:keep] if path.exists() else []
+        self.path = path
         write_whole(path, "".join(_line(row) for row in kept))
         self.lines = len(kept)
         self._file = path.open("a", encoding="utf-8")
@@ -199,9 +205,22 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every whole line, in order; a last line that was cut short by a kill is not there."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Every whole line, in order; a last line that was cut short by a kill is not there.
+
+    Raises: ConfigError naming a line that is no JSON object.
+    """
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
+
+
+def _row(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: got {line[:60]!r}; expected a JSON object: put the file back as it was written")
+    return row
 
 
 def _line(row: Mapping[str, Any]) -> str:
