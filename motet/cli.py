@@ -335,7 +335,9 @@ def replay(
         print_tree(again.episodes[0])
     print_replay(again)
     if not again.same:
-        raise MotetError(f"step {again.step} came out differently: was it recorded on another machine, or with other versions?")
+        raise MotetError(
+            f"step {again.step} came out differently: was it recorded on another machine, or with other versions?"
+        )
 
 
 @app.command()

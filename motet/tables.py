@@ -296,7 +296,9 @@ def print_tree(episode: Episode) -> None:
                 out.print(f"[cyan]{agent}[/cyan] says ({index}):")
                 out.print(escape(visible(sample.text)), style="green")
         for index, outcome in enumerate(round_.outcomes):
-            ended = f"[red]fault[/red] {escape(visible(str(outcome.fault)))}" if outcome.fault else listed(outcome.rewards)
+            ended = (
+                f"[red]fault[/red] {escape(visible(str(outcome.fault)))}" if outcome.fault else listed(outcome.rewards)
+            )
             out.print(f"joint action {index}: {ended}")
 
 

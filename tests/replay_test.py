@@ -68,7 +68,7 @@ def test_what_differs_from_the_record_is_found_and_named(train):
     run = train(run_config(train=LONG))
     path = run / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[2]["learn/entropy"] += 1e-9
+    rows[3]["learn/entropy"] += 1e-9
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     again = replay(run, step=3)
     assert list(again.different) == ["learn/entropy"]

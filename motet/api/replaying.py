@@ -45,9 +45,13 @@ def replay(
         if not 1 <= number <= last:
             raise ConfigError(f"got step {number}; expected 1 to {last}, the steps of the run")
         found = asyncio.run(bases.raw(scene, scratch, folder.models))
-        unwarmed = [name for name in settings.models if settings.warmup is not None and found[name] != folder.models / name]
+        unwarmed = [
+            name for name in settings.models if settings.warmup is not None and found[name] != folder.models / name
+        ]
         if unwarmed:
-            raise ConfigError(f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up was over")
+            raise ConfigError(
+                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up was over"
+            )
         company = assemble(scene, found, train=True)
         progress.stage("replay", 1)
 

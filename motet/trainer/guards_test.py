@@ -8,7 +8,9 @@ from motet.trainer.guards import WATCHED, Watch
 
 def alarms(values, guards, metric="learn/entropy"):
     watch = Watch(guards)
-    return [step for step, value in enumerate(values, 1) for _ in watch.see(step, {} if value is None else {metric: value})]
+    return [
+        step for step, value in enumerate(values, 1) for _ in watch.see(step, {} if value is None else {metric: value})
+    ]
 
 
 LOW = Guards(patience=3, min_entropy=0.1)
