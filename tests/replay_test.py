@@ -95,7 +95,7 @@ def test_what_cannot_be_replayed_says_why(train, tmp_path):
     run = train(run_config())
     with pytest.raises(motet.ConfigError, match="got step 3; expected 1 to 2"):
         replay(run, step=3)
-    with pytest.raises(motet.ConfigError, match="has no config.yaml; expected the folder of a run"):
+    with pytest.raises(motet.ConfigError, match=r"has no config\.yaml; expected the folder of a run"):
         replay(tmp_path)
     for name in ("metrics.jsonl", "episodes"):
         (shutil.rmtree if name == "episodes" else type(run).unlink)(run / name)
