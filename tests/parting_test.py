@@ -146,10 +146,15 @@ def test_the_best_team_is_kept_with_its_checkpoint(train):
     assert told == {"step": best, "metric": "play/reward", "value": earned[best]}
     assert steps_saved(run) == [6, best]
     found, _ = checkpoint.newest(run / "checkpoints", before=best + 1)
-    kept = (run / "best" / "p" / "model.safetensors").read_bytes()
+    kept = (run / "best" / "team" / "p" / "model.safetensors").read_bytes()
     again = train(config | {"train": {**config["train"], "steps": best}, "name": "shorter"})
     assert kept == (again / "team" / "p" / "model.safetensors").read_bytes()
     assert found.step == best
+    own, whole = (motet.evaluate(folder, show="silent") for folder in (run / "best", again))
+    assert (own["reward"], own["episodes"]) == (
+        motet.evaluate(run / "best", show="silent")["reward"],
+        whole["episodes"],
+    )
 
 
 def test_a_metric_that_is_none_is_refused_at_the_first_step(train):

@@ -67,7 +67,7 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The policies as they were when train.keep_best was highest."""
+        """A run folder with the team as it was when train.keep_best was highest, and best.json about it."""
         return self.path / "best"
 
     @property

@@ -1,5 +1,6 @@
 """One training run in its folder: evaluate, train, evaluate again; record every step; keep what a killed run goes on from."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,9 +184,13 @@ class Session:
         standing.rank = measured[metric]
         if self._ledger.best is None or standing.rank > self._ledger.best:
             self._ledger.best = standing.rank
-            with whole_folder(self._folder.best) as folder:
-                self._weights.save(folder)
-                write_json(folder / "best.json", {"step": standing.step, "metric": metric, "value": standing.rank})
+            with whole_folder(self._folder.best) as path:
+                best = RunFolder(path)
+                shutil.copy(self._folder.config, best.config)
+                if self._folder.models.is_dir():
+                    best.models.symlink_to(Path("..") / self._folder.models.name)
+                self._weights.save(best.team)
+                write_json(path / "best.json", {"step": standing.step, "metric": metric, "value": standing.rank})
 
     def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
         path = self._folder.episodes(kind, number)
