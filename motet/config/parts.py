@@ -225,8 +225,8 @@ class Train(Settings):
     keep_every: NonNegativeInt = 0
     """Also keep the checkpoints of steps that are a multiple of this; 0 keeps none."""
     keep_best: str | None = None
-    """Also keep the checkpoint at which this metric was highest, such as evaluate/success. Its team is in RUN/best, which evaluate
-    and play take as they take a run."""
+    """Also keep the checkpoint at which this metric was highest, such as evaluate/success. Its team is in RUN/best, which
+    evaluate and play take as they take a run."""
     checkpoint_beside: bool = True
     """Write checkpoints while the run goes on, from one copy in main memory; or let the run wait and make no copy."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
