@@ -96,7 +96,8 @@ def test_evaluate_plays_what_it_is_asked_to(train):
     run = train(run_config(evaluation={"samples": 3}))
     figures = {
         "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards", "final_reward", "terms", "turns",
-        "gold_correlation", "tokens", "tokens_per_episode", "pass_at", "by_turn", "interval", "time", "conventions"
+        "gold_correlation", "tokens", "tokens_per_episode", "length", "cut", "duplicates", "pass_at", "by_turn", "interval",
+        "time", "conventions"
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures

@@ -47,9 +47,9 @@ def evaluate(
     another task. A `verifier` (the address of a server, a folder, or an object with `score(chats)`) chooses among the answers of
     k games, for each k of `best_of` or the powers of two; as many games are played as the largest k needs.
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, gold_correlation, terms, turns,
-    tokens, tokens_per_episode, pass_at, by_turn, interval (95 %), time and, where there are any, conventions (of the
-    environment), rows_passed_over (that gave no task), success_by_turn and influence (of debates) and selection (by a
-    verifier). All but time is the same at every call; docs/evaluation.md says what each of them is.
+    tokens, tokens_per_episode, length, cut, duplicates, pass_at, by_turn, interval (95 %), time and, where there are any,
+    conventions (of the environment), rows_passed_over (that gave no task), success_by_turn and influence (of debates) and
+    selection (by a verifier). All but time is the same at every call; docs/evaluation.md says what each of them is.
     """
     if best_of and verifier is None:
         raise ConfigError("best_of says among how many games a verifier chooses, and there is none: add a verifier")

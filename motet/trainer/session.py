@@ -268,9 +268,11 @@ class Session:
         except (MotetError, OSError) as failed:
             lost = f" {failed}." if str(failed) not in str(error) else ""
         there = folders(self._folder.checkpoints)
-        reached = f"after step {step_of(there[0])} of {self._pace.steps}" if there else "before the first step"
+        step = step_of(there[0]) if there else None
+        reached = "before the first step" if step is None else f"after step {step} of {self._pace.steps}"
         if isinstance(error, Interrupted):
-            return Interrupted(f"stopped {reached}, checkpoint written. Go on with: {self._go_on}{lost}")
+            written = "" if step is None else ", checkpoint written"
+            return Interrupted(f"stopped {reached}{written}.{lost} Go on with: {self._go_on}")
         again = ""
         if isinstance(error, TrainingDiverged) and standing is not None:
             again = f" See that step again with: motet replay {self._folder.path} --step {standing.step + 1}."

@@ -43,7 +43,9 @@ class Stop:
         try:
             return await task
         except asyncio.CancelledError:
-            self.check()
+            own = asyncio.current_task()
+            if own is None or not own.cancelling():  # who waits here was not cancelled: `work` was, by the wish
+                self.check()
             raise
         finally:
             self._given_up = None
