@@ -315,6 +315,8 @@ class Guards(Settings):
     """Of play/duplicates, the share of answers to a prompt that repeat another one, of all that could."""
     max_flat_groups: Share | None = 0.95
     """Of credit/flat_groups, the share of prompts whose answers all earn the same."""
+    unless_success: Probability | None = 0.9
+    """A step that succeeds at least this often is within all bounds: who has solved a game says the same again and again."""
     stop: bool = False
     """Whether an alarm also stops the run, with a checkpoint."""
 

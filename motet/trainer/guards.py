@@ -50,12 +50,14 @@ class Watch:
 
     def see(self, step: int, figures: Mapping[str, float]) -> list[Alarm]:
         """Alarms that this step begins. One that has ended may begin again; a step without the figure changes nothing."""
-        begun = []
+        begun, enough = [], self._guards.unless_success
+        solved = enough is not None and figures.get("play/success", 0.0) >= enough
         for watched in WATCHED:
             bound, value = getattr(self._guards, watched.bound), figures.get(watched.metric)
             if bound is None or value is None:
                 continue
-            self._beyond[watched.bound] = self._beyond.get(watched.bound, 0) + 1 if watched.beyond(value, bound) else 0
+            beyond = watched.beyond(value, bound) and not solved
+            self._beyond[watched.bound] = self._beyond.get(watched.bound, 0) + 1 if beyond else 0
             if self._beyond[watched.bound] == self._guards.patience:
                 begun.append(Alarm(step, watched.metric, value, watched.bound))
         return begun

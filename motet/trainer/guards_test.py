@@ -36,6 +36,12 @@ def test_the_other_bounds_are_upper_ones_and_null_is_not_watched():
     assert alarms([0.96] * 4, Guards(patience=2, max_duplicates=None), "play/duplicates") == []
 
 
+def test_a_solved_game_is_no_collapse_unless_that_is_watched_too():
+    for guards, told in ((Guards(patience=1), 0), (Guards(patience=1, unless_success=None), 1)):
+        assert len(Watch(guards).see(1, {"play/duplicates": 1.0, "play/success": 0.95})) == told
+    assert len(Watch(Guards(patience=1)).see(1, {"play/duplicates": 1.0, "play/success": 0.85})) == 1
+
+
 def test_an_alarm_says_figure_bound_and_meaning():
     (alarm,) = Watch(Guards(patience=1)).see(7, {"play/cut": 0.987})
     assert str(alarm) == (
@@ -52,4 +58,4 @@ def test_counting_goes_on_where_a_run_was_killed():
 
 
 def test_every_bound_is_a_field_of_the_settings():
-    assert {watched.bound for watched in WATCHED} == set(Guards.model_fields) - {"patience", "stop"}
+    assert {watched.bound for watched in WATCHED} == set(Guards.model_fields) - {"patience", "stop", "unless_success"}
