@@ -3,11 +3,14 @@
 runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
 """
 
+import fcntl
+import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -124,6 +127,50 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
         raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """No other process trains in the run folder `path` meanwhile.
+
+    What is held is the kernel's lock on a file beside the folder, so it ends with the process, however that dies; a file that
+    nobody holds means nothing. Raises: ConfigError where another process holds it, or no file can be made.
+    """
+    place = path.resolve()
+    made = [parent for parent in place.parents if not parent.exists()]
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = _locked(place.with_name(f".{place.name}.lock"))
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"another process is at work in {path}: let it end, or stop it, and then go on with --resume"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be kept from other processes: {error.strerror}; expected a folder that can be written to"
+        ) from error
+    try:
+        yield
+    finally:
+        place.with_name(f".{place.name}.lock").unlink()  # while it is held: nobody else can have begun to hold it
+        os.close(lock)
+        for parent in made:
+            with suppress(OSError):  # there is something in it now
+                parent.rmdir()
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock on `path`. Raises: BlockingIOError where another one does."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(lock)):
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)  # whoever held it has just removed it
+
+
 def write_whole(path: Path, text: str) -> None:
     """A reader sees the old file or all of the new one."""
     beside = path.with_name(f".{path.name}.writing")
@@ -161,11 +208,15 @@ class Metrics:
     no value is left out. Steps of the warm-up are step 0 and say their own number as `warmup/step`.
     """
 
-    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
-        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped."""
-        kept = read_metrics(path)[:keep] if path.exists() else []
-        write_whole(path, "".join(_line(row) for row in kept))
-        self.lines = len(kept)
+    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0, digest: str | None = None) -> None:
+        """`keep`: lines of an interrupted run that count, `digest` what it said of them; what it wrote after them is dropped.
+
+        Raises: ConfigError where they are not there any more, as they were.
+        """
+        kept = kept_lines(path, keep, digest)
+        write_whole(path, kept)
+        self.lines = keep
+        self._digest = hashlib.sha256(kept.encode())
         self._file = path.open("a", encoding="utf-8")
         self._mirrors = mirrors
 
@@ -180,11 +231,18 @@ class Metrics:
                 raise MotetError(
                     f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value"
                 )
-        self._file.write(_line({"step": step, **{name: values[name] for name in sorted(values)}}))
+        line = _line({"step": step, **{name: values[name] for name in sorted(values)}})
+        self._file.write(line)
         self._file.flush()
+        self._digest.update(line.encode())
         self.lines += 1
         for mirror in self._mirrors:
             mirror.write(int(values["warmup/step"]) if "warmup/step" in values else step, values)
+
+    @property
+    def digest(self) -> str:
+        """Of all lines so far: what a checkpoint says of them, so that a resumed run notices if they are others."""
+        return self._digest.hexdigest()
 
     def close(self) -> None:
         self._file.close()
@@ -199,9 +257,44 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every whole line, in order; a last line that was cut short by a kill is not there."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Every whole line, in order; a last line that was cut short by a kill is not there. Raises: ConfigError for a broken one."""
+    return [_row(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
+
+
+def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
+    """The first `keep` lines, as they stand. Raises: ConfigError where there are fewer, or they are not those of `digest`.
+
+    To go on without them would leave a gap in the record that nobody sees.
+    """
+    lines = _whole_lines(path)[:keep] if path.exists() else []
+    if len(lines) < keep:
+        raise ConfigError(
+            f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint counted: {_MEND}"
+        )
+    for number, line in enumerate(lines, start=1):
+        _row(path, number, line)
+    kept = b"".join(lines)
+    if digest is not None and hashlib.sha256(kept).hexdigest() != digest:
+        raise ConfigError(f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}")
+    return kept.decode()
+
+
+_MEND = "put the file back as it was, or start again with --overwrite"
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Only a line feed ends one: names may hold other characters that end lines elsewhere."""
+    return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode())
+    except ValueError:
+        row = None
+    if not isinstance(row, dict) or "step" not in row:
+        raise ConfigError(f"{path}, line {number}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
+    return row
 
 
 def _line(row: Mapping[str, Any]) -> str:

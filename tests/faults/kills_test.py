@@ -88,7 +88,9 @@ def test_a_run_killed_at_any_moment_ends_as_the_unbroken_run(case, tmp_path, tmp
     assert not differ
     assert "Traceback" not in said(tmp_path)
     assert [one.survivors for one in told] == [[]] * len(told)
-    assert all(one.where.startswith("save of") for one, moment in zip(told, moments, strict=True) if moment.kind == "save")
+    assert all(
+        one.where.startswith("save of") for one, moment in zip(told, moments, strict=True) if moment.kind == "save"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- killing
@@ -107,7 +109,7 @@ class Death:
 
 
 def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
-    """Starts or resumes the run, and kills it at `moment`. One that got past it before the signal came is killed at a later one."""
+    """Starts or resumes the run, and kills it at `moment`; in a later save where the signal came after the one that was meant."""
     run, patience = runs / name, moment.delay
     for _ in range(8):
         due = _due(name, run, moment.share)

@@ -42,8 +42,8 @@ CLOCK = ("wall_seconds", "cpu_seconds", "tokens_per_second", "profile")
 def command(name: str, runs: Path, *flags: str) -> list[str]:
     """`motet train` of the short run `name`, into `runs`."""
     overrides = (*SHORT[name], f"train.steps={STEPS}", "evaluation.tasks=4", "evaluation.every=6")
-    motet = "from motet.cli import main; main()"
-    return [sys.executable, "-c", motet, "train", str(ROOT / f"configs/{name}.yaml"), *overrides, "--runs", str(runs), *flags]  # fmt: skip
+    motet = [sys.executable, "-c", "from motet.cli import main; main()"]
+    return [*motet, "train", str(ROOT / f"configs/{name}.yaml"), *overrides, "--runs", str(runs), *flags]
 
 
 @contextmanager
