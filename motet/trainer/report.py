@@ -3,14 +3,13 @@
 runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -127,50 +126,6 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
         raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
 
 
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """No other process trains in the run folder `path` meanwhile.
-
-    What is held is the kernel's lock on a file beside the folder, so it ends with the process, however that dies; a file that
-    nobody holds means nothing. Raises: ConfigError where another process holds it, or no file can be made.
-    """
-    place = path.resolve()
-    made = [parent for parent in place.parents if not parent.exists()]
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = _locked(place.with_name(f".{place.name}.lock"))
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"another process is at work in {path}: let it end, or stop it, and then go on with --resume"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be kept from other processes: {error.strerror}; expected a folder that can be written to"
-        ) from error
-    try:
-        yield
-    finally:
-        place.with_name(f".{place.name}.lock").unlink()  # while it is held: nobody else can have begun to hold it
-        os.close(lock)
-        for parent in made:
-            with suppress(OSError):  # there is something in it now
-                parent.rmdir()
-
-
-def _locked(path: Path) -> int:
-    """A descriptor that holds the lock on `path`. Raises: BlockingIOError where another one does."""
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(lock)):
-                return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)  # whoever held it has just removed it
-
-
 def write_whole(path: Path, text: str) -> None:
     """A reader sees the old file or all of the new one."""
     beside = path.with_name(f".{path.name}.writing")
@@ -185,6 +140,23 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
+    """A line where the training episodes of one of the first `steps` steps are missing, or cut short. None of them is read."""
+    files = [folder.episodes("train", step) for step in range(1, steps + 1)]
+    lost = [file for file in files if not _ends(file)]
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return [f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is not"] if lost else []
+
+
+def _ends(path: Path) -> bool:
+    """Whether there is a last line, and the end of it."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 # ---------------------------------------------------------------------------------------------------- metrics
@@ -208,14 +180,14 @@ class Metrics:
     no value is left out. Steps of the warm-up are step 0 and say their own number as `warmup/step`.
     """
 
-    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0, digest: str | None = None) -> None:
-        """`keep`: lines of an interrupted run that count, `digest` what it said of them; what it wrote after them is dropped.
+    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
+        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped.
 
-        Raises: ConfigError where they are not there any more, as they were.
+        Raises: ConfigError as `kept_lines`, unless there is no file any more.
         """
-        kept = kept_lines(path, keep, digest)
+        kept = kept_lines(path, keep) if path.exists() else ""
         write_whole(path, kept)
-        self.lines = keep
+        self.lines = kept.count("\n")
         self._digest = hashlib.sha256(kept.encode())
         self._file = path.open("a", encoding="utf-8")
         self._mirrors = mirrors
@@ -257,8 +229,11 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every whole line, in order; a last line that was cut short by a kill is not there. Raises: ConfigError for a broken one."""
-    return [_row(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
+    """Every whole line, in order; a last line that was cut short by a kill is not there.
+
+    Raises: ConfigError naming a line that is none of ours.
+    """
+    return [_row(line, f"{path}, line {number}") for number, line in enumerate(_whole_lines(path), start=1)]
 
 
 def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
@@ -266,34 +241,37 @@ def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
 
     To go on without them would leave a gap in the record that nobody sees.
     """
-    lines = _whole_lines(path)[:keep] if path.exists() else []
+    lines = _whole_lines(path)[:keep]
     if len(lines) < keep:
         raise ConfigError(
             f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint counted: {_MEND}"
         )
     for number, line in enumerate(lines, start=1):
-        _row(path, number, line)
+        _row(line, f"{path}, line {number}")
     kept = b"".join(lines)
     if digest is not None and hashlib.sha256(kept).hexdigest() != digest:
         raise ConfigError(f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}")
     return kept.decode()
 
 
-_MEND = "put the file back as it was, or start again with --overwrite"
+_MEND = "put the file back as it was, or move it away to go on without"
 
 
 def _whole_lines(path: Path) -> list[bytes]:
     """Only a line feed ends one: names may hold other characters that end lines elsewhere."""
-    return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+    try:
+        return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
 
 
-def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _row(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode())
     except ValueError:
         row = None
     if not isinstance(row, dict) or "step" not in row:
-        raise ConfigError(f"{path}, line {number}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
+        raise ConfigError(f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
     return row
 
 

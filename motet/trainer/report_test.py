@@ -1,6 +1,5 @@
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +7,18 @@ import pytest
 from rich.console import Console
 
 from motet.errors import ConfigError, MotetError
-from motet.trainer.report import Metrics, Progress, TensorBoard, Wandb, alone, claimed, read_metrics, write_whole
+from motet.trainer.report import (
+    Metrics,
+    Progress,
+    RunFolder,
+    TensorBoard,
+    Wandb,
+    claimed,
+    kept_lines,
+    lost_episodes,
+    read_metrics,
+    write_whole,
+)
 
 
 class Mirrored:
@@ -160,12 +170,11 @@ def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_a
             metrics.write(step, {"play/reward": step / 3})
         digest = metrics.digest
         metrics.write(3, {"play/reward": 1.0})
-    with Metrics(path, keep=3, digest=digest) as metrics:  # sound as it is
-        metrics.write(3, {"play/reward": 1.0})
+    assert kept_lines(path, 3, digest).count("\n") == 3
     harmed = b"".join(harm(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(harmed)
     with pytest.raises(ConfigError, match=rf"m\.jsonl.*{complaint}.*: put the file back as it was"):
-        Metrics(path, keep=3, digest=digest)
+        kept_lines(path, 3, digest)
     assert path.read_bytes() == harmed
 
 
@@ -173,72 +182,22 @@ def test_a_name_with_a_line_separator_is_one_line_again(tmp_path):
     with Metrics(tmp_path / "m.jsonl") as metrics:
         metrics.write(1, {"learn/kl/a\u2028b\x85": 0.5})
     assert read_metrics(tmp_path / "m.jsonl") == [{"step": 1, "learn/kl/a\u2028b\x85": 0.5}]
-    assert Metrics(tmp_path / "m.jsonl", keep=1).digest == metrics.digest
+    with Metrics(tmp_path / "m.jsonl", keep=1) as again:
+        assert again.digest == metrics.digest
 
 
-# ---------------------------------------------------------------------------------------------------- alone
-
-
-def holding(path, then="time.sleep(600)"):
-    """A process that trains in `path`, as far as others can tell."""
-    program = "import sys, time\nfrom pathlib import Path\nfrom motet.trainer.report import alone\n"
-    program += f"with alone(Path(sys.argv[1])):\n    print('in', flush=True)\n    {then}\n"
-    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "in\n"
-    return process
-
-
-def test_a_run_folder_is_one_process_s_until_that_ends_however_it_ends(tmp_path):
-    path = tmp_path / "runs" / "a"
-    for end in ("kill", "terminate"):
-        with holding(path) as process:
-            with (
-                pytest.raises(ConfigError, match=r"another process is at work in .*a: let it end, or stop it"),
-                alone(path),
-            ):
-                pytest.fail("two at once")
-            with alone(tmp_path / "runs" / "b"):  # another run
-                pass
-            getattr(process, end)()
-        with alone(path):
-            pass
-    assert list((tmp_path / "runs").iterdir()) == []
-    with alone(tmp_path / "new" / "deep" / "a"):
-        pass
-    assert [left.name for left in tmp_path.iterdir()] == ["runs"]
-
-
-def test_a_run_folder_reached_by_another_name_is_the_same(tmp_path):
-    (tmp_path / "there" / "a").mkdir(parents=True)
-    (tmp_path / "here").symlink_to(tmp_path / "there")
-    with (
-        alone(tmp_path / "there" / "a"),
-        pytest.raises(ConfigError, match="another process is at work"),
-        alone(tmp_path / "here" / "a"),
-    ):
-        pytest.fail("two at once")
-
-
-def test_of_many_processes_that_take_turns_no_two_are_ever_in_at_once(tmp_path):
-    program = """
-import os, sys, time
-from pathlib import Path
-from motet.errors import ConfigError
-from motet.trainer.report import alone
-path, won = Path(sys.argv[1]), 0
-end = time.monotonic() + 2
-while time.monotonic() < end:
-    try:
-        with alone(path):
-            os.close(os.open(path.with_name("inside"), os.O_CREAT | os.O_EXCL))
-            won += 1
-            path.with_name("inside").unlink()
-    except ConfigError:
-        pass
-sys.exit(0 if won else 7)
-"""
-    both = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a")]) for _ in range(4)]
-    assert [process.wait() for process in both] == [0, 0, 0, 0]
+def test_episodes_that_are_missing_or_cut_short_are_one_line(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.episodes("train", 1).parent.mkdir()
+    for step in range(1, 5):
+        folder.episodes("train", step).write_text("{}\n{}\n")
+    assert lost_episodes(folder, 4) == []
+    folder.episodes("train", 2).write_text("{}\n{")
+    folder.episodes("train", 3).write_text("")
+    folder.episodes("train", 4).unlink()
+    assert lost_episodes(folder, 1) == []
+    (line,) = lost_episodes(folder, 4)
+    assert line.startswith(f"{folder.episodes('train', 2)} and 2 more: ")
 
 
 def test_tensorboard_gets_every_scalar(tmp_path):

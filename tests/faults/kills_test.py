@@ -5,7 +5,6 @@ Resumed, once or again and again, each must end as the unbroken run of its confi
 
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,14 +24,13 @@ from tests.faults.short_runs import (
     started,
     train,
     unbroken,
+    wait,
 )
 
 pytestmark = pytest.mark.slow
 
 SEED = 20
 DEATHS = 20
-PATIENCE = 120.0
-"""Seconds that something which should come is waited for."""
 
 
 @dataclass(frozen=True)
@@ -112,26 +110,38 @@ def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
     """Starts or resumes the run, and kills it at `moment`; in a later save where the signal came after the one that was meant."""
     run, patience = runs / name, moment.delay
     for _ in range(8):
+        if moment.kind == "save" and _newest(run) == STEPS:
+            return Death(OVER, str(STEPS), 0, [])
         due = _due(name, run, moment.share)
         before = _inode(run / "metrics.jsonl")
         with started(name, runs, *_resume(run)) as process:
             if moment.kind == "save":
-                _wait(lambda: _beside(run, due).exists(), process, runs)  # noqa: B023 - called at once
+                wait(lambda: _beside(run, due).exists(), process, runs)  # noqa: B023 - called at once
                 time.sleep(patience)
             else:
                 number, delay = _at(whole, moment.share)
-                _wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
-                time.sleep(min(delay, PATIENCE))
+                wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
+                time.sleep(delay)
             servers = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             if process.wait() == 0:
                 raise AssertionError(f"{name} had ended before {moment}")
         inside = sorted(path.name for path in (run / "checkpoints").glob(".step-*.writing"))
-        where = f"save of {int(inside[0][6:12])}" if inside else "warm-up" if not _newest(run) else "between saves"
         if moment.kind == "time" or inside:
-            return Death(where, str(_newest(run) or "none"), len(servers), _survivors(servers))
+            newest = "none" if _newest(run) is None else str(_newest(run))
+            return Death(_where(run, inside), newest, len(servers), _survivors(servers))
         patience /= 2
     raise AssertionError(f"8 kills of {name} came too late to be inside a save")
+
+
+OVER = "no save was left"
+
+
+def _where(run: Path, inside: list[str]) -> str:
+    if inside:
+        return f"save of {int(inside[0].removeprefix('.step-')[:6])}"
+    newest = _newest(run)
+    return "before any save" if newest is None else "after the last save" if newest == STEPS else f"after save {newest}"
 
 
 def go_on(name: str, runs: Path) -> tuple[int, str]:
@@ -179,14 +189,6 @@ def _inode(path: Path) -> int | None:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
-
-
-def _wait(come: Callable[[], bool], process, runs: Path) -> None:
-    end = time.monotonic() + PATIENCE
-    while not come():
-        assert process.poll() is None, said(runs)
-        assert time.monotonic() < end, said(runs)
-        time.sleep(0.0005)
 
 
 def _survivors(servers: list[psutil.Process]) -> list[str]:

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,8 +106,7 @@ class Unbroken:
 
 def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
     """The unbroken short run `name`: made once, whichever of several test processes asks first."""
-    base = factory.getbasetemp()
-    runs = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "unbroken" / name
+    runs = _common(factory) / "unbroken" / name
     runs.mkdir(parents=True, exist_ok=True)
     with FileLock(runs / "lock"):
         if not (runs / "times.json").is_file():
@@ -114,6 +114,40 @@ def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
     found = Unbroken(runs / name, tuple(json.loads((runs / "times.json").read_text())))
     _must_have_learnt(found.run)
     return found
+
+
+def stopped(name: str, factory: pytest.TempPathFactory, steps: tuple[int, ...], line: int) -> Path:
+    """The short run `name`, killed when it had recorded step `line` and its checkpoints were those of `steps`; made once."""
+    runs = _common(factory) / "stopped" / name
+    runs.mkdir(parents=True, exist_ok=True)
+    with FileLock(runs / "lock"):
+        while not (runs / "made").is_file():
+            shutil.rmtree(runs / name, ignore_errors=True)
+            with started(name, runs) as process:
+                wait(lambda: _recorded(runs / name, line), process, runs)
+            if {path.name for path in (runs / name / "checkpoints").iterdir()} == {f"step-{n:06d}" for n in steps}:
+                (runs / "made").touch()
+    return runs / name
+
+
+def _recorded(run: Path, step: int) -> bool:
+    path = run / "metrics.jsonl"
+    return path.is_file() and f'\n{{"step": {step},' in path.read_text()
+
+
+def wait(come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, seconds: float = 300.0) -> None:
+    """Until it has come. Raises: AssertionError where the process ends before, or it takes too long."""
+    end = time.monotonic() + seconds
+    while not come():
+        assert process.poll() is None, said(runs)
+        assert time.monotonic() < end, said(runs)
+        time.sleep(0.0005)
+
+
+def _common(factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of the tests see."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def _watched(name: str, runs: Path) -> list[float]:
