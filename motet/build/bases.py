@@ -39,9 +39,6 @@ async def raw(scene: Scene, scratch: Path, kept: Path | None) -> Bases:
 async def settle(scene: Scene, found: Bases, folder: Path, metrics: Metrics | None, progress: Progress) -> Bases:
     """The models that policies start from: warmed up, or as they are. What was made here is kept in `folder`."""
     config = scene.config
-    if metrics is not None:  # a run's own folder, and what the process that it goes on from had begun there
-        for left in folder.glob(".*.writing"):
-            shutil.rmtree(left)
     settled: dict[str, str | Path] = {}
     for name, base in config.models.items():
         source = found[name]

@@ -78,7 +78,7 @@ class RunFolder:
 
 @contextmanager
 def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
-    """The folder of a run that is about to start, empty unless it resumes.
+    """The folder of a run that is about to start, empty unless it resumes: then without what a killed process had begun to write.
 
     A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
     Raises: as `refuse`, and ConfigError where nothing can be written.
@@ -96,6 +96,8 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
         raise ConfigError(
             f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
         ) from error
+    for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()  # begun by a process that was killed
     try:
         yield RunFolder(path)
     except ConfigError:

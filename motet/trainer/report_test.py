@@ -57,6 +57,20 @@ def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
     assert folder.path.is_dir()
 
 
+def test_a_resumed_run_has_nothing_left_that_a_killed_process_had_begun(tmp_path):
+    folder = claim(tmp_path / "a")
+    for path in (
+        folder.config,
+        folder.path / ".summary.json.writing",
+        folder.models / "tiny" / "x",
+        folder.models / ".tiny.0.writing" / "x",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    claim(folder.path, resume=True)
+    assert sorted(path.name for path in folder.path.rglob("*")) == ["config.yaml", "models", "tiny", "x"]
+
+
 def test_a_folder_that_cannot_be_made_is_one_clear_line():
     with pytest.raises(
         ConfigError, match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to"
