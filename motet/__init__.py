@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         measure_baselines,
         play,
         read_config,
+        replay,
         train,
         warmup,
     )
@@ -62,6 +63,7 @@ _LATER = {
     "evaluate": "motet.api",
     "play": "motet.api",
     "read_config": "motet.api",
+    "replay": "motet.api",
     "measure_baselines": "motet.api",
     "check": "motet.api",
     "compare": "motet.api",
@@ -114,6 +116,7 @@ __all__ = [
     "measure_baselines",
     "play",
     "read_config",
+    "replay",
     "train",
     "warmup",
 ]

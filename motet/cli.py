@@ -25,6 +25,8 @@ from motet.tables import (
     print_episode,
     print_evaluation,
     print_finished,
+    print_replay,
+    print_tree,
 )
 
 if TYPE_CHECKING:
@@ -304,6 +306,38 @@ def play(
             f"what was typed ended before the game; expected one line for every turn of {interactive}"
         ) from error
     print_episode(episode)
+
+
+@app.command()
+def replay(
+    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    step: Annotated[
+        int | None, typer.Option(help="Which step, from 1; the last one on record unless set.", show_default=False)
+    ] = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Learn from the episodes on record; sample nothing.")
+    ] = False,
+    episode: Annotated[
+        str | None,
+        typer.Option(help="Only sample again the waves that made this episode, and show it.", show_default=False),
+    ] = None,
+) -> None:
+    """Run one step of a run again, exactly, and compare it with the record: episodes, metrics, weights. Nothing is written.
+
+    It begins at the last checkpoint before the step. Exit code 1 where anything differs.
+
+    Example: motet replay runs/quickstart --step 12
+    """
+    from motet import api
+
+    again = api.replay(run, step=step, recorded=recorded, episode=episode)
+    if episode is not None:
+        print_tree(again.episodes[0])
+    print_replay(again)
+    if not again.same:
+        raise MotetError(
+            f"step {again.step} came out differently: was it recorded on another machine, or with other versions?"
+        )
 
 
 @app.command()

@@ -299,6 +299,26 @@ class Schedule(Settings):
         return True
 
 
+class Guards(Settings):
+    """Bounds of figures that show how a team collapses. One that is beyond its bound for `patience` steps in a row raises an
+    alarm, once; a bound of null is not watched."""
+
+    patience: PositiveInt = 10
+    """Steps in a row."""
+    min_entropy: NonNegativeFloat | None = 0.005
+    """Of learn/entropy, nats per token."""
+    max_kl: PositiveFloat | None = 10.0
+    """Of learn/kl, nats per token; there is none without a reference."""
+    max_cut: Share | None = 0.9
+    """Of play/cut, the share of answers that are cut off at max_new_tokens."""
+    max_duplicates: Share | None = 0.95
+    """Of play/duplicates, the share of answers to a prompt that repeat another one, of all that could."""
+    max_flat_groups: Share | None = 0.95
+    """Of credit/flat_groups, the share of prompts whose answers all earn the same."""
+    stop: bool = False
+    """Whether an alarm also stops the run, with a checkpoint."""
+
+
 class Lora(Settings):
     """A low-rank adapter on a shared base (Hu et al. 2021). Dropout is 0: it would change the policy between play and learn."""
 

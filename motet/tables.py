@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from motet.core import Episode
+from motet.core import Episode, walk
 from motet.rollout.visible import visible
 from motet.trainer.selection import METHODS, SUBSETS
 
 if TYPE_CHECKING:
     from motet.api.survey import Cost, Crossplay
+    from motet.trainer.replay import Replay
 
 out = Console(highlight=False)
 FIGURES = (
@@ -277,6 +278,45 @@ def print_episode(episode: Episode) -> None:
             if outcome.terms:
                 out.print(f"terms:  {listed(outcome.terms)}")
         round_ = outcome.next
+
+
+def print_tree(episode: Episode) -> None:
+    """All of an episode, Round by Round: what each agent was asked and all that it said, and what the joint actions earned."""
+    from motet.trainer.notable import shown
+
+    out.print(f"[bold]episode[/bold] {escape(visible(episode.id))}")
+    if episode.fault is not None:
+        out.print(f"[red]fault[/red] {escape(visible(str(episode.fault)))}")
+    for path, round_ in walk(episode.root) if episode.root is not None else ():
+        after = f" after joint actions {', '.join(map(str, path))}" if path else ""
+        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]{after}")
+        for agent, prompt in round_.prompts.items():
+            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}")
+            for index, sample in enumerate(round_.samples[agent]):
+                out.print(f"[cyan]{agent}[/cyan] says ({index}):")
+                out.print(escape(visible(sample.text)), style="green")
+        for index, outcome in enumerate(round_.outcomes):
+            ended = (
+                f"[red]fault[/red] {escape(visible(str(outcome.fault)))}" if outcome.fault else listed(outcome.rewards)
+            )
+            out.print(f"joint action {index}: {ended}")
+
+
+def print_replay(again: "Replay") -> None:
+    """Whether a step came out as it is on record."""
+    begun = f"the checkpoint of step {again.start}" if again.start else "the beginning of the run"
+    out.print(f"step {again.step}, from {begun}")
+    verdict = {True: "[green]the same[/green]", False: "[red]different[/red]", None: "nothing on record"}
+    if again.sampled:
+        out.print(f"  episodes sampled again: {verdict[again.same_episodes]}")
+    else:
+        out.print(f"  learnt from {len(again.episodes)} episodes on record")
+    if again.compared:
+        out.print(f"  metrics: {again.compared - len(again.different)} of {again.compared} the same")
+    for name, (then, now) in again.different.items():
+        out.print(f"    {escape(name)} was {then!r} and is {now!r}")
+    if again.same_weights is not None:
+        out.print(f"  weights and optimisers, beside the checkpoint of this step: {verdict[again.same_weights]}")
 
 
 def print_comparison(rows: Sequence[dict[str, Any]]) -> None:

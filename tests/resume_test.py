@@ -162,7 +162,7 @@ def test_resuming_a_finished_run_changes_nothing(train):
 def test_a_run_resumes_under_its_own_config_only(train):
     run = train(run_config())
     before = contents(run)
-    with pytest.raises(motet.ConfigError, match="started with another optimizer"):
+    with pytest.raises(motet.ConfigError, match=r"another config.*optimizer\.learning_rate was 0\.01 and is 0\.02"):
         train(run_config(optimizer={"learning_rate": 2e-2}), resume=True)
     with pytest.raises(motet.ConfigError, match="--resume goes on"):
         train(run_config())

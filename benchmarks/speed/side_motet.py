@@ -87,13 +87,19 @@ def main() -> None:
         company = assemble(scene, {"base": job.model}, train=True)
         ensemble = ensemble_of(scene, company)
 
-        async def after_step(step: Any, state: Any) -> None:
-            pace.rollout = step.seconds["play"] + step.seconds["score"]
-            pace.update = step.took - pace.rollout
-            pace.mark()
+        class Marks:
+            """Takes the times of every step."""
+
+            def played(self, number: int, episodes: Any) -> None:
+                pass
+
+            async def learnt(self, step: Any, state: Any) -> None:
+                pace.rollout = step.seconds["play"] + step.seconds["score"]
+                pace.update = step.took - pace.rollout
+                pace.mark()
 
         pace.mark()
-        asyncio.run(train(ensemble, scene.tasks["train"], pace_of(scene), CreditState(), 1, after_step))
+        asyncio.run(train(ensemble, scene.tasks["train"], pace_of(scene), CreditState(), 1, Marks()))
 
 
 if __name__ == "__main__":

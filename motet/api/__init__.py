@@ -3,6 +3,7 @@
 from motet.api.baselines import measure_baselines
 from motet.api.evaluation import evaluate, play
 from motet.api.opening import ConfigLike, read_config
+from motet.api.replaying import replay
 from motet.api.survey import check, compare, crossplay, dry_run
 from motet.api.training import train, warmup
 from motet.api.verifying import balance_answers, sample_answers, serve_verifier, train_verifier
@@ -18,6 +19,7 @@ __all__ = [
     "measure_baselines",
     "play",
     "read_config",
+    "replay",
     "sample_answers",
     "serve_verifier",
     "train",

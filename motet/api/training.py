@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
+from motet.api.resuming import Resumed, resumed
 from motet.build import bases
 from motet.build.company import assemble, ensemble_of, pace_of
 from motet.build.scene import Scene, open_scene, steps_of, use_threads
-from motet.config.load import dump_config, load_config
+from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
-from motet.trainer import checkpoint
+from motet.trainer.checkpoint import Checkpoint, Retention
+from motet.trainer.ledger import Clock
 from motet.trainer.plot import learning_curve
 from motet.trainer.report import (
     Metrics,
@@ -32,7 +32,8 @@ from motet.trainer.report import (
     write_json,
     write_whole,
 )
-from motet.trainer.session import Cadence, Clock, Session
+from motet.trainer.session import Cadence, Session
+from motet.trainer.stopping import Stop, terminated_as_interrupted
 
 
 def train(
@@ -56,26 +57,29 @@ def train(
     refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
     go_on = f"motet train {place / 'config.yaml'} --resume" + ("" if Path(runs) == Path("runs") else f" --runs {runs}")
+    stop = Stop()
     with ExitStack() as stack:
+        stack.enter_context(terminated_as_interrupted())
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
-        resumed, broken = _resumed(place, settings) if resume else (None, [])
+        found = resumed(place, settings) if resume else Resumed()
         raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                metrics = stack.enter_context(_metrics(settings, folder, resumed))
+                metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
-                for line in (*(f"passed over a broken checkpoint: {one}" for one in broken), *warnings_of(scene)):
+                for line in (*found.warnings, *warnings_of(scene)):
                     progress.say(line)
                 settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
-                company = assemble(scene, settled, train=True)
+                company = assemble(scene, settled, train=True, stop=stop)
             session = Session(
-                ensemble_of(scene, company),
+                ensemble_of(scene, company, stop),
                 company,
                 scene.tasks["train"],
                 scene.tasks["eval"] if "eval" in scene.tasks else (),
                 pace_of(scene),
                 _cadence(settings),
+                settings.guards,
                 folder,
                 metrics,
                 progress,
@@ -83,7 +87,7 @@ def train(
                 facts={"sandbox_level": scene.sandbox_level},
                 clock=clock,
             )
-            summary = asyncio.run(session.run(resumed))
+            summary = asyncio.run(session.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
     summary = {"name": settings.name, **summary}
@@ -92,7 +96,7 @@ def train(
     return summary
 
 
-def _metrics(settings: RunConfig, folder: RunFolder, resumed: checkpoint.Checkpoint | None) -> Metrics:
+def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> Metrics:
     """Ready to be written to; the resolved config is beside it."""
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
     write_whole(folder.config, dump_config(settings))
@@ -137,35 +141,6 @@ def _never_due(scene: Scene) -> list[str]:
     ]
 
 
-def _resumed(place: Path, settings: RunConfig) -> tuple[checkpoint.Checkpoint | None, list[str]]:
-    """The newest sound checkpoint, and a line for each broken newer one; None for a run that was killed before its first.
-
-    Raises: ConfigError for another config, or another number of threads.
-    """
-    if not (place / "config.yaml").is_file():
-        raise ConfigError(f"{place} holds no run to resume; start it without --resume")
-    before = load_config(place / "config.yaml")
-    free = ("report", "threads")  # the checkpoint knows how many threads there really were
-    changed = [
-        key for key in RunConfig.model_fields if getattr(before, key) != getattr(settings, key) and key not in free
-    ]
-    if changed:
-        raise ConfigError(
-            f"{place} was started with another {', '.join(changed)}, and a resumed run would be neither: "
-            f"resume {place / 'config.yaml'}, or start again with --overwrite"
-        )
-    if not checkpoint.folders(place / "checkpoints"):
-        return None, []
-    found, broken = checkpoint.newest(place / "checkpoints")
-    threads = found.state["threads"]
-    if threads != torch.get_num_threads():
-        raise ConfigError(
-            f"the run used {threads} CPU threads, this process has {torch.get_num_threads()}: results "
-            f"would differ in the last bits; set threads={threads}"
-        )
-    return found, broken
-
-
 def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:
     mirrors: list[Mirror] = []
     if settings.report.wandb is not None:
@@ -188,7 +163,9 @@ def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> 
 def _cadence(settings: RunConfig) -> Cadence:
     return Cadence(
         checkpoint_every=settings.train.checkpoint_every,
-        keep_checkpoints=settings.train.keep_checkpoints,
+        retention=Retention(settings.train.keep_checkpoints, settings.train.keep_every),
+        keep_best=settings.train.keep_best,
+        beside=settings.train.checkpoint_beside,
         evaluate_every=settings.evaluation.every,
         samples=settings.evaluation.samples,
         record_episodes=settings.report.episodes == "all",

@@ -18,6 +18,7 @@ from motet.policies.sampler import LocalSampler
 from motet.seeding import derive
 from motet.settings import Lora
 from motet.trainer.loop import Ensemble, Pace
+from motet.trainer.stopping import Stop
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,19 @@ class Company:
 
 
 def assemble(
-    scene: Scene, bases: Mapping[str, str | Path], *, train: bool, trained: Mapping[str, Path] | None = None
+    scene: Scene,
+    bases: Mapping[str, str | Path],
+    *,
+    train: bool,
+    trained: Mapping[str, Path] | None = None,
+    stop: Stop | None = None,
 ) -> Company:
     """Loads every model once per copy that is needed, puts adapters on, and hands out samplers and learners.
 
     Args:
         bases: model name -> where to load it from.
         trained: policy -> the folder it was saved in, to play on with a trained team.
+        stop: heard between tokens.
     """
     config, saved = scene.config, trained or {}
     shared = _Shared(config, bases)
@@ -90,6 +97,7 @@ def assemble(
         tokens_per_batch=config.train.tokens_per_batch,
         score_tokens=config.train.token_budget,
         on_long_prompt=config.rollout.on_long_prompt,
+        between=(stop or Stop()).check,
     )
     return Company(policies, sampler, _learners(scene, policies, critics) if train else {}, critics)
 
@@ -229,7 +237,7 @@ def critic_epochs(config: RunConfig) -> int:
     return chosen or config.algorithm.epochs
 
 
-def ensemble_of(scene: Scene, company: Company) -> Ensemble:
+def ensemble_of(scene: Scene, company: Company, stop: Stop | None = None) -> Ensemble:
     """The run as the trainer sees it."""
     config = scene.config
     longest: dict[str, int] = {}
@@ -251,6 +259,7 @@ def ensemble_of(scene: Scene, company: Company) -> Ensemble:
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticSettings()).coefficient,
         timings=company.sampler.timings,
+        stop=stop or Stop(),
     )
 
 

@@ -222,6 +222,12 @@ class Train(Settings):
     """Steps between checkpoints; 0 is only before the first and after the last."""
     keep_checkpoints: PositiveInt = 2
     """How many of the newest are kept."""
+    keep_every: NonNegativeInt = 0
+    """Also keep the checkpoints of steps that are a multiple of this; 0 keeps none."""
+    keep_best: str | None = None
+    """Also keep the checkpoint at which this metric was highest, such as evaluate/success, and its team in RUN/best."""
+    checkpoint_beside: bool = True
+    """Write checkpoints while the run goes on, from one copy in main memory; or let the run wait and make no copy."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
     """A step or an evaluation of which a larger share of the joint actions failed stops the run."""
 

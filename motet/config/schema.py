@@ -40,7 +40,7 @@ from motet.config.parts import (
     written_out,
 )
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Decode, Optimizer, Plan, Schedule, Settings, Warmup
+from motet.settings import Algorithm, Decode, Guards, Optimizer, Plan, Schedule, Settings, Warmup
 
 DEFAULT_ALGORITHM = "magrpo"
 Some = TypeVar("Some", bound=Settings)
@@ -130,6 +130,8 @@ class RunConfig(Settings):
     """How long, and in what portions."""
     evaluation: Evaluation = Evaluation()
     """Playing the held-out tasks without learning."""
+    guards: Guards = Guards()
+    """When a team that collapses raises an alarm."""
     report: Report = Report()
     """What is recorded."""
     sandbox: SandboxSettings = SandboxSettings()

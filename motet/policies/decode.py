@@ -66,12 +66,14 @@ def decode(
     speakers: Sequence[str] | None = None,
     on_answer: Callable[[int, Answer], None] | None = None,
     spent: Spent | None = None,
+    between: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
     """Answers in the order of the wishes, by the policy that is active on the backbone; or, where that is the bare base, by the
     adapter in `speakers` that each prompt was given to. Prompts, and wishes, of one adapter then lie together.
 
     Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
-    `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves.
+    `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves;
+    `between` is called before every token, and may raise.
     Raises: TrainingDiverged where the model's logits are not finite; no answer with such a number has been told before.
     """
     begun = perf_counter()
@@ -95,6 +97,7 @@ def decode(
     at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
     speaking = None if speakers is None else [speakers[wish.prompt] for wish in wishes]
     for step in range(max(limits)):
+        between()
         token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
         drawn.record(row_B, step, token_B, logp_B)
         open_B = drawn.open_B[row_B]

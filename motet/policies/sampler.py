@@ -39,7 +39,8 @@ class LocalSampler:
 
     A decoded batch has at most `rows_per_batch` rows and, padded, `tokens_per_batch` tokens of prompt and answer; a scored one
     has `score_tokens`. `references` names what a policy is compared with; an adapter without one is
-    compared with its base. `versions` counts the publications of each policy, and is part of a checkpoint.
+    compared with its base. `between` is called before every token and every scored batch, and may raise to end the call.
+    `versions` counts the publications of each policy, and is part of a checkpoint.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LocalSampler:
         tokens_per_batch: int = 65536,
         score_tokens: int = 16384,
         on_long_prompt: OnLongPrompt = "fault",
+        between: Callable[[], object] = lambda: None,
     ) -> None:
         self._policies = policies
         self._references = references or {}
@@ -60,6 +62,7 @@ class LocalSampler:
         self._tokens_per_batch = tokens_per_batch
         self._score_tokens = score_tokens
         self._on_long_prompt = on_long_prompt
+        self._between = between
         # Calls run in threads, so that environments go on meanwhile, but a backbone speaks as one policy at a time.
         self._turn = threading.Lock()
         self._spent = Spent()
@@ -169,7 +172,9 @@ class LocalSampler:
 
         with self._turn, cast[0].active() if speakers is None else backbone.policy(None):
             prompts = [prompt for _, prompt in places]
-            decode(backbone, prompts, wishes, speakers=speakers, on_answer=take, spent=self._spent)
+            decode(
+                backbone, prompts, wishes, speakers=speakers, on_answer=take, spent=self._spent, between=self._between
+            )
 
     # ------------------------------------------------------------------------------------------------ scoring
 
@@ -183,6 +188,7 @@ class LocalSampler:
                 if request.policy == name
             ]
             for batch in self._batches(rows, self._score_tokens):
+                self._between()
                 with self._turn, reference.active():
                     logprobs = score_requests(reference.backbone, [requests[row.request] for row in batch])
                 scored |= zip((row.request for row in batch), logprobs, strict=True)
@@ -195,6 +201,7 @@ class LocalSampler:
             asked = {n: read(critic, request) for n, request in enumerate(requests) if request.critic == name}
             rows = [_Row(number, 0, reading.tokens, 0) for number, reading in asked.items()]
             for batch in self._batches(rows, self._score_tokens):
+                self._between()
                 with self._turn:
                     found = appraise(critic, [asked[row.request] for row in batch])
                 said |= zip((row.request for row in batch), found, strict=True)

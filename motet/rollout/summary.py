@@ -88,6 +88,12 @@ class Summary:
     gold_correlation: float | None = None
     """Pearson's, of what an agent was paid at a turn and whether it was right by the gold answer, over all agents and turns of
     games that say both; None where either does not vary. It falls where a reward is being gamed."""
+    length: float | None = None
+    """Tokens per answer."""
+    cut: float | None = None
+    """The share of answers that were cut off: at `max_new_tokens`, or the end of the context."""
+    duplicates: float | None = None
+    """Of the answers an agent gave to one prompt besides the first, the share that say word for word what an earlier one said."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
@@ -142,7 +148,22 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         turns=mean(lambda one: one.turns),
         tokens=sum(one.tokens for one in stats),
         gold_correlation=_gold_correlation(episodes),
+        **_answers(episodes),
     )
+
+
+def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
+    """The figures of answers as texts, all counting alike; those of a greedy path are none."""
+    rounds = [round_ for episode in episodes if episode.root is not None for _, round_ in walk(episode.root)]
+    groups = [samples for round_ in rounds for samples in round_.samples.values()]
+    every = [completion for samples in groups for completion in samples]
+    repeated = [float(len(samples) - len({one.text for one in samples})) for samples in groups]
+    again = sum(len(samples) - 1 for samples in groups if samples)
+    return {
+        "length": _plain_mean(len(one.tokens) for one in every if one.tokens is not None),
+        "cut": _plain_mean(one.stop == "length" for one in every),
+        "duplicates": sum(repeated) / again if again else None,
+    }
 
 
 def _gold_correlation(episodes: Sequence[Episode]) -> float | None:

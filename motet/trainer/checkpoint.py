@@ -9,17 +9,21 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 
 SCHEMA = 2
+_NAME = "step-{:06d}"
 
 
 @dataclass(frozen=True)
@@ -29,73 +33,194 @@ class Checkpoint:
     step: int
     state: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    rank: float | None = None
+    """How good the team was by then, where that was measured: what a `Retention` that keeps the best goes by."""
 
 
-def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Writes `root/step-NNNNNN` so that a reader sees all of it or nothing; keeps the newest `keep`."""
-    final = root / f"step-{checkpoint.step:06d}"
-    beside = root / f".{final.name}.writing"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    save_file(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()},
-        beside / "tensors.safetensors",
-    )
-    (beside / "state.json").write_text(json.dumps(dict(checkpoint.state), sort_keys=True))
-    hashes = {path.name: _hash(path) for path in sorted(beside.iterdir())}
-    (beside / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "step": checkpoint.step, "files": hashes}))
-    for path in beside.iterdir():
-        _sync(path)
-    _sync(beside)
-    if final.exists():
-        shutil.rmtree(final)
-    beside.rename(final)
-    _sync(root)
-    for old in folders(root)[keep:]:
-        shutil.rmtree(old)
+@dataclass(frozen=True)
+class Retention:
+    """Which checkpoints stay: the `newest` ones, those of every `every`-th step (0: none), and the one of the highest rank."""
+
+    newest: int
+    every: int = 0
+
+    def keeps(self, ranks: Mapping[int, float | None]) -> set[int]:
+        """Of steps with their ranks. Of equal ranks the earliest counts."""
+        steps = sorted(ranks)
+        ranked = {step: rank for step, rank in ranks.items() if rank is not None}
+        best = [min(ranked, key=lambda step: (-ranked[step], step))] if ranked else []
+        return {*steps[-self.newest :], *(step for step in steps if self.every and step % self.every == 0), *best}
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+class Writer:
+    """Writes checkpoints in a thread of its own, one at a time, while the run goes on.
+
+    A run waits as long as it takes to copy the tensors to main memory, and where a checkpoint is due before the last one is
+    written, for that. There is one copy at most, which is used again.
+    """
+
+    def __init__(self, root: Path, retention: Retention) -> None:
+        self._root, self._retention = root, retention
+        self._copies: dict[str, Tensor] = {}
+        self._thread: threading.Thread | None = None
+        self._failed: MotetError | None = None
+
+    def write(self, checkpoint: Checkpoint, rests_on: Sequence[Path] = ()) -> None:
+        """Begins to write; `rests_on` are files that have to be on the disk before it counts. Raises: as `wait`."""
+        self.wait()
+        copy = Checkpoint(
+            checkpoint.step, json.loads(json.dumps(checkpoint.state)), self._copy(checkpoint.tensors), checkpoint.rank
+        )
+        self._thread = threading.Thread(target=self._write, args=(copy, rests_on), name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until everything is written. Raises: MotetError where that failed, once."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        for name, tensor in tensors.items():
+            held = self._copies.get(name)
+            if held is None or held.shape != tensor.shape or held.dtype != tensor.dtype:
+                self._copies[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+            self._copies[name].copy_(tensor.detach())
+        return {name: self._copies[name] for name in tensors}
+
+    def _write(self, checkpoint: Checkpoint, rests_on: Sequence[Path]) -> None:
+        try:
+            for path in rests_on:
+                _sync(path)
+            save(self._root, checkpoint, self._retention)
+        except (OSError, SafetensorError) as error:  # the latter is what a full disk is to safetensors
+            self._failed = MotetError(
+                f"the checkpoint of step {checkpoint.step} cannot be written to {self._root}: {error}; those before it are "
+                f"intact: make room, or mend the disk"
+            )
+            self._failed.__cause__ = error
+
+
+def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:
+    """Writes `root/step-NNNNNN` so that a reader sees all of it or nothing, and removes what need not stay.
+
+    A sound checkpoint of that step is left as it is: the same step of the same run is the same.
+    """
+    final = root / _NAME.format(checkpoint.step)
+    if what_is_wrong(final) is not None:
+        root.mkdir(parents=True, exist_ok=True)
+        for left in root.glob(".step-*"):  # by a run that was killed while it wrote or removed
+            shutil.rmtree(left)
+        beside = root / f".{final.name}.writing"
+        try:
+            _write_files(beside, checkpoint)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the room
+            raise
+        _remove(final)
+        beside.rename(final)
+        _sync(root)
+    there = {step_of(folder): folder for folder in folders(root)}
+    past = {step: _rank(folder) for step, folder in there.items() if step <= checkpoint.step}
+    for step in there.keys() - retention.keeps(past):  # later ones are broken: a run that goes on passed over them
+        _remove(there[step])
     return final
+
+
+def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
+    folder.mkdir()
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    save_file(tensors, folder / "tensors.safetensors")
+    (folder / "state.json").write_text(json.dumps(dict(checkpoint.state), sort_keys=True))
+    manifest = {
+        "schema": SCHEMA,
+        "step": checkpoint.step,
+        "rank": checkpoint.rank,
+        "files": {path.name: _hash(path) for path in sorted(folder.iterdir())},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for path in (*folder.iterdir(), folder):
+        _sync(path)
+
+
+def _remove(folder: Path) -> None:
+    """At once, as far as readers can see."""
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
+        leaving = folder.with_name(f".{folder.name}.removing")
+        folder.rename(leaving)
+        shutil.rmtree(leaving)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
 
 
 def folders(root: Path) -> list[Path]:
     """Checkpoint folders, newest first, sound or not."""
-    return sorted((path for path in root.glob("step-*") if path.is_dir()), reverse=True) if root.is_dir() else []
+    found = (path for path in root.glob("step-*") if path.name.removeprefix("step-").isdecimal())
+    return sorted(found, key=step_of, reverse=True)
 
 
-def newest(root: Path) -> tuple[Checkpoint, list[str]]:
-    """The newest sound checkpoint, and a line for every newer one that is broken.
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]]:
+    """The newest sound checkpoint (of a step below `before`), and a line for every newer one that is broken.
 
     Raises: ConfigError where there is none.
     """
     broken: list[str] = []
     for folder in folders(root):
+        if before is not None and step_of(folder) >= before:
+            continue
         fault = what_is_wrong(folder)
         if fault is None:
             state = json.loads((folder / "state.json").read_text())
             tensors = load_file(folder / "tensors.safetensors")
-            return Checkpoint(int(folder.name.removeprefix("step-")), state, tensors), broken
+            return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "there is none"
     raise ConfigError(f"{root} holds no sound checkpoint to resume from ({found}): start again with --overwrite")
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """One phrase, or None for a checkpoint whose every file is what the manifest says."""
+    """One phrase, or None for a checkpoint of its step whose every file is what the manifest says."""
     manifest_path = folder / "manifest.json"
     if not manifest_path.is_file():
         return "no manifest.json"
     try:
         manifest = json.loads(manifest_path.read_text())
-    except ValueError:
+    except (ValueError, OSError):
         return "manifest.json is not JSON"
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         return f"manifest.json is not of schema {SCHEMA}"
-    for name, expected in manifest["files"].items():
+    files = manifest.get("files")
+    if manifest.get("step") != step_of(folder) or not isinstance(files, dict):
+        return f"manifest.json is not of step {step_of(folder)}"
+    for name in ("tensors.safetensors", "state.json"):
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"
-        if _hash(path) != expected:
+        if _hash(path) != files.get(name):
             return f"{name} is not what was written"
     return None
+
+
+def _rank(folder: Path) -> float | None:
+    """None where it was not measured, or the manifest is not to be read."""
+    try:
+        rank = json.loads((folder / "manifest.json").read_text())["rank"]
+    except (ValueError, OSError, KeyError, TypeError):
+        return None
+    return rank if isinstance(rank, float) else None
 
 
 def _hash(path: Path) -> str:

@@ -1,10 +1,15 @@
 """All of a checkpoint or nothing of it."""
 
+import threading
+from dataclasses import replace
+
 import pytest
 import torch
 
-from motet.errors import ConfigError
-from motet.trainer.checkpoint import Checkpoint, folders, newest, save
+from motet.errors import ConfigError, MotetError
+from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, newest, save
+
+KEEP = Retention(2)
 
 
 def checkpoint(step):
@@ -13,7 +18,7 @@ def checkpoint(step):
 
 def test_the_newest_comes_back_equal(tmp_path):
     for step in (1, 2):
-        save(tmp_path, checkpoint(step), keep=2)
+        save(tmp_path, checkpoint(step), KEEP)
     found, broken = newest(tmp_path)
     assert (found.step, found.state, broken) == (2, {"step": 2, "rate": 0.1}, [])
     assert torch.equal(found.tensors["w"], torch.full((3,), 2.0))
@@ -21,7 +26,7 @@ def test_the_newest_comes_back_equal(tmp_path):
 
 def test_only_the_newest_are_kept_and_nothing_else_lies_about(tmp_path):
     for step in (1, 2, 3):
-        save(tmp_path, checkpoint(step), keep=2)
+        save(tmp_path, checkpoint(step), KEEP)
     assert [path.name for path in folders(tmp_path)] == ["step-000003", "step-000002"]
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -29,8 +34,8 @@ def test_only_the_newest_are_kept_and_nothing_else_lies_about(tmp_path):
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove"])
 def test_a_harmed_checkpoint_is_passed_over_and_named(tmp_path, name, harm):
-    save(tmp_path, checkpoint(1), keep=2)
-    path = save(tmp_path, checkpoint(2), keep=2) / name
+    save(tmp_path, checkpoint(1), KEEP)
+    path = save(tmp_path, checkpoint(2), KEEP) / name
     content = path.read_bytes()
     if harm == "remove":
         path.unlink()
@@ -49,5 +54,96 @@ def test_none_sound_is_one_clear_error(tmp_path):
 
 def test_a_torn_write_is_never_seen(tmp_path):
     (tmp_path / ".step-000009.writing").mkdir()
-    save(tmp_path, checkpoint(1), keep=1)
+    save(tmp_path, checkpoint(1), Retention(1))
     assert newest(tmp_path)[0].step == 1
+
+
+# ---------------------------------------------------------------------------------------------------- which ones stay
+
+
+@pytest.mark.parametrize(
+    ("retention", "ranks", "kept"),
+    [
+        (Retention(1), {0: None, 10: None, 20: None}, {20}),
+        (Retention(2), {0: None, 10: None, 20: None}, {10, 20}),
+        (Retention(1, every=20), {0: None, 10: None, 20: None, 30: None, 40: None, 50: None}, {0, 20, 40, 50}),
+        (Retention(1), {10: 0.5, 20: 0.9, 30: 0.7, 40: None}, {20, 40}),
+        (Retention(1), {10: 0.9, 20: 0.9, 30: 0.1}, {10, 30}),
+        (Retention(3, every=30), {10: 0.1, 20: 0.2, 30: 0.0, 40: 0.0, 50: 0.0, 60: 0.0}, {20, 30, 40, 50, 60}),
+    ],
+)
+def test_the_newest_the_best_and_every_mth_stay(retention, ranks, kept):
+    assert retention.keeps(ranks) == kept
+
+
+def test_the_best_stays_on_disk_and_says_its_rank(tmp_path):
+    for step, rank in ((1, 0.2), (2, 0.8), (3, 0.5), (4, None)):
+        save(tmp_path, replace(checkpoint(step), rank=rank), Retention(1))
+    assert [path.name for path in folders(tmp_path)] == ["step-000004", "step-000002"]
+    assert newest(tmp_path, before=4)[0].rank == 0.8
+
+
+def test_a_run_that_goes_on_before_a_broken_checkpoint_loses_nothing_sound(tmp_path):
+    save(tmp_path, checkpoint(10), Retention(1))
+    (tmp_path / "step-000020").mkdir()  # torn by hand: a save never leaves one
+    save(tmp_path, checkpoint(15), Retention(1))
+    assert [path.name for path in folders(tmp_path)] == ["step-000015"]
+    assert newest(tmp_path)[0].step == 15
+
+
+def test_a_sound_checkpoint_of_the_same_step_is_left_and_a_broken_one_replaced(tmp_path):
+    path = save(tmp_path, checkpoint(1), KEEP)
+    before = (path / "manifest.json").stat().st_mtime_ns
+    save(tmp_path, checkpoint(1), KEEP)
+    assert (path / "manifest.json").stat().st_mtime_ns == before
+    (path / "state.json").write_text("{}")
+    save(tmp_path, checkpoint(1), KEEP)
+    assert newest(tmp_path)[1] == []
+
+
+# ---------------------------------------------------------------------------------------------------- beside the run
+
+
+def test_what_is_written_beside_is_what_stood_when_it_began(tmp_path, monkeypatch):
+    """The run goes on changing its weights while the writer is held up in the middle."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(root, found, retention):
+        begun.set()
+        assert go_on.wait(10)
+        return save(root, found, retention)
+
+    monkeypatch.setattr("motet.trainer.checkpoint.save", slowly)
+    writer, weights, state = Writer(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
+    writer.write(Checkpoint(1, state, {"w": weights}))
+    assert begun.wait(10)
+    weights += 1.0
+    state["deep"].append(2)
+    assert folders(tmp_path) == []
+    go_on.set()
+    writer.wait()
+    found, _ = newest(tmp_path)
+    assert (found.state, found.tensors["w"].tolist()) == ({"deep": [1]}, [0.0, 0.0, 0.0])
+
+
+def test_a_second_checkpoint_waits_for_the_first_and_takes_its_room(tmp_path):
+    writer = Writer(tmp_path, KEEP)
+    for step in range(1, 6):
+        writer.write(checkpoint(step))
+    held = writer._copies["w"].data_ptr()
+    writer.write(checkpoint(6))
+    writer.wait()
+    assert writer._copies["w"].data_ptr() == held
+    assert [path.name for path in folders(tmp_path)] == ["step-000006", "step-000005"]
+    assert newest(tmp_path)[0].tensors["w"].tolist() == [6.0] * 3
+
+
+def test_what_cannot_be_written_is_told_once_and_leaves_what_was_there(tmp_path):
+    writer = Writer(tmp_path / "checkpoints", KEEP)
+    writer.write(checkpoint(1))
+    writer.wait()
+    writer.write(checkpoint(2), rests_on=[tmp_path / "gone"])
+    with pytest.raises(MotetError, match=r"checkpoint of step 2 cannot be written.*gone"):
+        writer.wait()
+    writer.wait()
+    assert [path.name for path in folders(tmp_path / "checkpoints")] == ["step-000001"]

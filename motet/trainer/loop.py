@@ -4,9 +4,9 @@ It never asks where a model lives, nor what an algorithm is called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol
 
 from motet.batch import (
     Learner,
@@ -37,6 +37,7 @@ from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
 from motet.settings import Algorithm, Plan, Schedule
 from motet.trainer.score import score
+from motet.trainer.stopping import Stop
 from motet.trainer.timing import Stopwatch
 
 
@@ -63,6 +64,8 @@ class Ensemble:
     """What a critic's loss is multiplied with."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Wall seconds the sampler has been at work so far, by kind of work; nothing where it does not tell."""
+    stop: Stop = field(default_factory=Stop)
+    """Asked between any two parts of a step until weights have moved; then the step is ended."""
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns at this step from what it did at this turn."""
@@ -98,50 +101,91 @@ class Step:
         return sum(value for stage, value in self.seconds.items() if "/" not in stage)
 
 
-async def train(
-    ensemble: Ensemble,
-    tasks: Sequence[Task],
-    pace: Pace,
-    state: CreditState,
-    first: int,
-    after_step: Callable[[Step, CreditState], Any],
-) -> CreditState:
-    """Runs steps `first` to `pace.steps` (from 1); `after_step` is awaited after each.
+class Witness(Protocol):
+    """Who is told what happens in a run."""
 
-    Raises: MotetError where too many episodes of a step failed; TrainingDiverged before a bad number reaches the weights.
+    def played(self, number: int, episodes: Sequence[Episode]) -> None:
+        """The episodes of step `number`, before anything is learnt from them."""
+        ...
+
+    async def learnt(self, step: Step, state: CreditState) -> None:
+        """A step that is over, and what credit remembers after it."""
+        ...
+
+
+async def train(
+    ensemble: Ensemble, tasks: Sequence[Task], pace: Pace, state: CreditState, first: int, witness: Witness
+) -> CreditState:
+    """Runs steps `first` to `pace.steps` (from 1).
+
+    Raises: as `one_step`.
     """
-    task_at = task_order(len(tasks), ensemble.seed)
     for number in range(first, pace.steps + 1):
-        start = (number - 1) * pace.tasks_per_step
-        drawn = [tasks[task_at(position)] for position in range(start, start + pace.tasks_per_step)]
-        step, state = await one_step(ensemble, drawn, number, pace, state)
-        await after_step(step, state)
+        drawn = tasks_of(number, tasks, ensemble.seed, pace)
+        step, state = await one_step(ensemble, drawn, number, pace, state, witness.played)
+        await witness.learnt(step, state)
     return state
 
 
 async def one_step(
-    ensemble: Ensemble, tasks: Sequence[Task], number: int, pace: Pace, state: CreditState
+    ensemble: Ensemble,
+    tasks: Sequence[Task],
+    number: int,
+    pace: Pace,
+    state: CreditState,
+    played: Callable[[int, Sequence[Episode]], object] = lambda number, episodes: None,
 ) -> tuple[Step, CreditState]:
-    """Plays `tasks`, learns from them, publishes. Every random draw follows from the run's seed and `number`."""
-    algorithm, team, plan = ensemble.algorithm, ensemble.team, ensemble.plan
+    """Plays `tasks`, learns from them, publishes. Every random draw follows from the run's seed and `number`.
+
+    Raises: MotetError where too many episodes failed; TrainingDiverged before a bad number reaches the weights; Interrupted.
+    """
     clock, before = Stopwatch(), ensemble.timings()
-    episodes = await collect(
-        ensemble.environment,
-        tasks,
-        ensemble.sampler,
-        team,
-        plan,
-        run_seed=ensemble.seed,
-        tag=f"{number:06d}",
-        greedy_path=algorithm.baseline == "greedy_path",
-    )
-    summary = summarise(episodes)
+    episodes = await play_step(ensemble, tasks, number)
+    played(number, episodes)
     refuse_too_many_faults(episodes, f"step {number}", pace.max_fault_share)
     clock.lap("play")
-    played = _parts_of_play(clock.seconds["play"], before, ensemble.timings())
-    scores = await score(ensemble.scorer, episodes, algorithm, team)
+    parts = _parts_of_play(clock.seconds["play"], before, ensemble.timings())
+    step, state = await learn_step(ensemble, episodes, number, pace, state, clock)
+    return replace(step, seconds={**step.seconds, **parts}), state
+
+
+def tasks_of(number: int, tasks: Sequence[Task], seed: int, pace: Pace) -> list[Task]:
+    """What step `number` plays, of all training tasks."""
+    task_at = task_order(len(tasks), seed)
+    start = (number - 1) * pace.tasks_per_step
+    return [tasks[task_at(position)] for position in range(start, start + pace.tasks_per_step)]
+
+
+async def play_step(ensemble: Ensemble, tasks: Sequence[Task], number: int) -> list[Episode]:
+    """The episodes of step `number`, sampled from its seed."""
+    return await ensemble.stop.unless_wished(
+        collect(
+            ensemble.environment,
+            tasks,
+            ensemble.sampler,
+            ensemble.team,
+            ensemble.plan,
+            run_seed=ensemble.seed,
+            tag=f"{number:06d}",
+            greedy_path=ensemble.algorithm.baseline == "greedy_path",
+        )
+    )
+
+
+async def learn_step(
+    ensemble: Ensemble,
+    episodes: Sequence[Episode],
+    number: int,
+    pace: Pace,
+    state: CreditState,
+    clock: Stopwatch | None = None,
+) -> tuple[Step, CreditState]:
+    """Learns from `episodes` as step `number`, wherever they come from, and publishes. `clock` has the seconds of playing."""
+    algorithm, team, turns = ensemble.algorithm, ensemble.team, len(ensemble.plan.samples)
+    clock = clock or Stopwatch()
+    scores = await ensemble.stop.unless_wished(score(ensemble.scorer, episodes, algorithm, team))
     clock.lap("score")
-    credit = assign_credit(episodes, scores, algorithm, state, team, len(plan.samples))
+    credit = assign_credit(episodes, scores, algorithm, state, team, turns)
     clock.lap("credit")
     samples = [one for one in credit.samples if ensemble.trains(number, one.policy, one.turn)]
     values = [one for one in credit.values if any(ensemble.trains(number, *seat) for seat in one.seats)]
@@ -149,7 +193,8 @@ async def one_step(
     clock.lap("learn")
     await ensemble.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    return Step(number, episodes, summary, {**credit.metrics, **learned}, {**clock.seconds, **played}), credit.state
+    figures = {**credit.metrics, **learned}
+    return Step(number, episodes, summarise(episodes), figures, clock.seconds), credit.state
 
 
 def _parts_of_play(play: float, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -191,11 +236,15 @@ async def _learn(
         clock.lap("pack")
         now: dict[str, list[Metrics]] = {}
         for batch in batches:
+            if not stepped:
+                ensemble.stop.check()
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
             if update > 0:
                 del measured["sampler_mismatch"]  # after an update the policies differ on purpose
             now.setdefault(batch.policy, []).append(measured)
         for reading in readings:
+            if not stepped:
+                ensemble.stop.check()
             told = await learners[reading.critic].accumulate_values(reading, value_loss)
             valued.setdefault(reading.critic, []).append(told)
         for name, figures in now.items():

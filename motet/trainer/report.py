@@ -1,6 +1,6 @@
 """What a run leaves behind and shows while it goes: the run folder, the metrics and their mirrors, live progress.
 
-runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  tensorboard/
+runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  best/  tensorboard/
 """
 
 import hashlib
@@ -66,6 +66,11 @@ class RunFolder:
     def team(self) -> Path:
         """The trained policies, in the hub's folder formats."""
         return self.path / "team"
+
+    @property
+    def best(self) -> Path:
+        """The policies as they were when train.keep_best was highest."""
+        return self.path / "best"
 
     @property
     def tensorboard(self) -> Path:
@@ -188,6 +193,7 @@ class Metrics:
         Raises: ConfigError as `kept_lines`, unless there is no file any more.
         """
         kept = kept_lines(path, keep) if path.exists() else ""
+        self.path = path
         write_whole(path, kept)
         self.lines = kept.count("\n")
         self._digest = hashlib.sha256(kept.encode())

@@ -1,50 +1,23 @@
 """One training run in its folder: evaluate, train, evaluate again; record every step; keep what a killed run goes on from."""
 
-import platform
-import resource
-import signal
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from motet.core import CreditState, Episode, Task
-from motet.errors import Interrupted
-from motet.rollout.influence import influence
+from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
 from motet.rollout.record import write_episode
-from motet.rollout.summary import Summary
-from motet.trainer import checkpoint
-from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.evaluate import described, evaluate
+from motet.settings import Guards
+from motet.trainer import figures
+from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, step_of
+from motet.trainer.evaluate import Evaluation, described, evaluate
+from motet.trainer.ledger import Clock, Ledger
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
-from motet.trainer.notable import Notable
-from motet.trainer.report import Metrics, Progress, RunFolder
-from motet.trainer.timing import Profile
-
-PLAYED = ("reward", "final_reward", "success", "turns", "gold_correlation")
-
-
-def cpu_seconds() -> float:
-    """Of this process and the children it has waited for, since they began."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Seconds since it was made: by the clock, and of the processors."""
-
-    wall: float = field(default_factory=time.monotonic)
-    cpu: float = field(default_factory=cpu_seconds)
-
-    def spent(self) -> tuple[float, float]:
-        return time.monotonic() - self.wall, cpu_seconds() - self.cpu
+from motet.trainer.prepare import whole_folder
+from motet.trainer.report import Metrics, Progress, RunFolder, write_json
 
 
 class Weights(Protocol):
@@ -62,15 +35,33 @@ class Cadence:
     """How often what happens; 0 is only at the end (checkpoints) or only before and after (evaluations)."""
 
     checkpoint_every: int
-    keep_checkpoints: int
+    retention: Retention
+    keep_best: str | None
+    """The metric that ranks checkpoints."""
+    beside: bool
+    """Whether checkpoints are written while the run goes on."""
     evaluate_every: int
     samples: int
     """Held-out paths per task."""
     record_episodes: bool
 
 
+@dataclass
+class _Standing:
+    """The last step that is over, as a checkpoint of it would have it."""
+
+    step: int
+    state: CreditState
+    facts: Mapping[str, Any]
+    """What is plain about the weights: it changes with every update, so it tells whether they are still those of this step."""
+    evaluated: bool = True
+    """False while an evaluation that was due is not over; where the run is to end here, it is due only once that goes on."""
+    rank: float | None = None
+    saved: bool = False
+
+
 class Session:
-    """Runs once. `go_on` is the command that resumes it, for the message of an interrupted run; `facts` go into its summary."""
+    """Runs once. `go_on` is the command that resumes it, for the message of a run that stops; `facts` go into its summary."""
 
     def __init__(
         self,
@@ -80,6 +71,7 @@ class Session:
         eval_tasks: Sequence[Task],
         pace: Pace,
         cadence: Cadence,
+        guards: Guards,
         folder: RunFolder,
         metrics: Metrics,
         progress: Progress,
@@ -89,63 +81,111 @@ class Session:
     ) -> None:
         self._ensemble, self._weights = ensemble, weights
         self._train_tasks, self._eval_tasks = train_tasks, eval_tasks
-        self._pace, self._cadence = pace, cadence
+        self._pace, self._cadence, self._guards = pace, cadence, guards
         self._folder, self._metrics, self._progress = folder, metrics, progress
         self._go_on = go_on
         self._facts = facts
-        self._stopping = False
-        self._heldout: dict[str, Any] = {}
-        self._notable = Notable()
-        self._tokens, self._step_seconds = 0, 0.0
-        self._profile = Profile()
-        self._wall_before, self._cpu_before = 0.0, 0.0
         self._clock = clock
+        self._ledger = Ledger(guards, clock)
+        self._writer = Writer(folder.checkpoints, cadence.retention)
+        self._unsynced: list[Path] = []
+        """Files that the next checkpoint rests on."""
+        self._standing: _Standing | None = None
+        """None before the first step may begin, and while a step is being reported."""
 
     async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
         """The whole run, or the rest of it from `resumed`; returns its summary.
 
-        Raises: Interrupted after SIGINT or SIGTERM; MotetError as the loop does.
+        Raises: Interrupted after SIGINT or SIGTERM, and MotetError as the loop does or where nothing can be written; before that
+        the last whole step is saved, where the weights are still its own.
         """
-        state, done = self._restore(resumed) if resumed is not None else (CreditState(), 0)
-        with self._stop_on_signals():
-            if resumed is None:
-                if self._eval_tasks:
-                    self._heldout["before"] = await self._evaluate(0)
-                self._save(0, state)
-            self._progress.stage("train", self._pace.steps, done)
-            await train(self._ensemble, self._train_tasks, self._pace, state, done + 1, self._after_step)
+        if resumed is not None:
+            self._restore(resumed)
+        try:
+            with self._ensemble.stop.on_signals(self._progress.say):
+                await self._whole()
+            self._writer.wait()
+            with whole_folder(self._folder.team) as folder:
+                self._weights.save(folder)
+        except MotetError as error:
+            raise self._parting(error) from error
+        except OSError as error:
+            raise self._parting(MotetError(f"{error.filename or self._folder.path}: {error.strerror}")) from error
+        summary = self._ledger.summary()
+        machine = {**summary["machine"], **self._facts}
+        return {"seed": self._ensemble.seed, "steps": self._pace.steps, **summary, "machine": machine}
+
+    async def _whole(self) -> None:
+        if self._standing is None:
             if self._eval_tasks:
-                self._heldout["after"] = await self._evaluate(self._pace.steps, last=True)
-        self._weights.save(self._folder.team)
-        return self._summary()
+                self._ledger.heldout["before"] = await self._described(0, "before")
+            self._standing = _Standing(0, CreditState(), self._weights.state()[1])
+            self._save(self._standing)
+        start = self._standing
+        if not start.evaluated and start.step < self._pace.steps:
+            await self._evaluate_between(start)
+        self._progress.stage("train", self._pace.steps, start.step)
+        await train(self._ensemble, self._train_tasks, self._pace, start.state, start.step + 1, self)
+        if self._eval_tasks:
+            self._ledger.heldout["after"] = await self._described(self._pace.steps, "after")
 
-    # ------------------------------------------------------------------------------------------------ after a step
+    # ------------------------------------------------------------------------------------------------ every step
 
-    async def _after_step(self, step: Step, state: CreditState) -> None:
-        self._tokens += step.summary.tokens
-        self._step_seconds += step.took
-        self._profile.step(step.seconds)
-        with self._profile.stage("report"):
-            self._notable.see(step.number, step.episodes)
-            figures = {**played(step.summary), **debated(step.episodes)}
-            self._metrics.write(step.number, {**figures, **step.metrics, **_timed(step)})
-            if self._cadence.record_episodes:
-                self._record("train", step.number, step.episodes)
-            self._progress.show(step.number, _shown(step.summary), step.summary.tokens)
-        last = step.number == self._pace.steps
+    def played(self, number: int, episodes: Sequence[Episode]) -> None:
+        """Records what step `number` is about to learn from."""
+        if self._cadence.record_episodes:
+            self._record("train", number, episodes)
+
+    async def learnt(self, step: Step, state: CreditState) -> None:
+        """Reports a step that is over; evaluates and saves where that is due.
+
+        Raises: MotetError where an alarm is to stop the run; Interrupted.
+        """
+        self._standing = None
+        ledger, last = self._ledger, step.number == self._pace.steps
+        ledger.count(step)
+        with ledger.profile.stage("report"):
+            measured = figures.of_step(step)
+            alarms, measured["run/alarms"] = ledger.watch(step.number, measured)
+            self._metrics.write(step.number, measured)
+            self._progress.show(step.number, figures.shown(step.summary), step.summary.tokens)
+            for alarm in alarms:
+                self._progress.say(str(alarm))
         every = self._cadence.evaluate_every
-        if every and self._eval_tasks and step.number % every == 0 and not last:
-            with self._profile.stage("evaluate"):
-                await self._evaluate(step.number)
+        due = bool(every and self._eval_tasks and step.number % every == 0)
+        standing = self._standing = _Standing(step.number, state, self._weights.state()[1], evaluated=not due)
+        if due and not last:
+            with ledger.profile.stage("evaluate"):
+                measured |= await self._evaluate_between(standing)
             self._progress.stage("train", self._pace.steps, step.number)
-        due = self._cadence.checkpoint_every and step.number % self._cadence.checkpoint_every == 0
-        if due or last or self._stopping:
-            with self._profile.stage("checkpoint"):  # what it takes is not in what it saves
-                self._save(step.number, state)
-        if self._stopping and not last:
-            raise Interrupted(
-                f"stopped after step {step.number} of {self._pace.steps}, checkpoint written. Go on with: {self._go_on}"
+        self._rank(standing, measured)
+        if last or (self._cadence.checkpoint_every and step.number % self._cadence.checkpoint_every == 0):
+            with ledger.profile.stage("checkpoint"):  # what it takes is not in what it saves
+                self._save(standing)
+        if alarms and self._guards.stop:
+            raise MotetError(f"{alarms[0]}; set guards.stop=false to go on all the same, or another bound")
+        if not last:
+            self._ensemble.stop.check()
+
+    def _rank(self, standing: _Standing, measured: Mapping[str, float]) -> None:
+        """Keeps the team where it is the best so far. Raises: ConfigError for a metric that there is not."""
+        metric = self._cadence.keep_best
+        if metric is None:
+            return
+        evaluated = any(name.startswith("evaluate/") for name in measured)
+        if metric not in measured:
+            if metric.startswith("evaluate/") and not evaluated:
+                return
+            known = ", ".join(sorted(name for name in measured if name.startswith(("evaluate/", "play/"))))
+            raise ConfigError(
+                f"train.keep_best is {metric}, which is no metric of this run; expected one such as {known}"
             )
+        standing.rank = measured[metric]
+        if self._ledger.best is None or standing.rank > self._ledger.best:
+            self._ledger.best = standing.rank
+            with whole_folder(self._folder.best) as folder:
+                self._weights.save(folder)
+                write_json(folder / "best.json", {"step": standing.step, "metric": metric, "value": standing.rank})
 
     def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
         path = self._folder.episodes(kind, number)
@@ -153,141 +193,86 @@ class Session:
         with path.open("w", encoding="utf-8") as file:
             for episode in episodes:
                 write_episode(file, episode)
-
-    @contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
-        """The first signal ends the run after the step it is in; the second ends it now."""
-        if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-            yield
-            return
-
-        # Not the loop's own handlers: a loop that computes for minutes without waiting would hear nothing meanwhile.
-        def stop(*_: object) -> None:
-            self._stopping = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # From a thread of its own, because the signal may have come in the middle of printing.
-            threading.Thread(
-                target=self._progress.say, args=("stopping after this step; once more stops at once",)
-            ).start()
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        self._unsynced.append(path)
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
-    async def _evaluate(self, number: int, last: bool = False) -> dict[str, Any]:
+    async def _described(self, number: int, name: str) -> dict[str, Any]:
+        """The evaluation before or after training, as the summary has it."""
+        return described(await self._evaluate(number, name), self._ensemble.environment)
+
+    async def _evaluate_between(self, standing: _Standing) -> dict[str, float]:
+        """The evaluation after the step, as metrics."""
+        evaluation = await self._evaluate(standing.step, f"step {standing.step}")
+        standing.evaluated = True
+        return figures.of_evaluation(evaluation.summary, evaluation.episodes)
+
+    async def _evaluate(self, number: int, name: str) -> Evaluation:
         ensemble = self._ensemble
-        name = "after" if last else f"step {number}" if number else "before"
-        evaluation = await evaluate(
-            ensemble.environment,
-            self._eval_tasks,
-            ensemble.sampler,
-            ensemble.team,
-            ensemble.plan,
-            seed=ensemble.seed,
-            tag=f"evaluate-{number:06d}",
-            samples=self._cadence.samples,
-            on_episode=self._progress.counter(name, len(self._eval_tasks)),
+        evaluation = await ensemble.stop.unless_wished(
+            evaluate(
+                ensemble.environment,
+                self._eval_tasks,
+                ensemble.sampler,
+                ensemble.team,
+                ensemble.plan,
+                seed=ensemble.seed,
+                tag=f"evaluate-{number:06d}",
+                samples=self._cadence.samples,
+                on_episode=self._progress.counter(name, len(self._eval_tasks)),
+            )
         )
-        figures = {**played(evaluation.summary), **debated(evaluation.episodes)}
-        self._metrics.write(number, {name.replace("play/", "evaluate/", 1): v for name, v in figures.items()})
         self._record("evaluate", number, evaluation.episodes)
         refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", self._pace.max_fault_share)
-        return described(evaluation, ensemble.environment)
+        self._metrics.write(number, figures.of_evaluation(evaluation.summary, evaluation.episodes))
+        return evaluation
 
     # ------------------------------------------------------------------------------------------------ going on
 
-    def _save(self, number: int, state: CreditState) -> None:
+    def _save(self, standing: _Standing) -> None:
         tensors, facts = self._weights.state()
-        saved = {
+        state = {
+            **self._ledger.state(),
             "weights": facts,
-            "averages": {seat: list(pair) for seat, pair in state.averages.items()},
-            "kl_coefficients": dict(state.kl_coefficients),
-            "heldout": self._heldout,
-            "notable": self._notable.state(),
+            "averages": {seat: list(pair) for seat, pair in standing.state.averages.items()},
+            "kl_coefficients": dict(standing.state.kl_coefficients),
+            "evaluated": standing.evaluated,
             "metrics_lines": self._metrics.lines,
-            "tokens": self._tokens,
-            "step_seconds": self._step_seconds,
-            "profile": self._profile.state(),
-            **self._spent(),
-            "threads": torch.get_num_threads(),
         }
-        checkpoint.save(self._folder.checkpoints, Checkpoint(number, saved, tensors), self._cadence.keep_checkpoints)
+        rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
+        self._writer.write(Checkpoint(standing.step, state, tensors, standing.rank), rests_on)
+        standing.saved = True
+        if not self._cadence.beside:
+            self._writer.wait()
 
-    def _restore(self, resumed: Checkpoint) -> tuple[CreditState, int]:
+    def _restore(self, resumed: Checkpoint) -> None:
         saved = resumed.state
         self._weights.load(resumed.tensors, saved["weights"])
-        self._heldout = dict(saved["heldout"])
-        self._notable = Notable(saved["notable"])
-        self._tokens, self._step_seconds = saved["tokens"], saved["step_seconds"]
-        self._profile = Profile(**saved["profile"])
-        self._wall_before, self._cpu_before = saved["wall_seconds"], saved["cpu_seconds"]
-        averages = {seat: (pair[0], pair[1]) for seat, pair in saved["averages"].items()}
-        return CreditState(averages, saved["kl_coefficients"]), resumed.step
+        self._ledger = Ledger(self._guards, self._clock, saved)
+        self._standing = _Standing(
+            resumed.step, credit_of(resumed), saved["weights"], saved["evaluated"], resumed.rank, saved=True
+        )
 
-    # ------------------------------------------------------------------------------------------------ summary
-
-    def _spent(self) -> dict[str, float]:
-        wall, cpu = self._clock.spent()
-        return {"wall_seconds": self._wall_before + wall, "cpu_seconds": self._cpu_before + cpu}
-
-    def _summary(self) -> dict[str, Any]:
-        return {
-            "seed": self._ensemble.seed,
-            "steps": self._pace.steps,
-            "heldout": self._heldout,
-            "tokens": self._tokens,
-            "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
-            "profile": self._profile.means(),
-            **self._spent(),
-            "episodes": self._notable.state(),
-            "machine": {
-                "torch": torch.__version__,
-                "threads": torch.get_num_threads(),
-                "platform": platform.platform(),
-                **self._facts,
-            },
-        }
+    def _parting(self, error: MotetError) -> MotetError:
+        """`error`, and what can be done about it; where the weights are still those of the last whole step, that is saved."""
+        standing, lost = self._standing, ""
+        try:
+            if standing is not None and not standing.saved and self._weights.state()[1] == standing.facts:
+                self._save(standing)
+            self._writer.wait()
+        except (MotetError, OSError) as failed:
+            lost = f" {failed}." if str(failed) not in str(error) else ""
+        there = folders(self._folder.checkpoints)
+        reached = f"after step {step_of(there[0])} of {self._pace.steps}" if there else "before the first step"
+        if isinstance(error, Interrupted):
+            return Interrupted(f"stopped {reached}, checkpoint written. Go on with: {self._go_on}{lost}")
+        again = ""
+        if isinstance(error, TrainingDiverged) and standing is not None:
+            again = f" See that step again with: motet replay {self._folder.path} --step {standing.step + 1}."
+        return type(error)(f"{error}.{lost}{again} What is saved stands {reached}. Go on with: {self._go_on}")
 
 
-def played(summary: Summary) -> dict[str, float]:
-    """A summary as metrics; what has no value is left out."""
-    figures = {f"play/{name}": value for name in PLAYED if (value := getattr(summary, name)) is not None}
-    terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
-    figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
-    return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
-
-
-def debated(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a debate amounts to as metrics, turns counted from 1; what has no value is left out, and all of it outside debates.
-
-    A pair is `play/persuaded/SPEAKER/LISTENER`.
-    """
-    found = influence(episodes)
-    if found is None:
-        return {}
-    figures: dict[str, float | None] = {}
-    for turn, standing in enumerate(found.turns, start=1):
-        figures |= {f"right/turn{turn}": standing.mean, f"majority/turn{turn}": standing.majority}
-        figures |= {f"right/turn{turn}/{agent}": share for agent, share in standing.right.items()}
-        figures |= {f"turn_reward/turn{turn}/{agent}": reward for agent, reward in standing.rewards.items()}
-    if found.overall is not None:
-        figures |= asdict(found.overall)
-    for pair in found.pairs:
-        seats = f"{pair.speaker}/{pair.listener}"
-        figures |= {f"persuaded/{seats}": pair.persuaded, f"misled/{seats}": pair.misled}
-    return {f"play/{name}": value for name, value in figures.items() if value is not None}
-
-
-def _shown(summary: Summary) -> dict[str, float]:
-    return {name: value for name in ("reward", "success") if (value := getattr(summary, name)) is not None}
-
-
-def _timed(step: Step) -> dict[str, float]:
-    seconds = {f"time/{stage}": value for stage, value in step.seconds.items()}
-    return {**seconds, "time/tokens_per_second": step.summary.tokens / max(step.took, 1e-9)}
+def credit_of(saved: Checkpoint) -> CreditState:
+    """What credit remembers, out of a checkpoint."""
+    averages = {seat: (pair[0], pair[1]) for seat, pair in saved.state["averages"].items()}
+    return CreditState(averages, saved.state["kl_coefficients"])

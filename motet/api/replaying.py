@@ -1,0 +1,96 @@
+"""replay: one step of a recorded run again, compared with the record."""
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from motet.api.opening import Show, read_config, scene_in_scratch
+from motet.build import bases
+from motet.build.company import assemble, ensemble_of, pace_of
+from motet.build.scene import steps_of, use_threads
+from motet.errors import ConfigError
+from motet.rollout.record import read_episodes
+from motet.trainer.replay import Replay, last_played
+from motet.trainer.replay import replay as replay_step
+from motet.trainer.report import Progress, RunFolder
+
+_EPISODE = r"(\d{6,}):.+"
+
+
+def replay(
+    run: str | Path,
+    *,
+    step: int | None = None,
+    recorded: bool = False,
+    episode: str | None = None,
+    show: Show = "auto",
+) -> Replay:
+    """Runs `step` (from 1; the last one on record unless given) of a run folder again, and says whether it came out the same.
+
+    It is sampled again from its seed and then learnt from; with `recorded`, learnt from the episodes on record alone. With
+    `episode`, an id such as 000012:task-7, the waves that made that episode are sampled again and nothing is learnt: the result
+    holds that episode only. Nothing is written. Raises: ConfigError; MotetError, as the step itself did.
+    """
+    folder = RunFolder(Path(run))
+    if not folder.config.is_file():
+        raise ConfigError(f"{run} has no config.yaml; expected the folder of a run")
+    if episode is not None:
+        step = _step_of(episode, step, recorded)
+    settings = read_config(folder.path)
+    use_threads(settings)
+    with scene_in_scratch(settings, None, train=True) as (scene, scratch), Progress(show) as progress:
+        last = steps_of(scene)
+        number = last_played(folder) if step is None else step
+        if not 1 <= number <= last:
+            raise ConfigError(f"got step {number}; expected 1 to {last}, the steps of the run")
+        found = asyncio.run(bases.raw(scene, scratch, folder.models))
+        unwarmed = [
+            name for name in settings.models if settings.warmup is not None and found[name] != folder.models / name
+        ]
+        if unwarmed:
+            raise ConfigError(
+                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up was over"
+            )
+        company = assemble(scene, found, train=True)
+        progress.stage("replay", 1)
+
+        def told(done: int, of: int) -> None:
+            if not done:
+                progress.stage("replay", of)
+            progress.show(done, {})
+
+        again = asyncio.run(
+            replay_step(
+                ensemble_of(scene, company),
+                company,
+                scene.tasks["train"],
+                pace_of(scene),
+                folder,
+                number,
+                sample=not recorded,
+                learn=episode is None,
+                told=told,
+            )
+        )
+    return again if episode is None else _only(again, episode, folder)
+
+
+def _step_of(episode: str, step: int | None, recorded: bool) -> int:
+    named = re.fullmatch(_EPISODE, episode)
+    if named is None:
+        raise ConfigError(f"episode is {episode!r}; expected the id of a training episode, such as 000012:task-7")
+    if recorded or step not in (None, int(named[1])):
+        raise ConfigError(f"episode {episode} is sampled again, at step {int(named[1])}: drop step and recorded")
+    return int(named[1])
+
+
+def _only(found: Replay, episode: str, folder: RunFolder) -> Replay:
+    """One episode of a step that was sampled again."""
+    ids = [one.id for one in found.episodes]
+    if episode not in ids:
+        raise ConfigError(f"step {found.step} has no episode {episode}; expected one of {', '.join(ids)}")
+    (own,) = (one for one in found.episodes if one.id == episode)
+    path = folder.episodes("train", found.step)
+    then = [one for one in read_episodes(path).episodes if one.id == episode] if path.is_file() else []
+    return replace(found, episodes=(own,), same_episodes=own == then[0] if then else None)

@@ -1,0 +1,103 @@
+"""What a run may go on with: its own config, but for what changes no result; a sound checkpoint; a machine that counts alike."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motet.config.load import load_config
+from motet.config.schema import RunConfig
+from motet.errors import ConfigError
+from motet.trainer import checkpoint
+from motet.trainer.checkpoint import Checkpoint
+from motet.trainer.ledger import machine
+from motet.trainer.report import RunFolder, read_metrics
+
+_SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
+FREE = re.compile(
+    rf"threads|(report|guards)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
+    r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
+)
+"""Keys that change no result. (How many threads there were, the checkpoint knows.)"""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run goes on: from a checkpoint, or None where it was killed before its first."""
+
+    checkpoint: Checkpoint | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def resumed(place: Path, settings: RunConfig) -> Resumed:
+    """The newest sound checkpoint of the run in `place`, with a line for all that a person should know.
+
+    Raises: ConfigError for another config, another number of threads, metrics that are not whole, and where no checkpoint is
+    sound.
+    """
+    if not (place / "config.yaml").is_file():
+        raise ConfigError(f"{place} holds no run to resume; start it without --resume")
+    _check_config(place, settings)
+    root = place / "checkpoints"
+    if not checkpoint.folders(root):
+        return Resumed()
+    found, broken = checkpoint.newest(root)
+    warnings = [f"passed over a broken checkpoint: {line}" for line in broken]
+    then, now = found.state["machine"], machine()
+    if then["threads"] != now["threads"]:
+        raise ConfigError(
+            f"the run used {then['threads']} CPU threads, this process has {torch.get_num_threads()}: results "
+            f"would differ in the last bits; set threads={then['threads']}"
+        )
+    differs = [f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]]
+    if differs:
+        warnings.append(
+            f"another machine: {'; '.join(differs)}: results may differ from an unbroken run in the last bits"
+        )
+    return Resumed(found, [*warnings, *_lost_metrics(RunFolder(place), found.state["metrics_lines"])])
+
+
+def _lost_metrics(folder: RunFolder, counted: int) -> list[str]:
+    """Raises: ConfigError for fewer lines than were counted, unless a person took the whole file away."""
+    if not folder.metrics.exists():
+        return [f"{folder.metrics} is gone, and with it {counted} lines"]
+    there = len(read_metrics(folder.metrics))
+    if there < counted:
+        raise ConfigError(
+            f"{folder.metrics} has {there} whole lines, and the checkpoint counts {counted}: put the file back, or move it away "
+            f"to go on without"
+        )
+    return []
+
+
+def _check_config(place: Path, settings: RunConfig) -> None:
+    before = load_config(place / "config.yaml")
+    then, now = _flat(before.model_dump(mode="json")), _flat(settings.model_dump(mode="json"))
+    changed = [key for key in {**then, **now} if then.get(key) != now.get(key) and not FREE.fullmatch(key)]
+    if "train.steps" in changed and _may_grow(before, settings):
+        changed.remove("train.steps")
+    if changed:
+        told = "; ".join(f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed)
+        raise ConfigError(
+            f"{place} was started with another config, and a resumed run would be neither: {told}. Resume "
+            f"{place / 'config.yaml'}, or start again with --overwrite"
+        )
+
+
+def _may_grow(before: RunConfig, settings: RunConfig) -> bool:
+    """Whether the longer run begins as the shorter one did: no learning rate depends on the number of steps."""
+    then, now = before.train.steps, settings.train.steps
+    rates = [settings.critic_optimizer, *(settings.optimizer_of(name) for name in settings.policies)]
+    return then is not None and now is not None and now > then and all(rate.schedule == "constant" for rate in rates)
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Leaves by dotted key. What is empty is a leaf, too; a section that is left out equals one that is all None."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    found: dict[str, Any] = {}
+    for name, one in items:
+        found |= _flat(one, f"{key}.{name}" if key else str(name))
+    return found or ({} if value is None else {key: value})

@@ -1,0 +1,102 @@
+"""What a run has come to so far: the part of a checkpoint that is neither weights nor credit."""
+
+import platform
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from motet.settings import Guards
+from motet.trainer.guards import Alarm, Watch
+from motet.trainer.loop import Step
+from motet.trainer.notable import Notable
+from motet.trainer.timing import Profile
+
+
+def cpu_seconds() -> float:
+    """Of this process and the children it has waited for, since they began."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Seconds since it was made: by the clock, and of the processors."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=cpu_seconds)
+
+    def spent(self) -> tuple[float, float]:
+        return time.monotonic() - self.wall, cpu_seconds() - self.cpu
+
+
+def machine() -> dict[str, Any]:
+    """What the last bits of a result depend on besides config and seed."""
+    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "platform": platform.platform()}
+
+
+class Ledger:
+    """Counts, times and notes of a run, which a resumed run goes on with."""
+
+    def __init__(self, guards: Guards, clock: Clock, state: Mapping[str, Any] | None = None) -> None:
+        """`state`: what `state` of the interrupted run gave."""
+        saved = state or {}
+        self.heldout: dict[str, Any] = dict(saved.get("heldout", {}))
+        """Evaluations before and after training, as the summary shows them."""
+        self.best: float | None = saved.get("best")
+        """The highest rank so far."""
+        self.profile = Profile(**saved.get("profile", {}))
+        self._notable = Notable(saved.get("notable"))
+        self._watch = Watch(guards, saved.get("watch"))
+        self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
+        self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
+        self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
+        self._clock = clock
+
+    def count(self, step: Step) -> None:
+        """Takes a step that is over."""
+        self._tokens += step.summary.tokens
+        self._step_seconds += step.took
+        self.profile.step(step.seconds)
+        self._notable.see(step.number, step.episodes)
+
+    def watch(self, step: int, measured: Mapping[str, float]) -> tuple[list[Alarm], int]:
+        """The alarms that this step begins, and how many stand."""
+        begun = self._watch.see(step, measured)
+        self._alarms += [asdict(alarm) for alarm in begun]
+        return begun, self._watch.standing
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "heldout": self.heldout,
+            "best": self.best,
+            "profile": self.profile.state(),
+            "notable": self._notable.state(),
+            "watch": self._watch.state(),
+            "alarms": self._alarms,
+            "tokens": self._tokens,
+            "step_seconds": self._step_seconds,
+            **self._spent(),
+            "machine": machine(),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What the run's summary says of it."""
+        return {
+            "heldout": self.heldout,
+            "tokens": self._tokens,
+            "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
+            "profile": self.profile.means(),
+            **self._spent(),
+            "alarms": self._alarms,
+            "episodes": self._notable.state(),
+            "machine": machine(),
+        }
+
+    def _spent(self) -> dict[str, float]:
+        wall, cpu = self._clock.spent()
+        return {"wall_seconds": self._before[0] + wall, "cpu_seconds": self._before[1] + cpu}

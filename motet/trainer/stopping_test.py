@@ -1,0 +1,75 @@
+"""A wish to stop is heard in whatever the run is doing, and only once it is made."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from motet.errors import Interrupted
+from motet.trainer.stopping import Stop, terminated_as_interrupted
+
+
+def test_work_that_waits_is_cancelled_and_puts_away_what_it_began():
+    stop, closed = Stop(), []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    begun = time.monotonic()
+    threading.Timer(0.05, stop.wish).start()
+    with pytest.raises(Interrupted):
+        asyncio.run(stop.unless_wished(work()))
+    assert closed == [True]
+    assert time.monotonic() - begun < 10
+
+
+def test_a_wish_made_before_is_heard_at_once():
+    stop = Stop()
+    stop.wish()
+    with pytest.raises(Interrupted):
+        asyncio.run(stop.unless_wished(asyncio.sleep(60)))
+    with pytest.raises(Interrupted):
+        stop.check()
+
+
+def test_without_a_wish_results_and_errors_and_cancellation_pass_through():
+    async def fails():
+        raise ValueError("own")
+
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    stop = Stop()
+    assert asyncio.run(stop.unless_wished(asyncio.sleep(0, "said"))) == "said"
+    with pytest.raises(ValueError, match="own"):
+        asyncio.run(stop.unless_wished(fails()))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(stop.unless_wished(cancelled()))
+    stop.check()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
+    stop, said = Stop(), []
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with stop.on_signals(said.append):
+        os.kill(os.getpid(), number)
+        assert stop.wished()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.name.startswith("Thread"):
+            thread.join(5)
+    assert said == ["stopping; once more stops without a checkpoint"]
+
+
+def test_sigterm_is_ctrl_c_where_nothing_is_trained_yet():
+    with terminated_as_interrupted(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
