@@ -3,6 +3,7 @@ unbroken run did; what is not is said, in a line each; and where nothing sound i
 
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,11 +36,11 @@ def hurt(tmp_path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def resume(hurt, monkeypatch, capsys) -> Callable[[], tuple[int, list[str]]]:
+def resume(hurt, monkeypatch, capsys) -> Callable[..., tuple[int, list[str]]]:
     """`motet train --resume` on it: the exit code, and the lines it says on stderr, what only shows how far it is left out."""
 
-    def run() -> tuple[int, list[str]]:
-        monkeypatch.setattr(sys, "argv", ["motet", *command(NAME, hurt.parent, "--resume")[3:]])
+    def run(flag: str = "--resume") -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["motet", *command(NAME, hurt.parent, flag)[3:]])
         capsys.readouterr()
         try:
             cli.main()
@@ -340,15 +341,19 @@ def test_a_harmed_model_that_policies_start_from_is_an_error_and_nothing_is_touc
 # ---------------------------------------------------------------------------------------------------- two at once
 
 
-def test_two_processes_are_never_at_work_in_one_run_folder(tmp_path, hurt, whole, resume, tell):
+@pytest.mark.parametrize("flag", ["--resume", "--overwrite"])
+def test_two_processes_are_never_at_work_in_one_run_folder_and_a_killed_one_holds_nothing(
+    flag, tmp_path, hurt, whole, resume, tell
+):
     with started(NAME, tmp_path, "--resume") as first:
-        wait(lambda: (hurt / "checkpoints" / "step-000020").exists() or _lock(hurt).exists(), first, tmp_path)
-        code, lines = resume()
-        tell("Two at once", second="--resume", said=_after(lines, "another"), exit_code=code)
+        wait(_lock(hurt).exists, first, tmp_path)
+        first.send_signal(signal.SIGSTOP)  # so that it cannot end before the other has begun
+        code, lines = resume(flag)
+        tell("Two at once", first="--resume", second=flag, said=_after(lines, "another"), exit_code=code)
         assert (code, len(lines)) == (2, 1), lines
         assert "another process is at work in" in lines[0]
         first.kill()
-        first.wait()
+        assert first.wait() == -signal.SIGKILL
     code, lines = resume()
     assert (code, lines, differences(hurt, whole)) == (0, [], [])
     assert not _lock(hurt).exists()
