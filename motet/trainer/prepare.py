@@ -70,7 +70,7 @@ def check_seal(folder: Path) -> None:
     """Raises: ConfigError naming the files of a model that are not what was sealed."""
     try:
         sealed = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         sealed = None
     if not isinstance(sealed, dict):
         raise ConfigError(f"{folder} has no sound {_SEAL}, which says what its files are: {_MEND}")

@@ -276,7 +276,7 @@ def _whole_lines(path: Path) -> list[bytes]:
 def _row(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or "step" not in row:
         raise ConfigError(f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
