@@ -86,9 +86,43 @@ def test_a_run_killed_at_any_moment_ends_as_the_unbroken_run(case, tmp_path, tmp
     assert not differ
     assert "Traceback" not in said(tmp_path)
     assert [one.survivors for one in told] == [[]] * len(told)
-    assert all(
-        one.where.startswith("save of") for one, moment in zip(told, moments, strict=True) if moment.kind == "save"
+    inside = [one.where for one, moment in zip(told, moments, strict=True) if moment.kind == "save"]
+    assert all(where.startswith("save of") or where == OVER for where in inside)
+    assert moments[0].kind == "time" or inside[0] != OVER
+
+
+BEGUN = {
+    "its folder": "",
+    "its warm model": "models/.*.writing",
+    "the first checkpoint": "checkpoints/.step-000000.writing",
+    "its team": ".team.*.writing",
+    "the second policy": ".team.*.writing/b",
+}
+
+
+@pytest.mark.parametrize("what", BEGUN)
+def test_a_run_killed_when_it_begins_to_write_something_ends_as_the_unbroken_run(
+    what, tmp_path, tmp_path_factory, tell
+):
+    name = "relay_mappo"
+    whole, run = unbroken(name, tmp_path_factory), tmp_path / name
+    with started(name, tmp_path) as process:
+        wait(lambda: any(run.glob(BEGUN[what])) if BEGUN[what] else run.exists(), process, tmp_path)
+        process.kill()
+        assert process.wait() != 0
+    newest, there = _newest(run), BEGUN[what] == "" or any(run.glob(BEGUN[what]))
+    code, output = go_on(name, tmp_path)
+    assert code == 0, output
+    differ = differences(run, whole.run)
+    tell(
+        "Killed runs",
+        config=name,
+        moment=f"{what} is begun" + ("" if there else ", and was made by then"),
+        resumed_from="none" if newest is None else newest,
+        equal=", ".join(differ) or f"yes {fingerprint(run)}",
     )
+    assert not differ
+    assert "Traceback" not in said(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------- killing
