@@ -8,7 +8,7 @@ from motet.build.scene import Scene, check_first_prompts
 from motet.config.schema import RunConfig
 from motet.core import Prompt
 from motet.trainer.lessons import Lessons, lessons_of
-from motet.trainer.prepare import CORPUS, make_embedded, warm_base, whole_folder
+from motet.trainer.prepare import CORPUS, check_seal, make_embedded, seal, warm_base, whole_folder
 from motet.trainer.report import Metrics, Progress
 
 Bases = Mapping[str, str | Path]
@@ -19,11 +19,12 @@ async def raw(scene: Scene, scratch: Path, kept: Path | None) -> Bases:
     """Every model as the run starts with it, and a look at the first prompts. Embedded ones are made in `scratch`.
 
     `kept` is the `models` folder of a run that exists: what it settled is taken from there.
-    Raises: ConfigError for what cannot be loaded, and for a first prompt longer than the context.
+    Raises: ConfigError for what cannot be loaded, or is not what the run settled, and for a first prompt longer than the context.
     """
     found: dict[str, str | Path] = {}
     for name, base in scene.config.models.items():
         if kept is not None and (kept / name).is_dir():
+            check_seal(kept / name)
             found[name] = kept / name
         elif base.embedded is not None:
             corpus = await _corpus(scene, name)
@@ -50,6 +51,7 @@ async def settle(scene: Scene, found: Bases, folder: Path, metrics: Metrics | No
             settled[name] = folder / name
             with whole_folder(folder / name) as beside:
                 shutil.copytree(source, beside, dirs_exist_ok=True)
+                seal(beside)
         else:
             settled[name] = source
     return settled

@@ -1,11 +1,14 @@
 """Base models before training: made on the spot where they are embedded, warmed up where the run says so."""
 
+import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from motet.core import Prompt
+from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.tiny import make_tiny
 from motet.policies.warmup import warm_up
@@ -51,7 +54,42 @@ async def warm_base(
     )
     with whole_folder(into) as folder:
         policy.save(folder)
+        seal(folder)
     return losses
+
+
+_SEAL = "hashes.json"
+
+
+def seal(folder: Path) -> None:
+    """Writes down what every file of a model is, so that a run which goes on notices if one became another."""
+    (folder / _SEAL).write_text(json.dumps(_hashes(folder), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def check_seal(folder: Path) -> None:
+    """Raises: ConfigError naming the files of a model that are not what was sealed."""
+    try:
+        sealed = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        sealed = None
+    if not isinstance(sealed, dict):
+        raise ConfigError(f"{folder} has no sound {_SEAL}, which says what its files are: {_MEND}")
+    there = _hashes(folder)
+    others = sorted(name for name in {*sealed, *there} if sealed.get(name) != there.get(name))
+    if others:
+        raise ConfigError(f"{folder}: {', '.join(others)} is not what the run wrote there: {_MEND}")
+
+
+_MEND = "put the folder back as it was, or start again with --overwrite"
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _SEAL:
+            with path.open("rb") as file:
+                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 class whole_folder:
@@ -62,7 +100,7 @@ class whole_folder:
 
     def __enter__(self) -> Path:
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._beside = Path(tempfile.mkdtemp(prefix=f".{self._final.name}.", dir=self._final.parent))
+        self._beside = Path(tempfile.mkdtemp(".writing", f".{self._final.name}.", self._final.parent))
         return self._beside
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

@@ -3,7 +3,9 @@
 runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  best/  tensorboard/
 """
 
+import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,7 +83,7 @@ class RunFolder:
 
 @contextmanager
 def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
-    """The folder of a run that is about to start, empty unless it resumes.
+    """The folder of a run that is about to start, empty unless it resumes: then without what a killed process had begun to write.
 
     A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
     Raises: as `refuse`, and ConfigError where nothing can be written.
@@ -99,6 +101,8 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
         raise ConfigError(
             f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
         ) from error
+    for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()  # begun by a process that was killed
     try:
         yield RunFolder(path)
     except ConfigError:
@@ -145,6 +149,23 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
+    """A line where the training episodes of one of the first `steps` steps are missing, or cut short. None of them is read."""
+    files = [folder.episodes("train", step) for step in range(1, steps + 1)]
+    lost = [file for file in files if not _ends(file)]
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return [f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is not"] if lost else []
+
+
+def _ends(path: Path) -> bool:
+    """Whether there is a last line, and the end of it."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
 # ---------------------------------------------------------------------------------------------------- metrics
 
 STAGES = ("play", "credit", "pack", "learn", "evaluate", "warmup", "time", "run")
@@ -167,11 +188,15 @@ class Metrics:
     """
 
     def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
-        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped."""
-        kept = read_metrics(path)[:keep] if path.exists() else []
+        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped.
+
+        Raises: ConfigError as `kept_lines`, unless there is no file any more.
+        """
+        kept = kept_lines(path, keep) if path.exists() else ""
         self.path = path
-        write_whole(path, "".join(_line(row) for row in kept))
-        self.lines = len(kept)
+        write_whole(path, kept)
+        self.lines = kept.count("\n")
+        self._digest = hashlib.sha256(kept.encode())
         self._file = path.open("a", encoding="utf-8")
         self._mirrors = mirrors
 
@@ -186,11 +211,18 @@ class Metrics:
                 raise MotetError(
                     f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value"
                 )
-        self._file.write(_line({"step": step, **{name: values[name] for name in sorted(values)}}))
+        line = _line({"step": step, **{name: values[name] for name in sorted(values)}})
+        self._file.write(line)
         self._file.flush()
+        self._digest.update(line.encode())
         self.lines += 1
         for mirror in self._mirrors:
             mirror.write(int(values["warmup/step"]) if "warmup/step" in values else step, values)
+
+    @property
+    def digest(self) -> str:
+        """Of all lines so far: what a checkpoint says of them, so that a resumed run notices if they are others."""
+        return self._digest.hexdigest()
 
     def close(self) -> None:
         self._file.close()
@@ -207,19 +239,47 @@ class Metrics:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Every whole line, in order; a last line that was cut short by a kill is not there.
 
-    Raises: ConfigError naming a line that is no JSON object.
+    Raises: ConfigError naming a line that is none of ours.
     """
-    lines = path.read_bytes().splitlines(keepends=True)
-    return [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
+    return [_row(line, f"{path}, line {number}") for number, line in enumerate(_whole_lines(path), start=1)]
+
+
+def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
+    """The first `keep` lines, as they stand. Raises: ConfigError where there are fewer, or they are not those of `digest`.
+
+    To go on without them would leave a gap in the record that nobody sees.
+    """
+    lines = _whole_lines(path)[:keep]
+    if len(lines) < keep:
+        raise ConfigError(
+            f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint counted: {_MEND}"
+        )
+    for number, line in enumerate(lines, start=1):
+        _row(line, f"{path}, line {number}")
+    kept = b"".join(lines)
+    if digest is not None and hashlib.sha256(kept).hexdigest() != digest:
+        raise ConfigError(f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}")
+    return kept.decode()
+
+
+_MEND = "put the file back as it was, or move it away to go on without"
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Only a line feed ends one: names may hold other characters that end lines elsewhere."""
+    try:
+        return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
 
 
 def _row(line: bytes, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except ValueError:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
         row = None
-    if not isinstance(row, dict):
-        raise ConfigError(f"{where}: got {line[:60]!r}; expected a JSON object: put the file back as it was written")
+    if not isinstance(row, dict) or "step" not in row:
+        raise ConfigError(f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
     return row
 
 

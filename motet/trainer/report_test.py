@@ -7,7 +7,18 @@ import pytest
 from rich.console import Console
 
 from motet.errors import ConfigError, MotetError
-from motet.trainer.report import Metrics, Progress, TensorBoard, Wandb, claimed, read_metrics, write_whole
+from motet.trainer.report import (
+    Metrics,
+    Progress,
+    RunFolder,
+    TensorBoard,
+    Wandb,
+    claimed,
+    kept_lines,
+    lost_episodes,
+    read_metrics,
+    write_whole,
+)
 
 
 class Mirrored:
@@ -44,6 +55,20 @@ def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
     assert claim(folder.path, resume=True).metrics.exists()
     assert not claim(folder.path, overwrite=True).metrics.exists()
     assert folder.path.is_dir()
+
+
+def test_a_resumed_run_has_nothing_left_that_a_killed_process_had_begun(tmp_path):
+    folder = claim(tmp_path / "a")
+    for path in (
+        folder.config,
+        folder.path / ".summary.json.writing",
+        folder.models / "tiny" / "x",
+        folder.models / ".tiny.0.writing" / "x",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    claim(folder.path, resume=True)
+    assert sorted(path.name for path in folder.path.rglob("*")) == ["config.yaml", "models", "tiny", "x"]
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line():
@@ -136,6 +161,57 @@ def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_lin
     with Metrics(path, keep=3) as metrics:
         metrics.write(3, {"play/reward": 3 / 3})
     assert path.read_text() == unbroken
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        (lambda lines: lines[:2], "has 2 whole lines, expected the 3 that the checkpoint counted"),
+        (lambda lines: [*lines[:2], lines[2][:-4]], "has 2 whole lines, expected the 3"),
+        (lambda lines: [], "has 0 whole lines"),
+        (lambda lines: [lines[0], lines[2], lines[3]], "first 3 lines are not those"),
+        (lambda lines: [lines[0].replace(b"0", b"1"), *lines[1:]], "first 3 lines are not those"),
+        (lambda lines: [lines[0], b"\n", *lines[1:]], "line 2: got "),
+        (lambda lines: [lines[0], b'{"step": "\xff"}\n', *lines[1:]], "line 2: got "),
+        (lambda lines: [b"3\n", *lines[1:]], "line 1: got "),
+        (lambda lines: [lines[0][:9], *lines[1:]], "line 1: got "),
+    ],
+)
+def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_as_they_are(tmp_path, harm, complaint):
+    path = tmp_path / "m.jsonl"
+    with Metrics(path) as metrics:
+        for step in range(3):
+            metrics.write(step, {"play/reward": step / 3})
+        digest = metrics.digest
+        metrics.write(3, {"play/reward": 1.0})
+    assert kept_lines(path, 3, digest).count("\n") == 3
+    harmed = b"".join(harm(path.read_bytes().splitlines(keepends=True)))
+    path.write_bytes(harmed)
+    with pytest.raises(ConfigError, match=rf"m\.jsonl.*{complaint}.*: put the file back as it was"):
+        kept_lines(path, 3, digest)
+    assert path.read_bytes() == harmed
+
+
+def test_a_name_with_a_line_separator_is_one_line_again(tmp_path):
+    with Metrics(tmp_path / "m.jsonl") as metrics:
+        metrics.write(1, {"learn/kl/a\u2028b\x85": 0.5})
+    assert read_metrics(tmp_path / "m.jsonl") == [{"step": 1, "learn/kl/a\u2028b\x85": 0.5}]
+    with Metrics(tmp_path / "m.jsonl", keep=1) as again:
+        assert again.digest == metrics.digest
+
+
+def test_episodes_that_are_missing_or_cut_short_are_one_line(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.episodes("train", 1).parent.mkdir()
+    for step in range(1, 5):
+        folder.episodes("train", step).write_text("{}\n{}\n")
+    assert lost_episodes(folder, 4) == []
+    folder.episodes("train", 2).write_text("{}\n{")
+    folder.episodes("train", 3).write_text("")
+    folder.episodes("train", 4).unlink()
+    assert lost_episodes(folder, 1) == []
+    (line,) = lost_episodes(folder, 4)
+    assert line.startswith(f"{folder.episodes('train', 2)} and 2 more: ")
 
 
 def test_tensorboard_gets_every_scalar(tmp_path):

@@ -1,0 +1,231 @@
+"""Runs killed with SIGKILL, as the kernel kills what takes too much memory: at any moment, and in the middle of a checkpoint.
+
+Resumed, once or again and again, each must end as the unbroken run of its config did, to the bit.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import pytest
+
+from tests.faults.short_runs import (
+    EVERY,
+    SHORT,
+    STEPS,
+    Unbroken,
+    differences,
+    fingerprint,
+    lines,
+    said,
+    started,
+    train,
+    unbroken,
+    wait,
+)
+
+pytestmark = pytest.mark.slow
+
+SEED = 20
+DEATHS = 20
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is killed: inside the save of the checkpoint that is due at `share` of its steps, or at `share` of its time."""
+
+    kind: Literal["save", "time"]
+    share: float
+    delay: float
+    """Seconds after the save began."""
+
+    @classmethod
+    def draw(cls, kind: Literal["save", "time"], dice: random.Random, after: float) -> "Moment":
+        return cls(kind, dice.uniform(after, 0.95), dice.uniform(0.0, 0.008))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.share:.2f}"
+
+
+def deaths() -> dict[str, tuple[str, tuple[Moment, ...]]]:
+    """Case -> the config, and the moments it is killed at. Every other one begins inside a save."""
+    dice, configs = random.Random(SEED), list(SHORT)
+    cases = {}
+    for number in range(DEATHS):
+        moments = [Moment.draw(("save", "time")[number % 2], dice, after=0.0)]
+        while dice.random() < 0.35 and moments[-1].share < 0.9:
+            moments.append(Moment.draw(dice.choice(("save", "time")), dice, after=moments[-1].share))
+        name = configs[number % len(configs)]
+        cases[f"{number:02d}-{name}-{'-'.join(moment.kind for moment in moments)}"] = (name, tuple(moments))
+    return cases
+
+
+CASES = deaths()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_killed_at_any_moment_ends_as_the_unbroken_run(case, tmp_path, tmp_path_factory, tell):
+    name, moments = CASES[case]
+    whole = unbroken(name, tmp_path_factory)
+    told = [killed(name, tmp_path, whole, moment) for moment in moments]
+    code, output = go_on(name, tmp_path)
+    assert code == 0, output
+    differ = differences(tmp_path / name, whole.run)
+    tell(
+        "Killed runs",
+        config=name,
+        moment=", ".join(map(str, moments)),
+        inside=", ".join(one.where for one in told),
+        resumed_from=", ".join(one.newest for one in told),
+        sandbox_servers=", ".join(str(one.servers) for one in told),
+        equal=", ".join(differ) or f"yes {fingerprint(tmp_path / name)}",
+    )
+    assert not differ
+    assert "Traceback" not in said(tmp_path)
+    assert [one.survivors for one in told] == [[]] * len(told)
+    inside = [one.where for one, moment in zip(told, moments, strict=True) if moment.kind == "save"]
+    assert all(where.startswith("save of") or where == OVER for where in inside)
+    assert moments[0].kind == "time" or inside[0] != OVER
+
+
+BEGUN = {
+    "its folder": "",
+    "its warm model": "models/.*.writing",
+    "the first checkpoint": "checkpoints/.step-000000.writing",
+    "its team": ".team.*.writing",
+    "the second policy": ".team.*.writing/b",
+}
+
+
+@pytest.mark.parametrize("what", BEGUN)
+def test_a_run_killed_when_it_begins_to_write_something_ends_as_the_unbroken_run(
+    what, tmp_path, tmp_path_factory, tell
+):
+    name = "relay_mappo"
+    whole, run = unbroken(name, tmp_path_factory), tmp_path / name
+    with started(name, tmp_path) as process:
+        wait(lambda: any(run.glob(BEGUN[what])) if BEGUN[what] else run.exists(), process, tmp_path)
+        process.kill()
+        assert process.wait() != 0
+    newest, there = _newest(run), BEGUN[what] == "" or any(run.glob(BEGUN[what]))
+    code, output = go_on(name, tmp_path)
+    assert code == 0, output
+    differ = differences(run, whole.run)
+    tell(
+        "Killed runs",
+        config=name,
+        moment=f"{what} is begun" + ("" if there else ", and was made by then"),
+        resumed_from="none" if newest is None else newest,
+        equal=", ".join(differ) or f"yes {fingerprint(run)}",
+    )
+    assert not differ
+    assert "Traceback" not in said(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------- killing
+
+
+@dataclass(frozen=True)
+class Death:
+    """What was seen of it."""
+
+    where: str
+    newest: str
+    """The newest checkpoint it left."""
+    servers: int
+    """How many processes of the sandbox there were."""
+    survivors: list[str]
+
+
+def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
+    """Starts or resumes the run, and kills it at `moment`; in a later save where the signal came after the one that was meant."""
+    run, patience = runs / name, moment.delay
+    for _ in range(8):
+        if moment.kind == "save" and _newest(run) == STEPS:
+            return Death(OVER, str(STEPS), 0, [])
+        due = _due(name, run, moment.share)
+        before = _inode(run / "metrics.jsonl")
+        with started(name, runs, *_resume(run)) as process:
+            if moment.kind == "save":
+                wait(lambda: _beside(run, due).exists(), process, runs)  # noqa: B023 - called at once
+                time.sleep(patience)
+            else:
+                number, delay = _at(whole, moment.share)
+                wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
+                time.sleep(delay)
+            servers = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            if process.wait() == 0:
+                raise AssertionError(f"{name} had ended before {moment}")
+        inside = sorted(path.name for path in (run / "checkpoints").glob(".step-*.writing"))
+        if moment.kind == "time" or inside:
+            newest = "none" if _newest(run) is None else str(_newest(run))
+            return Death(_where(run, inside), newest, len(servers), _survivors(servers))
+        patience /= 2
+    raise AssertionError(f"8 kills of {name} came too late to be inside a save")
+
+
+OVER = "no save was left"
+
+
+def _where(run: Path, inside: list[str]) -> str:
+    if inside:
+        return f"save of {int(inside[0].removeprefix('.step-')[:6])}"
+    newest = _newest(run)
+    return "before any save" if newest is None else "after the last save" if newest == STEPS else f"after save {newest}"
+
+
+def go_on(name: str, runs: Path) -> tuple[int, str]:
+    """Resumes the run to its end, as a person would: one that left nothing to resume is started again."""
+    return train(name, runs, *_resume(runs / name))
+
+
+def _resume(run: Path) -> tuple[str, ...]:
+    return ("--resume",) if (run / "config.yaml").is_file() else ()
+
+
+def _due(name: str, run: Path, share: float) -> int:
+    """The step of the first checkpoint that is due from `share` of the steps on, and is not there yet."""
+    every, there = EVERY[name], _newest(run)
+    steps = [step for step in (0, *range(every, STEPS, every), STEPS) if there is None or step > there]
+    return next((step for step in steps if step >= share * STEPS), STEPS)
+
+
+def _newest(run: Path) -> int | None:
+    steps = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    return max(steps, default=None)
+
+
+def _beside(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f".step-{step:06d}.writing"
+
+
+def _at(whole: Unbroken, share: float) -> tuple[int, float]:
+    """`share` of the unbroken run's time, as so many lines of its metrics and some seconds more."""
+    moment = share * whole.seconds
+    number = sum(at <= moment for at in whole.times)
+    return number, moment - (whole.times[number - 1] if number else 0.0)
+
+
+def _reached(run: Path, number: int, before: int | None) -> bool:
+    """Whether there are that many lines, in a file that this process wrote. A resumed run first rewrites what it keeps."""
+    if number == 0:
+        return run.is_dir()
+    inode = _inode(run / "metrics.jsonl")
+    return inode is not None and inode != before and lines(run) >= number
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _survivors(servers: list[psutil.Process]) -> list[str]:
+    """Which of them live on without the trainer."""
+    _, alive = psutil.wait_procs(servers, timeout=10)
+    return [str(process) for process in alive if process.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,206 @@
+"""Short runs of three published configs, as commands of their own, and what must be the same when they end."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from tests.small_runs import ROOT, contents, rows, summary, weights
+
+STEPS = 20
+SHORT = {
+    "quickstart": (
+        "warmup.steps=100", "warmup.batch_size=16", "warmup.learning_rate=5e-3", "models.tiny.embedded.hidden_size=64",
+        "models.tiny.embedded.layers=2", "models.tiny.embedded.initializer_range=0.1", "train.tasks_per_step=2",
+        "train.checkpoint_every=2",
+    ),
+    "relay_mappo": (
+        "environment.digits=1", "environment.codes=1", "warmup.steps=60", "warmup.batch_size=32", "train.tasks_per_step=8",
+        "train.checkpoint_every=3",
+    ),
+    "debate": (
+        "warmup.steps=60", "warmup.batch_size=32", "train.tasks_per_step=4", "train.checkpoint_every=1",
+    ),
+}  # fmt: skip
+"""Warm enough that rewards vary and weights move."""
+EVERY = {"quickstart": 2, "relay_mappo": 3, "debate": 1}
+"""Steps between checkpoints."""
+CLOCK = ("wall_seconds", "cpu_seconds", "tokens_per_second", "profile")
+"""Fields of a summary that are the clock's."""
+
+
+def command(name: str, runs: Path, *flags: str) -> list[str]:
+    """`motet train` of the short run `name`, into `runs`."""
+    overrides = (*SHORT[name], f"train.steps={STEPS}", "evaluation.tasks=4", "evaluation.every=6")
+    motet = [sys.executable, "-c", "from motet.cli import main; main()"]
+    return [*motet, "train", str(ROOT / f"configs/{name}.yaml"), *overrides, "--runs", str(runs), *flags]
+
+
+@contextmanager
+def started(name: str, runs: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """The command at work; it is dead when this ends. What it says is added to `runs/said`."""
+    runs.mkdir(parents=True, exist_ok=True)
+    scratch = runs / "scratch"  # a killed process cannot take away its own
+    scratch.mkdir(exist_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(scratch)}
+    with (runs / "said").open("a") as said:
+        process = subprocess.Popen(
+            command(name, runs, *flags), env=environment, stdout=said, stderr=said, text=True, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def train(name: str, runs: Path, *flags: str) -> tuple[int, str]:
+    """The command to its end: its exit code, and what it said."""
+    before = len(said(runs))
+    with started(name, runs, *flags) as process:
+        code = process.wait()
+    return code, said(runs)[before:]
+
+
+def said(runs: Path) -> str:
+    """Everything that commands in `runs` have said."""
+    path = runs / "said"
+    return path.read_text() if path.is_file() else ""
+
+
+def lines(run: Path) -> int:
+    """How many whole lines the metrics of a run have, which may be at work."""
+    path = run / "metrics.jsonl"
+    try:
+        return path.read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+# ---------------------------------------------------------------------------------------------------- unbroken
+
+
+@dataclass(frozen=True)
+class Unbroken:
+    """A run that nothing befell."""
+
+    run: Path
+    times: tuple[float, ...]
+    """Seconds from when its folder was there to every line of its metrics, and to its end."""
+
+    @property
+    def seconds(self) -> float:
+        return self.times[-1]
+
+
+def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
+    """The unbroken short run `name`: made once, whichever of several test processes asks first."""
+    runs = _common(factory) / "unbroken" / name
+    runs.mkdir(parents=True, exist_ok=True)
+    with FileLock(runs / "lock"):
+        if not (runs / "times.json").is_file():
+            (runs / "times.json").write_text(json.dumps(_watched(name, runs)))
+    found = Unbroken(runs / name, tuple(json.loads((runs / "times.json").read_text())))
+    _must_have_learnt(found.run)
+    return found
+
+
+def stopped(name: str, factory: pytest.TempPathFactory, steps: tuple[int, ...], line: int) -> Path:
+    """The short run `name`, killed when it had recorded step `line` and its checkpoints were those of `steps`; made once."""
+    runs = _common(factory) / "stopped" / name
+    runs.mkdir(parents=True, exist_ok=True)
+    with FileLock(runs / "lock"):
+        while not (runs / "made").is_file():
+            shutil.rmtree(runs / name, ignore_errors=True)
+            with started(name, runs) as process:
+                wait(lambda: _recorded(runs / name, line), process, runs)
+            if {path.name for path in (runs / name / "checkpoints").iterdir()} == {f"step-{n:06d}" for n in steps}:
+                (runs / "made").touch()
+    return runs / name
+
+
+def _recorded(run: Path, step: int) -> bool:
+    path = run / "metrics.jsonl"
+    return path.is_file() and f'\n{{"step": {step},' in path.read_text()
+
+
+def wait(come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, seconds: float = 300.0) -> None:
+    """Until it has come. Raises: AssertionError where the process ends before, or it takes too long."""
+    end = time.monotonic() + seconds
+    while not come():
+        assert process.poll() is None, said(runs)
+        assert time.monotonic() < end, said(runs)
+        time.sleep(0.0005)
+
+
+def _common(factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of the tests see."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def _watched(name: str, runs: Path) -> list[float]:
+    run, times = runs / name, []
+    with started(name, runs) as process:
+        begun = None
+        while process.poll() is None:
+            time.sleep(0.002)
+            if begun is None and run.is_dir():
+                begun = time.monotonic()
+            if begun is not None:
+                times += [time.monotonic() - begun] * (lines(run) - len(times))
+        assert process.returncode == 0, said(runs)
+        assert begun is not None
+        return [*times, time.monotonic() - begun]
+
+
+def _must_have_learnt(run: Path) -> None:
+    """Else it would be no wonder that a killed run ends alike."""
+    steps = [row for row in rows(run) if "play/tokens" in row]
+    assert len(steps) == STEPS
+    assert len({row["play/reward"] for row in steps}) > 1
+    assert all(figure > 0 for row in steps for key, figure in row.items() if key.startswith("learn/grad_norm"))
+
+
+# ---------------------------------------------------------------------------------------------------- the same
+
+
+def differences(run: Path, whole: Path) -> list[str]:
+    """In what a run that was killed and resumed differs from the unbroken one; nothing if it kept its promise."""
+    found: list[str] = []
+    for what in (rows, weights, _tensors, _plain_summary):
+        found += [] if what(run) == what(whole) else [what.__name__.strip("_")]
+    for part in ("episodes", "models"):
+        found += [] if contents(run / part) == contents(whole / part) else [part]
+    mine, its = _names(run), _names(whole)
+    return found + [f"{name} is left over" for name in mine - its] + [f"{name} is missing" for name in its - mine]
+
+
+def fingerprint(run: Path) -> str:
+    """Of every trained parameter."""
+    return hashlib.sha256(b"".join(content for _, content in sorted(weights(run).items()))).hexdigest()[:12]
+
+
+def _tensors(run: Path) -> bytes:
+    return (run / f"checkpoints/step-{STEPS:06d}/tensors.safetensors").read_bytes()
+
+
+def _plain_summary(run: Path) -> dict[str, Any]:
+    return {key: value for key, value in summary(run).items() if key not in CLOCK}
+
+
+def _names(run: Path) -> set[str]:
+    """Of all files and folders, but for TensorBoard's, which begin a new file each time they are resumed."""
+    names = {path.relative_to(run).as_posix() for path in run.rglob("*")}
+    return {name for name in names if not name.startswith("tensorboard/")}
