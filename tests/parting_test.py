@@ -220,11 +220,11 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train,
     lines = whole.splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(
-        motet.ConfigError, match="has 3 whole lines, and the checkpoint counts 4: put the file back, or move it away"
+        motet.ConfigError, match="has 3 whole lines, expected the 4 that the checkpoint counted: put the file back"
     ):
         train(LONG, resume=True)
     (run / "metrics.jsonl").write_text("".join([lines[0], "{torn\n", *lines[2:]]))
-    with pytest.raises(motet.ConfigError, match=r"metrics.jsonl, line 2: got .*torn.*expected a JSON object"):
+    with pytest.raises(motet.ConfigError, match=r"metrics.jsonl, line 2: got .*torn.*expected one JSON object"):
         train(LONG, resume=True)
     (run / "metrics.jsonl").unlink()
     train(LONG, resume=True)

@@ -14,7 +14,7 @@ from motet.errors import ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.ledger import machine
-from motet.trainer.report import RunFolder, read_metrics
+from motet.trainer.report import RunFolder, kept_lines, lost_episodes
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
@@ -57,20 +57,19 @@ def resumed(place: Path, settings: RunConfig) -> Resumed:
         warnings.append(
             f"another machine: {'; '.join(differs)}: results may differ from an unbroken run in the last bits"
         )
-    return Resumed(found, [*warnings, *_lost_metrics(RunFolder(place), found.state["metrics_lines"])])
-
-
-def _lost_metrics(folder: RunFolder, counted: int) -> list[str]:
-    """Raises: ConfigError for fewer lines than were counted, unless a person took the whole file away."""
+    folder = RunFolder(place)
+    _check_metrics(folder, found)
     if not folder.metrics.exists():
-        return [f"{folder.metrics} is gone, and with it {counted} lines"]
-    there = len(read_metrics(folder.metrics))
-    if there < counted:
-        raise ConfigError(
-            f"{folder.metrics} has {there} whole lines, and the checkpoint counts {counted}: put the file back, or move it away "
-            f"to go on without"
-        )
-    return []
+        warnings.append(f"{folder.metrics} is gone, and with it {found.state['metrics_lines']} lines")
+    if settings.report.episodes == "all":
+        warnings += lost_episodes(folder, found.step)
+    return Resumed(found, warnings)
+
+
+def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:
+    """Raises: ConfigError where they are not those that were counted, unless a person took the whole file away."""
+    if folder.metrics.exists():
+        kept_lines(folder.metrics, found.state["metrics_lines"], found.state["metrics_digest"])
 
 
 def _check_config(place: Path, settings: RunConfig) -> None:

@@ -16,6 +16,7 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
+from motet.trainer.alone import alone
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.ledger import Clock
 from motet.trainer.plot import learning_curve
@@ -60,6 +61,7 @@ def train(
     stop = Stop()
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(alone(place))
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
         found = resumed(place, settings) if resume else Resumed()

@@ -243,6 +243,7 @@ class Session:
             "kl_coefficients": dict(standing.state.kl_coefficients),
             "evaluated": standing.evaluated,
             "metrics_lines": self._metrics.lines,
+            "metrics_digest": self._metrics.digest,
         }
         rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
         self._writer.write(Checkpoint(standing.step, state, tensors, standing.rank), rests_on)
