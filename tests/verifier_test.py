@@ -11,9 +11,11 @@ import motet
 import motet.api
 from motet.cli import main
 from motet.core import Message, walk
+from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.verifier.answers import read_answers
 from motet.verifier.model import Verifier
+from motet.verifier.testing import make_verifier_folder
 from motet.verifier.train import read_all, score_all
 from tests.small_runs import ROOT
 
@@ -99,6 +101,34 @@ def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):
                         assert outcome.rewards[agent] == pytest.approx(score, abs=1e-5)
                         paid += 1
     assert paid >= 16
+
+
+def test_a_folder_is_looked_at_at_once_and_loaded_with_the_first_answer(tmp_path, monkeypatch):
+    folder, loaded, load = make_verifier_folder(tmp_path), [], Verifier.load
+
+    def seen(place, **more):
+        loaded.append(place)
+        return load(place, **more)
+
+    monkeypatch.setattr(Verifier, "load", seen)
+    section = f"verifier.folder={folder}"
+    motet.api.dry_run(DEBATE, [section])
+    assert loaded == []
+    played = motet.evaluate(DEBATE, [section, "evaluation.tasks=2"], team="reference", show="silent")
+    assert loaded == [str(folder)]  # the reference team is paid by it
+    assert (played["faults"], played["episodes"]) == (0, 2)
+    (folder / "head.safetensors").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        motet.api.dry_run(DEBATE, [section])
+
+
+def test_a_verifier_that_cannot_be_used_is_found_before_any_game(tmp_path, monkeypatch, capsys):
+    folder = make_verifier_folder(tmp_path)
+    (folder / "head.safetensors").write_bytes((folder / "head.safetensors").read_bytes()[:-1])
+    line = f"evaluate {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} --best-of 1"
+    printed, code = command(line, monkeypatch, capsys)
+    assert code == 2
+    assert "cannot be read" in printed
 
 
 def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsys):

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
-from motet.verifier import model as verifying
+from motet.verifier.model import Verifier as Verifying
+from motet.verifier.model import check_folder
 from motet.verifier.scorer import LocalScorer
 
 
@@ -187,13 +189,17 @@ def expert_of(chosen: Expert, seed: int) -> Endpoint:
 
 
 def verifier_of(chosen: Verifier, seed: int) -> Scores:
-    """Who scores answers. Raises: ConfigError for a folder without a verifier, a key that is not there or cannot be one."""
+    """Who scores answers; a folder's model is loaded with the first of them. Raises: ConfigError for a folder without a whole
+    verifier, a key that is not there or cannot be one."""
     if chosen.ensemble:
         members = [verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)]
         return Ensemble(members, chosen.combine)
     if chosen.folder is not None:
-        judge = verifying.Verifier.load(chosen.folder, device=chosen.device)
-        return LocalScorer(judge, token_budget=chosen.token_budget)
+        check_folder(chosen.folder)
+        resolve_device(chosen.device)
+        return LocalScorer(
+            partial(Verifying.load, chosen.folder, device=chosen.device), token_budget=chosen.token_budget
+        )
     if chosen.constant is not None:
         return ConstantScores(chosen.constant)
     assert chosen.base_url is not None
