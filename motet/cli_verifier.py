@@ -172,7 +172,7 @@ def serve(
 
     A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
 
-    curl localhost:8000/predict -d '{"query_responses":
+    curl localhost:8000/predict --json '{"query_responses":
     [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}'
 
     Example: motet verifier serve verifiers/gsm8k --port 8001 --key-variable VERIFIER_KEY
