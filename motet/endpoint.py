@@ -33,11 +33,12 @@ Read = TypeVar("Read")
 
 
 class EndpointFault(MotetError):
-    """No answer came; `cause` says in one word why."""
+    """No answer came; `cause` says in one word why. `said_no`: the server is there, and refuses this very question."""
 
-    def __init__(self, cause: Cause, message: str) -> None:
+    def __init__(self, cause: Cause, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
         self.cause: Cause = cause
+        self.said_no = said_no
 
 
 class _Passing(EndpointFault):
@@ -184,7 +185,7 @@ class Server:
         said = self._public(body.decode("utf-8", "replace").strip())
         message = f"{self.url} answered with status {status}{f': {said}' if said else ''}"
         if status not in ASK_AGAIN and status < 500:
-            return EndpointFault("refused", message)
+            return EndpointFault("refused", message, said_no=True)
         passing = _Passing("refused", message)
         passing.wait = _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
         return passing

@@ -12,15 +12,23 @@ from typing import Any, Literal, Protocol
 
 from motet.core import Chat
 from motet.endpoint import EndpointFault, Server
-from motet.errors import RewardFault
+from motet.errors import MotetError, RewardFault
+
+PATIENCE = 16
+"""Calls in a row without scores after which a server is taken to be away."""
 
 
 class VerifierFault(RewardFault):
-    """The verifier gave no scores, or none that are any."""
+    """The verifier gave no scores, or none that are any. `said_no`: it is there, and does not score these answers."""
 
-    def __init__(self, cause: str, message: str) -> None:
+    def __init__(self, cause: str, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
         self.cause = f"verifier_{cause}"
+        self.said_no = said_no
+
+
+class VerifierAway(MotetError):
+    """The server answers nobody; to go on asking would take long and give nothing."""
 
 
 class Scores(Protocol):
@@ -49,7 +57,7 @@ class RewardServer:
             fault = faults.exceptions[0]
             if not isinstance(fault, EndpointFault):
                 raise
-            raise VerifierFault(fault.cause, f"verifier: {fault}") from fault
+            raise VerifierFault(fault.cause, f"verifier: {fault}", said_no=fault.said_no) from fault
         return [score for task in asked for score in task.result()]
 
     async def _ask(self, chats: Sequence[Chat]) -> list[float]:
@@ -84,6 +92,30 @@ class Ensemble:
         said = await asyncio.gather(*(verifier.score(chats) for verifier in self._verifiers))
         rows = zip(*said, strict=True)
         return [min(row) if self._combine == "minimum" else sum(row) / len(row) for row in rows]
+
+
+class Needed:
+    """Scores of a verifier that nothing can be done without: where `PATIENCE` calls in a row fail, each after its own tries and
+    none for what was asked, there is an end."""
+
+    def __init__(self, verifier: Scores) -> None:
+        self._verifier, self._failed = verifier, 0
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        """Raises: VerifierAway, then and at every later call; RewardFault."""
+        if self._failed >= PATIENCE:
+            raise VerifierAway("the verifier was away before this call")
+        try:
+            scores = await self._verifier.score(chats)
+        except VerifierFault as fault:
+            self._failed = 0 if fault.said_no else self._failed + 1
+            if self._failed >= PATIENCE:
+                raise VerifierAway(
+                    f"the verifier gave no scores for {PATIENCE} calls in a row, so no more are made; the last: {fault}"
+                ) from fault
+            raise
+        self._failed = 0
+        return scores
 
 
 class ConstantScores:

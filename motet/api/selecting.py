@@ -14,6 +14,7 @@ from motet.config.yaml import validate_options
 from motet.core import Message
 from motet.environments.debate.verified import Verifier
 from motet.errors import ConfigError, RewardFault
+from motet.reward_server import Needed
 from motet.rollout.playthrough import Games
 from motet.seeding import derive
 from motet.trainer.candidates import Judged, Pool, asked, judge
@@ -104,11 +105,11 @@ async def _try(verifier: Verifier) -> None:
 
 
 async def select(verifier: Verifier, scene: Scene, games: Games, best_of: Sequence[int], show: Show) -> dict[str, Any]:
-    """A `Selection` as plain JSON."""
+    """A `Selection` as plain JSON. Raises: VerifierAway where the verifier's server answers nobody."""
     with Progress(show) as progress:
         held = [played[0].task for played in games if any(game.fault is None for game in played)]
         questions = {asked(scene.environment, task) for task in held}
-        judged = await judge(scene.environment, verifier, games, progress.counter("score", len(questions)))
+        judged = await judge(scene.environment, Needed(verifier), games, progress.counter("score", len(questions)))
     return asdict(selection(judged, best_of, scene.config.seed))
 
 
