@@ -21,7 +21,7 @@ from motet.errors import ConfigError
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.report import Progress
-from motet.verifier.answers import Answer, read_answers, write_answers
+from motet.verifier.answers import Answer, read_answers, some_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
 from motet.verifier.limits import Limits
@@ -108,7 +108,7 @@ def balance_answers(
     `expert` section where `writer` is "expert", or by nobody. A question short of its quota is dropped.
     Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
     """
-    settings, given = read_config(target, overrides), read_answers(answers)
+    settings, given = read_config(target, overrides), some_answers(answers)
     if each < 1 or tries < 1:
         raise ConfigError(f"got each {each} and tries {tries}; expected 1 or more")
     use_threads(settings)
@@ -166,7 +166,7 @@ def train_verifier(
     Returns: the figures (loss, auc, accuracy, ece, answers, questions, right, bins, by_ease), epoch, unreadable.
     """
     settings = config if isinstance(config, VerifierTraining) else load_settings(VerifierTraining, config, overrides)
-    folder, given = Path(into), read_answers(answers)
+    folder, given = Path(into), some_answers(answers)
     if folder.exists():
         raise ConfigError(f"{folder} exists; expected a folder that is not there: name another, or delete it")
     if settings.threads is not None:
