@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from motet.core import Chat
-from motet.endpoint import EndpointFault, Server
-from motet.errors import MotetError, RewardFault
-
-PATIENCE = 16
-"""Calls in a row without scores after which a server is taken to be away."""
+from motet.endpoint import EndpointFault, Patience, Server
+from motet.errors import RewardFault
 
 
 class VerifierFault(RewardFault):
@@ -25,10 +22,6 @@ class VerifierFault(RewardFault):
         super().__init__(message)
         self.cause = f"verifier_{cause}"
         self.said_no = said_no
-
-
-class VerifierAway(MotetError):
-    """The server answers nobody; to go on asking would take long and give nothing."""
 
 
 class Scores(Protocol):
@@ -95,26 +88,23 @@ class Ensemble:
 
 
 class Needed:
-    """Scores of a verifier that nothing can be done without: where `PATIENCE` calls in a row fail, each after its own tries and
-    none for what was asked, there is an end."""
+    """Scores of a verifier that nothing can be done without."""
 
     def __init__(self, verifier: Scores) -> None:
-        self._verifier, self._failed = verifier, 0
+        self._verifier, self._patience = verifier, Patience("the verifier")
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """Raises: VerifierAway, then and at every later call; RewardFault."""
-        if self._failed >= PATIENCE:
-            raise VerifierAway("the verifier was away before this call")
+        """Raises: endpoint.ServerAway where the verifier's server answers nobody; RewardFault."""
+        self._patience.check()
         try:
             scores = await self._verifier.score(chats)
         except VerifierFault as fault:
-            self._failed = 0 if fault.said_no else self._failed + 1
-            if self._failed >= PATIENCE:
-                raise VerifierAway(
-                    f"the verifier gave no scores for {PATIENCE} calls in a row, so no more are made; the last: {fault}"
-                ) from fault
+            if fault.said_no:
+                self._patience.answered()
+            else:
+                self._patience.failed(fault)
             raise
-        self._failed = 0
+        self._patience.answered()
         return scores
 
 

@@ -9,10 +9,11 @@ import pytest
 import motet
 from motet import tables
 from motet.cli import main
+from motet.endpoint import PATIENCE, ServerAway
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.policies.testing import make_model_folder
-from motet.reward_server import PATIENCE, VerifierAway, VerifierFault
+from motet.reward_server import VerifierFault
 from motet.trainer.selection import METHODS
 from motet.verifier.model import Verifier
 from tests.debate_test import scoring
@@ -170,7 +171,7 @@ def test_a_server_that_says_503_to_everything_ends_it_with_one_message(evaluated
             Away.calls += 1
             raise VerifierFault("refused", "verifier: http://there answered with status 503 (4 tries)")
 
-    with pytest.raises(VerifierAway, match=r"no scores for 16 calls in a row.*status 503 \(4 tries\)"):
+    with pytest.raises(ServerAway, match=r"gave nothing for 16 calls in a row.*status 503 \(4 tries\)"):
         evaluated(Away(), [4])
     assert Away.calls == PATIENCE
 

@@ -105,7 +105,7 @@ async def _try(verifier: Verifier) -> None:
 
 
 async def select(verifier: Verifier, scene: Scene, games: Games, best_of: Sequence[int], show: Show) -> dict[str, Any]:
-    """A `Selection` as plain JSON. Raises: VerifierAway where the verifier's server answers nobody."""
+    """A `Selection` as plain JSON. Raises: ServerAway where the verifier's server answers nobody."""
     with Progress(show) as progress:
         held = [played[0].task for played in games if any(game.fault is None for game in played)]
         questions = {asked(scene.environment, task) for task in held}

@@ -1,7 +1,9 @@
 """Verifiers: their data, their training, their server."""
 
 import asyncio
+import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,8 +15,9 @@ import torch
 
 from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch
 from motet.build.scene import Scene, expert_of, use_threads
-from motet.config.load import load_settings
+from motet.config.load import dump_config, load_settings
 from motet.config.parts import Base
+from motet.config.schema import RunConfig
 from motet.config.verifier import VerifierTraining
 from motet.core import Task
 from motet.errors import ConfigError
@@ -55,8 +58,10 @@ def sample_answers(
     Returns: right, wrong, repeated, unparsed, faults, causes, questions.
     """
     settings, file = read_config(target, overrides), Path(into)
-    if not temperatures or min(temperatures) <= 0.0 or games < 1:
+    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
         raise ConfigError(f"got temperatures {list(temperatures)} and games {games}; expected both above 0")
+    if tasks is not None and tasks < 1:
+        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
     use_threads(settings)
     with scene_in_scratch(settings, None, train=False) as (scene, scratch):
         check_markable(scene.environment)
@@ -65,7 +70,7 @@ def sample_answers(
             raise ConfigError(f"there is no agent {unknown[0]!r}; agents are {', '.join(scene.team.agents)}")
         chosen = _tasks(scene, split)[:tasks]
         who = tuple(agents) or tuple(scene.team.agents)
-        wanted = Sampling(tuple(temperatures), games, frozenset(who), settings.seed)
+        wanted = Sampling(tuple(temperatures), games, frozenset(who), settings.seed, _players(settings, run_of(target)))
 
         async def work() -> dict[str, Any]:
             company = await company_of(scene, run_of(target), scratch, show)
@@ -109,8 +114,10 @@ def balance_answers(
     Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
     """
     settings, given = read_config(target, overrides), some_answers(answers)
-    if each < 1 or tries < 1:
-        raise ConfigError(f"got each {each} and tries {tries}; expected 1 or more")
+    if each < 1 or tries < 1 or not 0.0 < temperature < math.inf:
+        raise ConfigError(
+            f"got each {each}, tries {tries} and temperature {temperature:g}; expected 1 or more, and a temperature above 0"
+        )
     use_threads(settings)
     with scene_in_scratch(settings, None, train=False) as (scene, scratch):
         check_markable(scene.environment)
@@ -196,7 +203,8 @@ def train_verifier(
         counting = _counting(progress)
 
         def told(epoch: int, loss: float, figures: Figures) -> None:
-            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss, "auc": figures.auc or 0.0})
+            known = {} if figures.auc is None else {"auc": figures.auc}
+            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
 
         figures, epoch = asyncio.run(trained(verifier, *read, course, on_epoch=told, on_step=counting))
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
@@ -243,6 +251,11 @@ def serve_verifier(
         limits=limits or Limits(),
         say=say,
     )
+
+
+def _players(settings: RunConfig, run: Path | None) -> str:
+    """Another word for every other config or run folder."""
+    return hashlib.sha256(f"{run and run.resolve()}\n{dump_config(settings)}".encode()).hexdigest()[:16]
 
 
 def _key(variable: str) -> str:
