@@ -27,6 +27,7 @@ from motet.trainer.report import Progress
 from motet.verifier.answers import Answer, read_answers, some_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
+from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
 from motet.verifier.limits import Limits
 from motet.verifier.model import Verifier
 from motet.verifier.sample import Sampling, argue, check_markable
@@ -43,8 +44,8 @@ def sample_answers(
     into: str | Path,
     overrides: Sequence[str] = (),
     *,
-    temperatures: Sequence[float] = (0.7, 1.0),
-    games: int = 4,
+    temperatures: Sequence[float] = TEMPERATURES,
+    games: int = GAMES,
     agents: Sequence[str] = (),
     tasks: int | None = None,
     split: Split = "train",
@@ -100,14 +101,14 @@ def balance_answers(
     into: str | Path,
     overrides: Sequence[str] = (),
     *,
-    each: int = 10,
-    tries: int = 4,
+    each: int = EACH,
+    tries: int = TRIES,
     writer: str | None = None,
-    temperature: float = 1.0,
+    temperature: float = WRITING_TEMPERATURE,
     split: Split = "train",
     show: Show = "auto",
 ) -> dict[str, Any]:
-    """Writes `each` right and `each` wrong answers to every question of `answers` into another file.
+    """Writes `each` right and `each` wrong answers to every question of `answers` into a file that is not there yet.
 
     What is missing is the dataset's own answer or is written: by the agent `writer` of the target's team at `temperature`, by its
     `expert` section where `writer` is "expert", or by nobody. A question short of its quota is dropped.
@@ -118,8 +119,11 @@ def balance_answers(
         raise ConfigError(
             f"got each {each}, tries {tries} and temperature {temperature:g}; expected 1 or more, and a temperature above 0"
         )
+    if Path(into).exists():
+        raise ConfigError(f"{into} exists; expected a file that is not there: name another, or delete it")
     use_threads(settings)
-    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
+    asks = ("expert",) if writer == "expert" else ()
+    with scene_in_scratch(settings, None, train=False, asks=asks) as (scene, scratch):
         check_markable(scene.environment)
         if writer not in (None, "expert", *scene.team.agents):
             raise ConfigError(
@@ -152,8 +156,7 @@ def balance_answers(
                 )
             write_answers(Path(into), found.answers)
             figures = asdict(replace(found, answers=[]))
-            kept = found.questions - len(found.answers) // (2 * each)
-            return {**figures, "kept": found.questions - kept, "answers": len(found.answers)}
+            return {**figures, "kept": len(found.answers) // (2 * each), "answers": len(found.answers)}
 
         return asyncio.run(work())
 
