@@ -169,8 +169,6 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(tmp_pat
     assert code == 0
     found = json.loads(printed)
     assert (found["rejected"], found["short_of_wrong"], found["kept"]) == ({"unreachable": 4}, 1, 0)
-    printed, code = command(f"{line}r --each 1", monkeypatch, capsys)
-    assert (code, "writer is 'expertr'" in printed) == (2, True)
 
 
 @pytest.mark.parametrize(
