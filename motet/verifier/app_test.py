@@ -1,4 +1,4 @@
-"""The application without a socket and without a model; tests/verifier_server_test.py has both."""
+"""The application without a socket and without a model; tests/verifier_server_test.py and verifier_input_test.py have both."""
 
 import asyncio
 import json
