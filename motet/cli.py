@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from motet.cli_verifier import verifier
+from motet.cli_words import AsJson, Overrides, Target
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.tables import (
     out,
@@ -47,15 +48,8 @@ app = typer.Typer(
 app.add_typer(verifier, name="verifier")
 
 Config = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
-Target = Annotated[
-    Path, typer.Argument(help="A run folder, or a config file for the team it starts with.", show_default=False)
-]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Overrides: key.key=value, the value as in YAML.", show_default=False)
-]
 Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 class Players(StrEnum):

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from motet.cli_words import AsJson, Overrides, Target
 from motet.errors import ConfigError
 from motet.tables import figure, out, titled
+from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
 from motet.verifier.limits import Limits
 
 verifier = typer.Typer(
@@ -20,15 +22,8 @@ verifier = typer.Typer(
     docs/verifier.md goes the whole way: sample, balance, train, serve.""",
 )
 
-Target = Annotated[
-    Path, typer.Argument(help="A run folder, or a config file for the team it starts with.", show_default=False)
-]
 Config = Annotated[Path, typer.Argument(help="A config of a verifier's training (YAML).", show_default=False)]
 Answers = Annotated[Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Overrides: key.key=value, the value as in YAML.", show_default=False)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
 
 
@@ -44,8 +39,11 @@ def sample(
     target: Target,
     overrides: Overrides = None,
     into: Annotated[Path, typer.Option(help="The file of answers to write (JSON lines).")] = Path("answers.jsonl"),
-    temperatures: Annotated[str, typer.Option(help="At which temperatures to sample, with commas.")] = "0.7,1.0,1.3",
-    games: Annotated[int, typer.Option(help="Games per task and temperature.")] = 4,
+    temperatures: Annotated[
+        str,
+        typer.Option(help="At which temperatures to sample, with commas. High ones err in more ways than one's own."),
+    ] = ",".join(map(str, TEMPERATURES)),
+    games: Annotated[int, typer.Option(help="Games per task and temperature.")] = GAMES,
     agents: Annotated[
         str | None, typer.Option(help="Whose answers, with commas; everybody's unless set.", show_default=False)
     ] = None,
@@ -57,6 +55,8 @@ def sample(
     as_json: AsJson = False,
 ) -> None:
     """Answers of a team at several temperatures, labelled by the gold answer. Cut off, the same command goes on.
+
+    A line of the file is one answer, and whether it is right; FILE.sampling.json beside it says how far it has come.
 
     Example: motet verifier sample configs/gsm8k_debate.yaml --into data/answers.jsonl --tasks 2000
     """
@@ -81,20 +81,26 @@ def balance(
     answers: Answers,
     target: Target,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file to write.")] = Path("balanced.jsonl"),
-    each: Annotated[int, typer.Option(help="Right answers to each question, and wrong ones.")] = 10,
-    tries: Annotated[int, typer.Option(help="How often the writer is asked for one that is missing.")] = 4,
+    into: Annotated[Path, typer.Option(help="The file to write; it must not be there yet.")] = Path("balanced.jsonl"),
+    each: Annotated[int, typer.Option(help="Right answers to each question, and as many wrong ones.")] = EACH,
+    tries: Annotated[int, typer.Option(help="How often the writer is asked for one that is missing.")] = TRIES,
     writer: Annotated[
         str | None,
         typer.Option(
-            help="Who writes what is missing: an agent of the team, or expert; nobody unless set.", show_default=False
+            help="Who writes what is missing: an agent of the team, or the config's expert; nobody unless set.",
+            show_default=False,
         ),
     ] = None,
-    temperature: Annotated[float, typer.Option(help="At which an agent writes.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="At which an agent writes; an expert has its own.")
+    ] = WRITING_TEMPERATURE,
     split: Annotated[Split, typer.Option(help="Where the answers' tasks are.")] = Split.train,
     as_json: AsJson = False,
 ) -> None:
     """As many right as wrong answers to every question, so that the question alone gives nothing away.
+
+    What is missing is the dataset's own answer, or is written. A question that stays short is dropped, and counted: with many of
+    them take fewer with --each, sample more, or name a --writer.
 
     Example: motet verifier balance data/answers.jsonl configs/gsm8k_debate.yaml --into data/balanced.jsonl --writer alice
     """
@@ -119,13 +125,16 @@ def train(
     config: Config,
     answers: Answers,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The folder to write.")] = Path("verifier"),
+    into: Annotated[Path, typer.Option(help="The folder to write; it must not be there yet.")] = Path("verifier"),
     question_only: Annotated[
         bool, typer.Option("--question-only", help="Show it no answer: what do the questions alone give away?")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """A verifier of a file of answers, measured on questions that it has not seen.
+
+    auc: how likely a right answer scores above a wrong one, .5 is blind. ece: how far scores are from how often they are right.
+    Train it with --question-only first: an auc above .5 there says that the answers are not balanced.
 
     Example: motet verifier train configs/verifiers/gsm8k.yaml data/balanced.jsonl --into verifiers/gsm8k
     """
@@ -172,7 +181,7 @@ def serve(
 
     A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
 
-    curl localhost:8000/predict -d '{"query_responses":
+    curl localhost:8000/predict --json '{"query_responses":
     [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}'
 
     Example: motet verifier serve verifiers/gsm8k --port 8001 --key-variable VERIFIER_KEY
@@ -207,9 +216,12 @@ def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
         return
     table = titled(title, ["", ""])
     for name, value in figures.items():
-        if isinstance(value, Mapping) and name != "by_ease":
+        if name == "by_ease":
+            for ease, found in value.items():
+                table.add_row(f"auc where {ease} of the sampled answers are right", figure(found["auc"]))
+        elif isinstance(value, Mapping):
             for kind, count in value.items():
                 table.add_row(f"{name}: {kind}", str(count))
-        elif isinstance(value, int | float):
-            table.add_row(name, figure(value) if isinstance(value, float) else f"{value:,}")
+        elif value is None or isinstance(value, int | float):
+            table.add_row(name, figure(value))
     out.print(table)

@@ -29,21 +29,54 @@ Cause = Literal["timeout", "unreachable", "refused", "garbled"]
 """No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
 ASK_AGAIN = frozenset({408, 409, 429})
 """With all from 500 on, the statuses that may be another next time."""
+OF_THE_QUESTION = frozenset({400, 413, 422})
+"""Statuses that say no to this one question; all others would be the same for any."""
+PATIENCE = 16
+"""Calls in a row without an answer after which a server is taken to be away."""
 Read = TypeVar("Read")
 
 
 class EndpointFault(MotetError):
-    """No answer came; `cause` says in one word why."""
+    """No answer came; `cause` says in one word why. `said_no`: the server is there, and refuses this very question."""
 
-    def __init__(self, cause: Cause, message: str) -> None:
+    def __init__(self, cause: Cause, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
         self.cause: Cause = cause
+        self.said_no = said_no
 
 
 class _Passing(EndpointFault):
     """What may be gone at another try, `wait` seconds later if the server says when."""
 
     wait: float | None = None
+
+
+class ServerAway(MotetError):
+    """The server answers nobody; to go on asking would take long and give nothing."""
+
+
+class Patience:
+    """With a server that nothing can be done without: where `PATIENCE` calls in a row fail, each after its own tries and none for
+    what was asked, there is an end. One object hears of every call."""
+
+    def __init__(self, server: str) -> None:
+        self._server, self._failed, self._last = server, 0, ""
+
+    def check(self) -> None:
+        """Before a call. Raises: ServerAway."""
+        if self._failed >= PATIENCE:
+            raise ServerAway(
+                f"{self._server} gave nothing for {PATIENCE} calls in a row, so no more are made; the last: {self._last}"
+            )
+
+    def answered(self) -> None:
+        """It gave what was asked for, or said no to this one question."""
+        self._failed = 0
+
+    def failed(self, why: Exception) -> None:
+        """Raises: ServerAway, where this was one too many."""
+        self._failed, self._last = self._failed + 1, str(why)
+        self.check()
 
 
 class Server:
@@ -184,7 +217,7 @@ class Server:
         said = self._public(body.decode("utf-8", "replace").strip())
         message = f"{self.url} answered with status {status}{f': {said}' if said else ''}"
         if status not in ASK_AGAIN and status < 500:
-            return EndpointFault("refused", message)
+            return EndpointFault("refused", message, said_no=status in OF_THE_QUESTION)
         passing = _Passing("refused", message)
         passing.wait = _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
         return passing

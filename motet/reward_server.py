@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from motet.core import Chat
-from motet.endpoint import EndpointFault, Server
+from motet.endpoint import EndpointFault, Patience, Server
 from motet.errors import RewardFault
 
 
 class VerifierFault(RewardFault):
-    """The verifier gave no scores, or none that are any."""
+    """The verifier gave no scores, or none that are any. `said_no`: it is there, and does not score these answers."""
 
-    def __init__(self, cause: str, message: str) -> None:
+    def __init__(self, cause: str, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
         self.cause = f"verifier_{cause}"
+        self.said_no = said_no
 
 
 class Scores(Protocol):
@@ -49,7 +50,7 @@ class RewardServer:
             fault = faults.exceptions[0]
             if not isinstance(fault, EndpointFault):
                 raise
-            raise VerifierFault(fault.cause, f"verifier: {fault}") from fault
+            raise VerifierFault(fault.cause, f"verifier: {fault}", said_no=fault.said_no) from fault
         return [score for task in asked for score in task.result()]
 
     async def _ask(self, chats: Sequence[Chat]) -> list[float]:
@@ -84,6 +85,27 @@ class Ensemble:
         said = await asyncio.gather(*(verifier.score(chats) for verifier in self._verifiers))
         rows = zip(*said, strict=True)
         return [min(row) if self._combine == "minimum" else sum(row) / len(row) for row in rows]
+
+
+class Needed:
+    """Scores of a verifier that nothing can be done without."""
+
+    def __init__(self, verifier: Scores) -> None:
+        self._verifier, self._patience = verifier, Patience("the verifier")
+
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        """Raises: endpoint.ServerAway where the verifier's server answers nobody; RewardFault."""
+        self._patience.check()
+        try:
+            scores = await self._verifier.score(chats)
+        except VerifierFault as fault:
+            if fault.said_no:
+                self._patience.answered()
+            else:
+                self._patience.failed(fault)
+            raise
+        self._patience.answered()
+        return scores
 
 
 class ConstantScores:

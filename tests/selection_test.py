@@ -9,9 +9,11 @@ import pytest
 import motet
 from motet import tables
 from motet.cli import main
+from motet.endpoint import PATIENCE, ServerAway
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.policies.testing import make_model_folder
+from motet.reward_server import VerifierFault
 from motet.trainer.selection import METHODS
 from motet.verifier.model import Verifier
 from tests.debate_test import scoring
@@ -159,6 +161,19 @@ def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play(evaluated)
     assert found["selection"]["turns"] == []
     assert found["selection"]["left_out"] == 24
     assert found["success"] is not None
+
+
+def test_a_server_that_says_503_to_everything_ends_it_with_one_message(evaluated):
+    class Away:
+        calls = 0
+
+        async def score(self, chats):
+            Away.calls += 1
+            raise VerifierFault("refused", "verifier: http://there answered with status 503 (4 tries)")
+
+    with pytest.raises(ServerAway, match=r"gave nothing for 16 calls in a row.*status 503 \(4 tries\)"):
+        evaluated(Away(), [4])
+    assert Away.calls == PATIENCE
 
 
 def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path):

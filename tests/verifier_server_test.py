@@ -1,28 +1,22 @@
-"""A verifier behind a real socket, in a process of its own, asked by many and asked badly."""
+"""A verifier behind a real socket, in a process of its own, asked by many, told to end and killed."""
 
 import asyncio
-import json
 import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from motet.reward_server import RewardServer, VerifierFault
+from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
 from motet.verifier.scorer import LocalScorer
-from motet.verifier.testing import POISON, chat, make_verifier_folder
-
-REPOSITORY = Path(__file__).parent.parent
-KEY = "sk-secret-0123456789"
-CHATS = [chat(f"{'so it is ' * (k % 5)}{k}", f"{'please, ' * (k % 3)}{k}?") for k in range(400)]
+from motet.verifier.testing import make_verifier_folder
+from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client, figure, serving
 
 
 @pytest.fixture(scope="module")
@@ -40,52 +34,6 @@ def known(folder):
     return found
 
 
-class Served:
-    """`motet verifier serve`, until it is stopped; `url` is known once it listens."""
-
-    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
-        code = "from motet.cli import main; main()"
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                code,
-                "verifier",
-                "serve",
-                str(folder),
-                "--port",
-                str(port),
-                "--device",
-                "cpu",
-                *options,
-            ],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "SERVER_KEY": KEY},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        said = self.process.stdout.readline()
-        found = re.search(r"is served at (http://\S+:(\d+)) \(cpu\)", said)
-        assert found, said + self.process.stderr.read()
-        self.url, self.port = found[1], int(found[2])
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code, and what it complained of."""
-        self.process.send_signal(how)
-        _, complaints = self.process.communicate(timeout=60)
-        return self.process.returncode, complaints
-
-
-@contextmanager
-def serving(folder, *options, **settings):
-    one = Served(folder, *options, **settings)
-    try:
-        yield one
-    finally:
-        one.process.kill()
-        one.process.communicate()
-
-
 @pytest.fixture(scope="module")
 def server(folder):
     """One for all that does not end it: in the end it is the one that was started, and nothing broke in it."""
@@ -93,20 +41,6 @@ def server(folder):
         yield one
         code, complaints = one.stop()
         assert (code, "Traceback" in complaints) == (0, False), complaints
-
-
-def client(url, **settings):
-    chosen = {"timeout_seconds": 60.0, "retries": 0, "concurrency": 64, "jitter": lambda: 0.0, "batch_size": 64}
-    return RewardServer(url, **{**chosen, **settings})
-
-
-def body(*chats):
-    return {"query_responses": [[{"role": one.role, "content": one.content} for one in chat] for chat in chats]}
-
-
-def figure(url, name):
-    found = re.search(rf"^motet_verifier_{re.escape(name)} (\S+)$", httpx2.get(f"{url}/metrics").text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
 
 
 # ---------------------------------------------------------------------------------------------------- the scores
@@ -145,172 +79,6 @@ def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(serve
     assert figure(server.url, "answers_total") - before == sum(len(places) for places, _ in answers)
     batches = figure(server.url, "batch_answers_count")
     assert figure(server.url, "batch_answers_sum") > 2 * batches  # requests were joined
-
-
-# ---------------------------------------------------------------------------------------------------- bad input
-
-
-def asked(content, role="assistant", **more):
-    return json.dumps(
-        {"query_responses": [[{"role": "user", "content": "?"}, {"role": role, "content": content, **more}]]}
-    )
-
-
-BAD = {
-    "no body": (b"", 400, "the body is no JSON"),
-    "half a body": (b'{"query_responses": [', 400, "the body is no JSON"),
-    "a page": (b"<html></html>", 400, "the body is no JSON"),
-    "no UTF-8": (asked("@").encode().replace(b"@", b"\xff\xfe"), 400, "the body is no JSON"),
-    "UTF-16": (asked("1").encode("utf-16"), 400, "the body is no JSON"),
-    "half a character": (asked("@").encode().replace(b"@", b"\\ud83d"), 400, "the body is no JSON"),
-    "the other half": (asked("@").encode().replace(b"@", b"\\ude00"), 400, "the body is no JSON"),
-    "a control character": (asked("@").encode().replace(b"@", b"\x00"), 400, "the body is no JSON"),
-    "deep": (b"[" * 100_000, 400, "the body is no JSON"),
-    "deep and closed": (b'{"query_responses": ' + b"[" * 5000 + b"]" * 5000 + b"}", 400, "the body is no JSON"),
-    "two values": (asked("1").encode() * 2, 400, "the body is no JSON"),
-    "NaN": (b'{"query_responses": NaN}', 422, "query_responses: Input should be a valid"),
-    "infinity": (
-        asked("@").encode().replace(b'"@"', b"-Infinity"),
-        422,
-        "[0][1].content: Input should be a valid string",
-    ),
-    "no object": (b"[]", 422, "the body: Input should be"),
-    "nothing": (b"null", 422, "the body: Input should be"),
-    "no key": (b"{}", 422, "query_responses: Field required"),
-    "another key": (
-        b'{"query_responses": [], "queries": []}',
-        422,
-        "query_responses: List should have at least 1 item",
-    ),
-    "no chats": (b'{"query_responses": []}', 422, "query_responses: List should have at least 1 item"),
-    "an empty chat": (b'{"query_responses": [[]]}', 422, "query_responses[0]: List should have at least 2 items"),
-    "texts": (b'{"query_responses": ["What?"]}', 422, "query_responses[0]: Input should be a valid"),
-    "too many chats": (json.dumps(body(*[chat("1")] * 1025)).encode(), 422, "at most 1024 items"),
-    "an answer alone": (b'{"query_responses": [[{"role": "assistant", "content": "1"}]]}', 422, "at least 2 items"),
-    "no answer": (asked("1", "user").encode(), 422, "the last message is the user's; expected the assistant's answer"),
-    "a role that is none": (asked("1", "judge").encode(), 422, "query_responses[0][1].role: Input should be 'system'"),
-    "a role of another case": (asked("1", "Assistant").encode(), 422, "query_responses[0][1].role"),
-    "a number": (asked(7).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
-    "no text": (asked(None).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
-    "a name": (asked("1", name="ann").encode(), 422, "query_responses[0][1].name: Extra inputs are not permitted"),
-    "longer than the context": (asked("so it is " * 100).encode(), 422, "expected at most 96, the verifier's context"),
-    "a long text": (asked("x" * 1_000_000).encode(), 422, "expected at most 96, the verifier's context"),
-    "10 MB": (asked("x" * 10_000_000).encode(), 413, "the body has more than 8,388,608 bytes"),
-    "a score that is no number": (asked(f"4{POISON}2").encode(), 422, "what is not a finite number"),
-}
-
-
-@pytest.mark.parametrize("content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())])
-def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(server, known, content):
-    sent, status, reason = content
-    with httpx2.Client(base_url=server.url) as connection:
-        answer = connection.post("/predict", content=sent, headers={"Content-Type": "application/json"})
-        assert (answer.status_code, list(answer.json())) == (status, ["error"])
-        assert reason in answer.json()["error"]
-        after = connection.post("/predict", json=body(CHATS[0]))
-    assert after.json()["result"] == pytest.approx([known[0]], abs=1e-5)
-    assert server.process.poll() is None
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/", 404),
-        ("POST", "/predict/", 404),
-        ("POST", "/v1/predict", 404),
-        ("GET", "/docs", 404),
-        ("GET", "/predict", 405),
-        ("PUT", "/predict", 405),
-        ("OPTIONS", "/predict", 405),
-        ("POST", "/health", 405),
-        ("GET", f"/{'%ff' * 3000}", 404),
-        ("GET", "/%ed%a0%80", 404),
-    ],
-)
-def test_what_is_not_served_is_said_in_json(server, method, path, status):
-    answer = httpx2.request(method, server.url + path)
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert len(answer.json()["error"]) < 320
-    assert status != 405 or answer.headers["allow"] in ("GET", "POST")
-
-
-def speak(server, *parts, seconds=10.0):
-    """All that the server says to these bytes, sent one after the other on one connection; it may close it on the way."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
-        try:
-            for part in parts:
-                connection.sendall(part)
-            connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            assert len(parts) > 2  # it said no before it had all
-        said = b""
-        while more := connection.recv(65_536):
-            said += more
-    return said
-
-
-HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-
-
-def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(server):
-    small = json.dumps(body(CHATS[0])).encode()
-    assert b" 400 " in speak(server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small)[:20]
-    assert b" 400 " in speak(server, HEAD + b"Content-Length: -5\r\n\r\n" + small)[:20]
-    assert b'"error"' in speak(server, HEAD + b"Content-Length: 9\r\n\r\n" + small)  # cut off: no JSON
-    assert b"HTTP/1.1 200" not in speak(server, HEAD + f"Content-Length: {len(small) + 9}\r\n\r\n".encode() + small)
-    assert httpx2.get(f"{server.url}/health").status_code == 200
-
-
-def test_a_body_without_a_length_is_counted_as_it_comes(server):
-    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    said = speak(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n")
-    assert said.startswith(b"HTTP/1.1 413")
-    assert b"the body has more than 8,388,608 bytes" in said
-
-
-def test_what_is_no_http_does_not_stop_it(server):
-    for noise in (
-        b"\x16\x03\x01\x02\x00",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /predict\r\n\r\n",
-        b"\x00" * 1000,
-        b"\r\n" * 50,
-    ):
-        speak(server, noise)
-    assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
-
-
-def conform(url, folder, examples):
-    """How many requests a fuzzer made of the server's own schema, none of which found it wrong."""
-    # No schema can say that the last role is the assistant's, nor how many tokens a text has.
-    settings = folder / "schemathesis.toml"
-    settings.write_text('[checks]\npositive_data_acceptance.expected-statuses = ["2xx", 422]\n')
-    command = [
-        sys.executable,
-        "-c",
-        "from schemathesis.cli import schemathesis; schemathesis()",
-        "--config-file",
-        settings,
-    ]
-    options = ["-H", f"Authorization: Bearer {KEY}", "--max-examples", str(examples), "--seed", "1", "--no-color"]
-    done = subprocess.run(
-        [*command, "run", f"{url}/openapi.json", *options], cwd=folder, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    made, passed = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout).groups()
-    assert made == passed
-    return int(made.replace(",", ""))
-
-
-@pytest.mark.parametrize("examples", [20, pytest.param(1900, marks=pytest.mark.slow)])
-def test_the_schema_says_what_the_server_does(folder, tmp_path, examples):
-    with serving(folder, "--key-variable", "SERVER_KEY") as one:
-        assert conform(one.url, tmp_path, examples) > examples
-        told = httpx2.get(f"{one.url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
-        answered = {int(status) for status in re.findall(r'requests_total{status="(\d+)"}', told)}
-        assert {200, 401, 422} <= answered <= {200, 400, 401, 404, 405, 413, 422}
-        code, complaints = one.stop()
-        assert (code, "Traceback" in complaints) == (0, False), complaints
 
 
 # ---------------------------------------------------------------------------------------------------- keys and queues

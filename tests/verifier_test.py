@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import motet
 import motet.api
 from motet.cli import main
 from motet.core import Message, walk
+from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
-from motet.verifier.answers import read_answers
+from motet.verifier.answers import Answer, as_chat, read_answers, write_answers
 from motet.verifier.model import Verifier
+from motet.verifier.testing import make_verifier_folder
 from motet.verifier.train import read_all, score_all
 from tests.small_runs import ROOT
 
@@ -60,7 +63,9 @@ def test_data_are_sampled_and_balanced(made):
     assert sampled["right"] + sampled["wrong"] + sampled["repeated"] + sampled["unparsed"] == 60 * 2 * 2 * 2 * 2
     balanced = read_answers(folder / "balanced.jsonl")
     assert len(balanced) == evened["answers"] == 2 * evened["kept"]
-    assert evened["kept"] + evened["short_of_wrong"] + evened["short_of_right"] == evened["questions"]
+    dropped = evened["questions"] - evened["kept"]
+    assert max(evened["short_of_wrong"], evened["short_of_right"]) <= dropped
+    assert dropped <= evened["short_of_wrong"] + evened["short_of_right"]
     assert sum(one.right for one in balanced) == len(balanced) / 2
     assert {one.source for one in balanced} >= {"sampled", "gold"}
 
@@ -101,6 +106,34 @@ def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):
     assert paid >= 16
 
 
+def test_a_folder_is_looked_at_at_once_and_loaded_with_the_first_answer(tmp_path, monkeypatch):
+    folder, loaded, load = make_verifier_folder(tmp_path), [], Verifier.load
+
+    def seen(place, **more):
+        loaded.append(place)
+        return load(place, **more)
+
+    monkeypatch.setattr(Verifier, "load", seen)
+    section = f"verifier.folder={folder}"
+    motet.api.dry_run(DEBATE, [section])
+    assert loaded == []
+    played = motet.evaluate(DEBATE, [section, "evaluation.tasks=2"], team="reference", show="silent")
+    assert loaded == [str(folder)]  # the reference team is paid by it
+    assert (played["faults"], played["episodes"]) == (0, 2)
+    (folder / "head.safetensors").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        motet.api.dry_run(DEBATE, [section])
+
+
+def test_a_verifier_that_cannot_be_used_is_found_before_any_game(tmp_path, monkeypatch, capsys):
+    folder = make_verifier_folder(tmp_path)
+    (folder / "head.safetensors").write_bytes((folder / "head.safetensors").read_bytes()[:-1])
+    line = f"evaluate {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} --best-of 1"
+    printed, code = command(line, monkeypatch, capsys)
+    assert code == 2
+    assert "cannot be read" in printed
+
+
 def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsys):
     folder, team, *_ = made
     words = " ".join(shlex.quote(word) for word in team)
@@ -123,11 +156,31 @@ def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsy
     assert len(set(score_all(loaded, [example.reading for example in examples], 1000))) == 1, "it sees no answers"
 
 
+def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.yaml").write_text(
+        f"extends: {ROOT / 'configs' / 'debate_magrpo.yaml'}\n"
+        "expert: {base_url: 'http://localhost:9', model: x, retries: 0}\n"
+    )
+    write_answers(tmp_path / "a.jsonl", [Answer("12+39", as_chat("12+39;"), "41", "41", right=True)])
+    line = (
+        f"verifier balance {tmp_path / 'a.jsonl'} {tmp_path / 'run.yaml'} --into {tmp_path / 'b.jsonl'} --writer expert"
+    )
+    printed, code = command(f"{line} --each 1 --json", monkeypatch, capsys)
+    assert code == 0
+    found = json.loads(printed)
+    assert (found["rejected"], found["short_of_wrong"], found["kept"]) == ({"unreachable": 4}, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
         ("sample {debate} --temperatures hot", "--temperatures is 'hot'; expected numbers with commas"),
         ("sample {debate} {exact} --temperatures 0 --into {new}", "expected both above 0"),
+        ("sample {debate} {exact} --temperatures nan --into {new}", "expected both above 0"),
+        ("sample {debate} {exact} --temperatures inf --into {new}", "expected both above 0"),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", "expected numbers with commas"),
+        ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
+        ("sample {debate} {exact} --into {taken}", "exists; expected a file that is not there"),
         ("sample {debate} {exact} --agents zoe --into {new}", "there is no agent 'zoe'; agents are a, b"),
         ("sample {quickstart} --into {new}", "has no question and no mark"),
         ("sample nowhere.yaml", "nowhere.yaml does not exist"),
@@ -136,6 +189,16 @@ def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsy
         ("balance {answers} {debate} {exact} --writer expert", "the config has no expert"),
         ("balance {answers} {debate} {exact} --split eval", "no task has the id"),
         ("balance {answers} {debate} {exact} --each 0", "expected 1 or more"),
+        ("balance {answers} {debate} {exact} --temperature 0", "a temperature above 0"),
+        ("balance {answers} {debate} {exact} --into {answers}", "exists; expected a file that is not there"),
+        ("balance {empty} {debate} {exact} --into {new}", "has no answers; expected one in every line"),
+        ("balance {noise} {debate} {exact} --into {new}", "noise:1 is no answer"),
+        ("train {tiny} {empty} --into {new}", "has no answers; expected one in every line"),
+        ("train {tiny} {noise} --into {new}", "noise:1 is no answer"),
+        ("train {tiny} {taken} --into {new}", "cannot be read (Is a directory)"),
+        ("train {tiny} {one} --into {new}", "1 questions with held_out 0.1 leave 1 to train on and 0"),
+        ("train {tiny} {right} --into {new}", "answers to learn from are right; expected both kinds"),
+        ("train {noise} {answers} --into {new}", "noise"),
         ("train {tiny} {answers} --into {taken}", "exists; expected a folder that is not there"),
         ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
         ("train {tiny} {answers} held_out=0.001 --into {new}", "leave"),
@@ -145,7 +208,12 @@ def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsy
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line(made, tmp_path, monkeypatch, capsys, line, complaint):
-    places = {
+    right = [one for one in read_answers(made[0] / "answers.jsonl") if one.right]
+    write_answers(tmp_path / "right", right)
+    write_answers(tmp_path / "one", [replace(one, question="one") for one in right])
+    (tmp_path / "empty").touch()
+    (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
+    places = {name: tmp_path / name for name in ("right", "one", "empty", "noise")} | {
         "debate": DEBATE, "tiny": TINY, "exact": EXACT, "quickstart": ROOT / "configs" / "quickstart.yaml",
         "answers": made[0] / "answers.jsonl", "taken": made[0], "new": tmp_path / "new",
     }  # fmt: skip

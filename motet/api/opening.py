@@ -1,7 +1,7 @@
 """What every command begins with: a config that was read, the scene in a scratch folder, the team that plays."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -41,10 +41,11 @@ def run_of(target: ConfigLike) -> Path | None:
 
 @contextmanager
 def scene_in_scratch(
-    settings: RunConfig, environment: Environment[Any] | None, *, train: bool
+    settings: RunConfig, environment: Environment[Any] | None, *, train: bool, asks: Collection[str] = ()
 ) -> Iterator[tuple[Scene, Path]]:
+    """`asks` as in `open_scene`."""
     with (
-        open_scene(settings, environment, train=train) as scene,
+        open_scene(settings, environment, train=train, asks=asks) as scene,
         tempfile.TemporaryDirectory(prefix="motet-") as scratch,
     ):
         yield scene, Path(scratch)

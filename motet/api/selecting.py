@@ -14,6 +14,7 @@ from motet.config.yaml import validate_options
 from motet.core import Message
 from motet.environments.debate.verified import Verifier
 from motet.errors import ConfigError, RewardFault
+from motet.reward_server import Needed
 from motet.rollout.playthrough import Games
 from motet.seeding import derive
 from motet.trainer.candidates import Judged, Pool, asked, judge
@@ -60,8 +61,8 @@ async def open_verifier(target: VerifierLike, scene: Scene) -> Verifier:
             f"answer, and mark(task, text) says whether that is right; give it both (docs/evaluation.md)"
         )
     verifier = scorer_of(target, scene.config)
-    if _is_address(target):
-        await _try(str(target), scene)
+    if isinstance(target, str | Path):
+        await _try(verifier if not _is_address(target) else _impatient(str(target), scene.config))
     return verifier
 
 
@@ -88,25 +89,27 @@ def _section(url: str, config: RunConfig) -> Section:
     return validate_options(Section, {"base_url": url}, {}, ("verifier",))
 
 
-async def _try(url: str, scene: Scene) -> None:
-    """One answer, once. Raises: ConfigError where it gets no score."""
-    impatient = _section(url, scene.config).model_copy(update={"retries": 0})
-    chat = (*asked(scene.environment, scene.tasks["eval"][0]), Message("assistant", "An answer."))
+def _impatient(url: str, config: RunConfig) -> Verifier:
+    return verifier_of(_section(url, config).model_copy(update={"retries": 0}), config.seed)
+
+
+async def _try(verifier: Verifier) -> None:
+    """One answer, once, so short that any verifier reads it. Raises: ConfigError where it gets no score."""
     try:
-        await verifier_of(impatient, scene.config.seed).score([chat])
+        await verifier.score([(Message("user", "1 + 1?"), Message("assistant", "2"))])
     except RewardFault as fault:
-        raise ConfigError(f"{fault}; expected a server that scores answers: start it, or mend the address") from fault
+        raise ConfigError(f"{fault}; expected a verifier that scores answers: start it, or mend the address") from fault
 
 
 # ---------------------------------------------------------------------------------------------------- the table
 
 
 async def select(verifier: Verifier, scene: Scene, games: Games, best_of: Sequence[int], show: Show) -> dict[str, Any]:
-    """A `Selection` as plain JSON."""
+    """A `Selection` as plain JSON. Raises: ServerAway where the verifier's server answers nobody."""
     with Progress(show) as progress:
         held = [played[0].task for played in games if any(game.fault is None for game in played)]
         questions = {asked(scene.environment, task) for task in held}
-        judged = await judge(scene.environment, verifier, games, progress.counter("score", len(questions)))
+        judged = await judge(scene.environment, Needed(verifier), games, progress.counter("score", len(questions)))
     return asdict(selection(judged, best_of, scene.config.seed))
 
 

@@ -128,7 +128,7 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
     stand_ins: dict[str, str] = {}
     if settings.verifier is not None and settings.verifier.constant is None:
         plain["verifier"] = {"constant": STAND_IN_SCORE}
-        stand_ins["verifier"] = f"a score of {STAND_IN_SCORE} for every answer: the server was not asked"
+        stand_ins["verifier"] = f"a score of {STAND_IN_SCORE} for every answer: the run's own was not asked"
     for policy in plain["policies"].values():
         policy["adapter"] = None
         if policy["lora"] is not None:

@@ -1,7 +1,9 @@
 """Verifiers: their data, their training, their server."""
 
 import asyncio
+import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,17 +15,19 @@ import torch
 
 from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch
 from motet.build.scene import Scene, expert_of, use_threads
-from motet.config.load import load_settings
+from motet.config.load import dump_config, load_settings
 from motet.config.parts import Base
+from motet.config.schema import RunConfig
 from motet.config.verifier import VerifierTraining
 from motet.core import Task
 from motet.errors import ConfigError
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.report import Progress
-from motet.verifier.answers import Answer, read_answers, write_answers
+from motet.verifier.answers import Answer, read_answers, some_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
+from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
 from motet.verifier.limits import Limits
 from motet.verifier.model import Verifier
 from motet.verifier.sample import Sampling, argue, check_markable
@@ -40,8 +44,8 @@ def sample_answers(
     into: str | Path,
     overrides: Sequence[str] = (),
     *,
-    temperatures: Sequence[float] = (0.7, 1.0),
-    games: int = 4,
+    temperatures: Sequence[float] = TEMPERATURES,
+    games: int = GAMES,
     agents: Sequence[str] = (),
     tasks: int | None = None,
     split: Split = "train",
@@ -55,8 +59,10 @@ def sample_answers(
     Returns: right, wrong, repeated, unparsed, faults, causes, questions.
     """
     settings, file = read_config(target, overrides), Path(into)
-    if not temperatures or min(temperatures) <= 0.0 or games < 1:
+    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
         raise ConfigError(f"got temperatures {list(temperatures)} and games {games}; expected both above 0")
+    if tasks is not None and tasks < 1:
+        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
     use_threads(settings)
     with scene_in_scratch(settings, None, train=False) as (scene, scratch):
         check_markable(scene.environment)
@@ -65,7 +71,7 @@ def sample_answers(
             raise ConfigError(f"there is no agent {unknown[0]!r}; agents are {', '.join(scene.team.agents)}")
         chosen = _tasks(scene, split)[:tasks]
         who = tuple(agents) or tuple(scene.team.agents)
-        wanted = Sampling(tuple(temperatures), games, frozenset(who), settings.seed)
+        wanted = Sampling(tuple(temperatures), games, frozenset(who), settings.seed, _players(settings, run_of(target)))
 
         async def work() -> dict[str, Any]:
             company = await company_of(scene, run_of(target), scratch, show)
@@ -95,24 +101,29 @@ def balance_answers(
     into: str | Path,
     overrides: Sequence[str] = (),
     *,
-    each: int = 10,
-    tries: int = 4,
+    each: int = EACH,
+    tries: int = TRIES,
     writer: str | None = None,
-    temperature: float = 1.0,
+    temperature: float = WRITING_TEMPERATURE,
     split: Split = "train",
     show: Show = "auto",
 ) -> dict[str, Any]:
-    """Writes `each` right and `each` wrong answers to every question of `answers` into another file.
+    """Writes `each` right and `each` wrong answers to every question of `answers` into a file that is not there yet.
 
     What is missing is the dataset's own answer or is written: by the agent `writer` of the target's team at `temperature`, by its
     `expert` section where `writer` is "expert", or by nobody. A question short of its quota is dropped.
     Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
     """
-    settings, given = read_config(target, overrides), read_answers(answers)
-    if each < 1 or tries < 1:
-        raise ConfigError(f"got each {each} and tries {tries}; expected 1 or more")
+    settings, given = read_config(target, overrides), some_answers(answers)
+    if each < 1 or tries < 1 or not 0.0 < temperature < math.inf:
+        raise ConfigError(
+            f"got each {each}, tries {tries} and temperature {temperature:g}; expected 1 or more, and a temperature above 0"
+        )
+    if Path(into).exists():
+        raise ConfigError(f"{into} exists; expected a file that is not there: name another, or delete it")
     use_threads(settings)
-    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
+    asks = ("expert",) if writer == "expert" else ()
+    with scene_in_scratch(settings, None, train=False, asks=asks) as (scene, scratch):
         check_markable(scene.environment)
         if writer not in (None, "expert", *scene.team.agents):
             raise ConfigError(
@@ -145,8 +156,7 @@ def balance_answers(
                 )
             write_answers(Path(into), found.answers)
             figures = asdict(replace(found, answers=[]))
-            kept = found.questions - len(found.answers) // (2 * each)
-            return {**figures, "kept": found.questions - kept, "answers": len(found.answers)}
+            return {**figures, "kept": len(found.answers) // (2 * each), "answers": len(found.answers)}
 
         return asyncio.run(work())
 
@@ -166,7 +176,7 @@ def train_verifier(
     Returns: the figures (loss, auc, accuracy, ece, answers, questions, right, bins, by_ease), epoch, unreadable.
     """
     settings = config if isinstance(config, VerifierTraining) else load_settings(VerifierTraining, config, overrides)
-    folder, given = Path(into), read_answers(answers)
+    folder, given = Path(into), some_answers(answers)
     if folder.exists():
         raise ConfigError(f"{folder} exists; expected a folder that is not there: name another, or delete it")
     if settings.threads is not None:
@@ -196,7 +206,8 @@ def train_verifier(
         counting = _counting(progress)
 
         def told(epoch: int, loss: float, figures: Figures) -> None:
-            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss, "auc": figures.auc or 0.0})
+            known = {} if figures.auc is None else {"auc": figures.auc}
+            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
 
         figures, epoch = asyncio.run(trained(verifier, *read, course, on_epoch=told, on_step=counting))
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
@@ -243,6 +254,11 @@ def serve_verifier(
         limits=limits or Limits(),
         say=say,
     )
+
+
+def _players(settings: RunConfig, run: Path | None) -> str:
+    """Another word for every other config or run folder."""
+    return hashlib.sha256(f"{run and run.resolve()}\n{dump_config(settings)}".encode()).hexdigest()[:16]
 
 
 def _key(variable: str) -> str:

@@ -3,9 +3,10 @@
 import math
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
-from motet.verifier import model as verifying
+from motet.verifier.model import Verifier as Verifying
+from motet.verifier.model import check_folder
 from motet.verifier.scorer import LocalScorer
 
 
@@ -51,17 +53,20 @@ class Scene:
 
 
 @contextmanager
-def open_scene(config: RunConfig, environment: Environment[Any] | None = None, *, train: bool) -> Iterator[Scene]:
+def open_scene(
+    config: RunConfig, environment: Environment[Any] | None = None, *, train: bool, asks: Collection[str] = ()
+) -> Iterator[Scene]:
     """Builds and checks what is played; the sandbox, if the environment asked for one, lives until the end.
 
-    `environment` stands in for the configured one. Raises: ConfigError.
+    `environment` stands in for the configured one; `asks` names services that the command has a use for, besides the environment.
+    Raises: ConfigError.
     """
     if train:
         check_trainable(config)
         _check_devices(config)
     services = _Services(config, train)
     try:
-        stage = environment or _environment(config, services)
+        stage = environment or _environment(config, services, asks)
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
         team = team_of(config, stage)
@@ -157,10 +162,10 @@ class _Services(Mapping[str, Any]):
         """Training asks for hours: nobody answers a pipe for so long."""
         return Terminal() if not self._train or someone_is_there() else None
 
-    def check_asked(self, environment: str) -> None:
-        """Raises: ConfigError for a section that names a service, where the environment asked for none."""
+    def check_asked(self, environment: str, others: Collection[str]) -> None:
+        """Raises: ConfigError for a section that names a service, where neither the environment nor `others` ask for it."""
         for name in ("expert", "verifier"):
-            if getattr(self._config, name) is not None and name not in self._made:
+            if getattr(self._config, name) is not None and name not in self._made and name not in others:
                 raise ConfigError(f"{name} is set, but environment {environment} asks for none: drop it ({name}: null)")
 
     @property
@@ -187,13 +192,17 @@ def expert_of(chosen: Expert, seed: int) -> Endpoint:
 
 
 def verifier_of(chosen: Verifier, seed: int) -> Scores:
-    """Who scores answers. Raises: ConfigError for a folder without a verifier, a key that is not there or cannot be one."""
+    """Who scores answers; a folder's model is loaded with the first of them. Raises: ConfigError for a folder without a whole
+    verifier, a key that is not there or cannot be one."""
     if chosen.ensemble:
         members = [verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)]
         return Ensemble(members, chosen.combine)
     if chosen.folder is not None:
-        judge = verifying.Verifier.load(chosen.folder, device=chosen.device)
-        return LocalScorer(judge, token_budget=chosen.token_budget)
+        check_folder(chosen.folder)
+        resolve_device(chosen.device)
+        return LocalScorer(
+            partial(Verifying.load, chosen.folder, device=chosen.device), token_budget=chosen.token_budget
+        )
     if chosen.constant is not None:
         return ConstantScores(chosen.constant)
     assert chosen.base_url is not None
@@ -223,7 +232,7 @@ def _key(section: str, chosen: Expert | Verifier) -> str | None:
     return key
 
 
-def _environment(config: RunConfig, services: _Services) -> Environment[Any]:
+def _environment(config: RunConfig, services: _Services, asks: Collection[str]) -> Environment[Any]:
     kind = resolve_environment(config.environment.name)
     schema = options_of(kind)
     options = config.environment.options
@@ -231,7 +240,7 @@ def _environment(config: RunConfig, services: _Services) -> Environment[Any]:
         validate_options(schema, options, config.places, ("environment",))
     with asking(config.environment.name):
         environment = create(kind, options, services)
-    services.check_asked(config.environment.name)
+    services.check_asked(config.environment.name, asks)
     return environment
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from motet.core import Message
 from motet.errors import ConfigError
-from motet.verifier.answers import Answer, as_chat, by_question, read_answers, write_answers
+from motet.verifier.answers import Answer, as_chat, by_question, read_answers, some_answers, write_answers
 
 ASKED = (Message("system", "be brief"), Message("user", "2+2?\u2028"))
 
@@ -30,7 +30,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         ("{", r"answers\.jsonl:2 is no answer: the line: Invalid JSON"),
         (
             '{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}',
-            "prompt: List should have at least 1",
+            "prompt: Tuple should have at least 1",
         ),
         (
             '{"question": "q", "prompt": [{"role": "u", "content": ""}], "text": "", "answer": "", "right": true}',
@@ -42,18 +42,38 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         ),
         ('{"question": 1}', "question: Input should be a valid string"),
         ('{"quest": "q"}', "question: Field required"),
+        ("[]", "the line: Input should be an object"),
+        ('"q"', "the line: Input should be an object"),
+        (
+            '{"question": "q", "prompt": [{"role": "user", "content": "", "x": 1}], "text": "", "answer": "", "right": true}',
+            "prompt.0.x: Unexpected keyword argument",
+        ),
+        (
+            '{"question": "q", "prompt": [{"role": "user", "content": ""}], "text": "", "answer": "", "right": true, "ease": 2}',
+            "ease: Input should be less than or equal to 1",
+        ),
     ],
 )
 def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, complaint: str) -> None:
     file = tmp_path / "answers.jsonl"
-    file.write_text(f"{Answer('q', ASKED, 'x', 'x', True).line()}\n{line}\n")
+    file.write_bytes(Answer("q", ASKED, "x", "x", True).line() + f"\n{line}\n".encode())
     with pytest.raises(ConfigError, match=complaint):
         read_answers(file)
 
 
-def test_a_file_that_is_absent_or_no_text_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_absent_or_none_or_no_text_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist; expected a file of answers"):
         read_answers(tmp_path / "none.jsonl")
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ConfigError, match="is not UTF-8"):
-        read_answers(tmp_path / "bytes")
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
+        read_answers(tmp_path)
+    for noise in (b"\xff\xfe{}", '{"question": "ü"}'.encode("latin-1"), "{}".encode("utf-16"), b"\x1f\x8b\x08"):
+        (tmp_path / "bytes").write_bytes(Answer("q", ASKED, "x", "x", True).line() + b"\n" + noise)
+        with pytest.raises(ConfigError, match=r"bytes:2 is no answer: the line: Invalid JSON"):
+            read_answers(tmp_path / "bytes")
+
+
+def test_a_file_without_answers_is_some_where_none_are_needed_only(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n\n")
+    assert read_answers(tmp_path / "empty") == []
+    with pytest.raises(ConfigError, match="has no answers; expected one in every line"):
+        some_answers(tmp_path / "empty")

@@ -19,6 +19,7 @@ from motet.verifier.model import Verifier
 from motet.verifier.protocol import Health, Refusal, Scored, Served, documented, documented_body, read_chats
 from motet.verifier.queue import Closed, Full, ScoringQueue
 from motet.verifier.scorer import Broken
+from motet.verifier.wire import LetGo, check_head, too_large
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -60,6 +61,7 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
     locked: dict[str, Any] = {"responses": documented(500)}
     if key is not None:
         locked = {"responses": documented(401, 500), "dependencies": [Depends(_lock(key))]}
+    app.add_middleware(LetGo)
     _refuse_in_json(app, metrics)
     _score(app, queue, metrics, limits, locked)
     _tell(app, queue, metrics, served, locked)
@@ -71,12 +73,13 @@ def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits
 
     @app.post(
         "/predict",
-        **locked | {"responses": locked["responses"] | documented(400, 413, 422, 429, 503)},
+        **locked | {"responses": locked["responses"] | documented(400, 413, 415, 422, 429, 503)},
         openapi_extra={"requestBody": documented_body()},
     )
     async def predict(request: Request) -> Scored:
         """Scores answers. The order is kept, and no score depends on the other chats."""
         begun = perf_counter()
+        check_head(request, limits.max_body_bytes)
         try:
             async with asyncio.timeout(limits.request_seconds):
                 chats = read_chats(await _body(request, limits.max_body_bytes))
@@ -112,7 +115,7 @@ def _tell(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, served: Served,
 
 
 async def _body(request: "Request", most: int) -> bytes:
-    """What came; what the request says of its length is not asked."""
+    """What came, counted: nothing holds a request to the length that it says."""
     from starlette.requests import ClientDisconnect
 
     body = bytearray()
@@ -120,9 +123,7 @@ async def _body(request: "Request", most: int) -> bytes:
         async for chunk in request.stream():
             body += chunk
             if len(body) > most:
-                raise Refusal(
-                    413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time"
-                )
+                raise too_large(most)
     except ClientDisconnect as error:
         raise Refusal(400, "left", "the client left within its request") from error
     return bytes(body)

@@ -1,4 +1,4 @@
-"""The application without a socket and without a model; tests/verifier_server_test.py has both."""
+"""The application without a socket and without a model; tests/verifier_server_test.py and verifier_input_test.py have both."""
 
 import asyncio
 import json
@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
+from motet.verifier import app as app_module
+from motet.verifier import wire
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
 from motet.verifier.protocol import WRONG
 from motet.verifier.testing import Saying
 
 KEY = "sk-secret-0123456789"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
@@ -197,8 +200,10 @@ async def leave_after_asking(app, what):
     await app({**scope, "http_version": "1.1", "server": ("x", 80), "client": ("y", 1), "root_path": ""}, receive, send)
 
 
-def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying):
-    sent = 0
+def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying, monkeypatch):
+    sent, counted = 0, []
+    monkeypatch.setattr(wire, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(app_module, "too_large", lambda most: counted.append(sent) or wire.too_large(most))
 
     async def endless():
         nonlocal sent
@@ -206,10 +211,11 @@ def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying):
             sent += 1
             yield b" " * 1024
 
-    (answer,) = ask(saying, ("POST", "/predict", {"content": endless()}), max_body_mb=1 / 64)
+    (answer,) = ask(saying, ("POST", "/predict", {"content": endless(), "headers": JSON}), max_body_mb=1 / 64)
     assert answer.status_code == 413
     assert "more than 16,384 bytes" in answer.json()["error"]
-    assert sent <= 18
+    assert answer.headers["connection"] == "close"
+    assert counted[0] <= 18
 
 
 def test_a_reason_is_short_and_repeats_nothing_of_the_text(saying):

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from motet.core import Prompt, Task
-from motet.errors import ConfigError, RewardFault
+from motet.core import Fault, Prompt, Task
+from motet.errors import ConfigError
+from motet.rollout.faults import attempt
 from motet.seeding import derive
+from motet.verifier.answer_log import counted
 from motet.verifier.answers import Answer, as_chat, by_question
-from motet.verifier.sample import check_markable, counted
+from motet.verifier.sample import AT_ONCE, check_markable
 from motet.verifier.writing import Writer, leaks, order_for
 
 
@@ -38,7 +40,7 @@ class Balanced:
     written: int = 0
     """Written answers that could be used."""
     rejected: dict[str, int] = field(default_factory=dict)
-    """Why others could not: leak, unparsed, repeated, other_label, fault, nothing."""
+    """Why others could not: leak, unparsed, repeated, other_label, nothing, or the cause of a fault."""
 
 
 async def balance(
@@ -70,16 +72,18 @@ async def balance(
         for question, said in questions.items()
     ]
     found = Balanced(questions=len(pools))
-    for pool in pools:
-        await _own_answer(environment, pool)
-    if writer is not None:
-        for attempt in range(quota.tries):
-            await _write_round(environment, writer, pools, attempt, quota.seed, found.rejected)
-    for pool in pools:
-        found.short_of_right += pool.missing(True) > 0
-        found.short_of_wrong += pool.missing(False) > 0
-        found.answers += pool.chosen()
-        progress()
+    for start in range(0, len(pools), AT_ONCE):
+        some = pools[start : start + AT_ONCE]
+        for pool in some:
+            await _own_answer(environment, pool, found.rejected)
+        for tried in range(quota.tries if writer is not None else 0):
+            assert writer is not None
+            await _write_round(environment, writer, some, tried, quota.seed, found.rejected)
+        for pool in some:
+            found.short_of_right += pool.missing(True) > 0
+            found.short_of_wrong += pool.missing(False) > 0
+            found.answers += pool.chosen()
+            progress()
     found.written = sum(answer.source == "written" for answer in found.answers)
     return found
 
@@ -114,50 +118,60 @@ class _Pool:
         return [answer for right in (True, False) for answer in draw.sample(self.of(right), self._quota.each)]
 
 
-async def _own_answer(environment: Any, pool: _Pool) -> None:
+async def _own_answer(environment: Any, pool: _Pool, rejected: dict[str, int]) -> None:
     """The dataset's own answer, where right ones are missing and the environment has one."""
     if not pool.missing(True) or not hasattr(environment, "solve"):
         return
-    state = await environment.start(pool.task, 0)
-    try:
-        texts = list(environment.solve(state, 0).values())
-    finally:
-        await environment.close(state)
+    texts = await attempt(_solved(environment, pool.task))
+    if isinstance(texts, Fault):
+        counted(rejected, texts.cause)
+        return
     for text in dict.fromkeys(texts):
-        mark = await environment.mark(pool.task, text)
-        if mark.right and mark.answer is not None:
+        mark = await attempt(environment.mark(pool.task, text))
+        if isinstance(mark, Fault):
+            counted(rejected, mark.cause)
+        elif mark.right and mark.answer is not None:
             pool.add(Answer(pool.task.id, as_chat(pool.question), text, mark.answer, True, "gold"))
 
 
+async def _solved(environment: Any, task: Task) -> list[str]:
+    state = await environment.start(task, 0)
+    try:
+        return list(environment.solve(state, 0).values())
+    finally:
+        await environment.close(state)
+
+
 async def _write_round(
-    environment: Any, writer: Writer, pools: Sequence[_Pool], attempt: int, seed: int, rejected: dict[str, int]
+    environment: Any, writer: Writer, pools: Sequence[_Pool], tried: int, seed: int, rejected: dict[str, int]
 ) -> None:
-    """Asks once for every answer that is missing anywhere, in one call."""
+    """Asks once for every answer that is missing to these questions, in one call."""
     orders = [
         (pool, right, number) for pool in pools for right in (True, False) for number in range(pool.missing(right))
     ]
     if not orders:
         return
     prompts = [order_for(pool.question, [one.text for one in pool.of(True)], right) for pool, right, _ in orders]
-    keys = [derive(seed, "write", pool.task.id, right, number, attempt) for pool, right, number in orders]
-    for (pool, right, _), text in zip(orders, await writer.write(prompts, keys), strict=True):
-        why = await _judged(environment, pool, right, text)
+    keys = [derive(seed, "write", pool.task.id, right, number, tried) for pool, right, number in orders]
+    for (pool, _, _), text in zip(orders, await writer.write(prompts, keys), strict=True):
+        why = await _judged(environment, pool, text)
         if why is not None:
             counted(rejected, why)
 
 
-async def _judged(environment: Any, pool: _Pool, right: bool, text: str | None) -> str | None:
+async def _judged(environment: Any, pool: _Pool, text: str | Fault) -> str | None:
     """Takes a written text into the pool by what it comes to; or says why not."""
-    if text is None or not text.strip():
+    if isinstance(text, Fault):
+        return text.cause
+    if not text.strip():
         return "nothing"
     if leaks(text):
         return "leak"
     if pool.has(text):
         return "repeated"
-    try:
-        mark = await environment.mark(pool.task, text)
-    except RewardFault:
-        return "fault"
+    mark = await attempt(environment.mark(pool.task, text))
+    if isinstance(mark, Fault):
+        return mark.cause
     if mark.answer is None:
         return "unparsed"
     if not pool.missing(mark.right):

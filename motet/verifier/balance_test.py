@@ -6,12 +6,14 @@ from dataclasses import asdict
 
 import pytest
 
-from motet.core import Message, Prompt, Task
+from motet.core import Chat, Fault, Message, Prompt, Task
+from motet.endpoint import PATIENCE, EndpointFault, ServerAway
 from motet.environments.debate_tiny import Problem, TinyDebate
-from motet.errors import ConfigError
+from motet.errors import ConfigError, EnvironmentFault, RewardFault
+from motet.verifier import balance as module
 from motet.verifier.answers import Answer, as_chat
 from motet.verifier.balance import Balanced, Quota, balance
-from motet.verifier.writing import argument_for, leaks, order_for
+from motet.verifier.writing import EndpointWriter, argument_for, leaks, order_for
 
 GAME = TinyDebate(TinyDebate.Options())
 TASKS = [Task(str(problem), asdict(problem)) for problem in (Problem("12", "+", "39"), Problem("50", "-", "05"))]
@@ -20,13 +22,13 @@ TASKS = [Task(str(problem), asdict(problem)) for problem in (Problem("12", "+", 
 class Says:
     """Writes what is in its list, one after the other."""
 
-    def __init__(self, *texts: str | None) -> None:
+    def __init__(self, *texts: str | Fault) -> None:
         self.texts, self.asked = list(texts), []
 
-    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
         self.asked.append((list(prompts), list(keys)))
         said, self.texts = self.texts[: len(prompts)], self.texts[len(prompts) :]
-        return said + [None] * (len(prompts) - len(said))
+        return said + [""] * (len(prompts) - len(said))
 
 
 def sampled(task: Task, *texts: str) -> list[Answer]:
@@ -62,12 +64,12 @@ def test_what_is_written_is_labelled_by_what_it_comes_to() -> None:
 
 
 def test_what_cannot_be_used_is_counted_by_cause() -> None:
-    writer = Says("55", "no number", None, "Here is a rewritten answer: 12")
-    found = run(sampled(TASKS[1], "55"), writer, tries=4)
-    assert found.rejected == {"repeated": 1, "unparsed": 1, "nothing": 1, "leak": 1}
-    assert (found.answers, found.short_of_wrong, len(writer.asked)) == ([], 1, 4)
+    writer = Says("55", "no number", Fault("sampler", "timeout", "slow"), "Here is a rewritten answer: 12", " ")
+    found = run(sampled(TASKS[1], "55"), writer, tries=5)
+    assert found.rejected == {"repeated": 1, "unparsed": 1, "timeout": 1, "leak": 1, "nothing": 1}
+    assert (found.answers, found.short_of_wrong, len(writer.asked)) == ([], 1, 5)
     keys = [key for _, asked in writer.asked for key in asked]
-    assert len(set(keys)) == 4, "another try is another draw"
+    assert len(set(keys)) == 5, "another try is another draw"
 
 
 def test_the_quota_is_drawn_and_follows_from_the_seed() -> None:
@@ -81,6 +83,60 @@ def test_the_quota_is_drawn_and_follows_from_the_seed() -> None:
 def test_an_answer_to_a_question_without_a_task_is_refused() -> None:
     with pytest.raises(ConfigError, match="no task has the id '99\\+99'"):
         run(sampled(Task("99+99", asdict(Problem("99", "+", "99"))), "11"), None)
+
+
+class Unsolved(TinyDebate):
+    """Knows no right answer to a difference, and cannot mark one text."""
+
+    def solve(self, state, seed):  # type: ignore[no-untyped-def]
+        if "-" in str(state):
+            raise EnvironmentFault("nobody knows")
+        return super().solve(state, seed)
+
+    async def mark(self, task, text):  # type: ignore[no-untyped-def]
+        if text == "13":
+            raise RewardFault("no mark")
+        return await super().mark(task, text)
+
+
+def test_what_breaks_for_one_question_is_counted_and_takes_no_other_along() -> None:
+    answers = [*sampled(TASKS[0], "77"), *sampled(TASKS[1], "54")]
+    game = Unsolved(TinyDebate.Options())
+    found = asyncio.run(balance(game, TASKS, answers, Says("13", "13"), Quota(1, 2, seed=0)))
+    assert [one.question for one in found.answers] == ["12+39"] * 2
+    assert (found.questions, found.short_of_right, found.rejected["EnvironmentFault"]) == (2, 1, 1)
+    assert found.rejected["RewardFault"] == 2
+
+
+def test_questions_are_balanced_some_at_a_time_and_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [*sampled(TASKS[0], "41"), *sampled(TASKS[1], "55")]
+    writer, done = Says("11", "22"), []
+    whole = run(answers, Says("11", "22"))
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    seen = lambda: done.append(len(writer.asked))  # noqa: E731
+    found = asyncio.run(balance(GAME, TASKS, answers, writer, Quota(1, 2, seed=0), progress=seen))
+    assert done == [1, 2]
+    assert found == whole
+
+
+class Dead:
+    """An endpoint of a server that is gone."""
+
+    def __init__(self, said_no: bool = False) -> None:
+        self.calls, self._said_no = 0, said_no
+
+    async def ask(self, messages: Chat) -> str:
+        self.calls += 1
+        raise EndpointFault("refused", "status 503 (4 tries)", said_no=self._said_no)
+
+
+def test_an_expert_that_is_gone_is_asked_so_often_and_no_more() -> None:
+    dead = Dead()
+    with pytest.raises(ServerAway, match=r"the expert gave nothing for 16 calls in a row.*status 503"):
+        asyncio.run(EndpointWriter(dead).write(["?"] * 100, range(100)))  # type: ignore[arg-type]
+    assert dead.calls == PATIENCE
+    found = asyncio.run(EndpointWriter(Dead(said_no=True)).write(["?"] * 100, range(100)))  # type: ignore[arg-type]
+    assert {one.cause for one in found if isinstance(one, Fault)} == {"refused"}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """What scoring may take: the defaults of a server and of scores within a process, each once. No torch here."""
 
 from dataclasses import dataclass, fields
+from math import inf
 
 from motet.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Raises ConfigError where one of them is not above 0."""
+    """Raises ConfigError where one of them is not above 0, or has no end."""
 
     token_budget: int = 16384
     """Tokens of a batch, padding included: rows times the longest. A longer row goes alone."""
@@ -21,8 +22,8 @@ class Limits:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if not value > 0:
-                raise ConfigError(f"{one.name} is {value}; expected a number above 0")
+            if not 0 < value < inf:
+                raise ConfigError(f"{one.name} is {value}; expected a number above 0, and an end of it")
 
     @property
     def max_body_bytes(self) -> int:

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
@@ -16,10 +18,19 @@ from motet.policies.critic import Critic
 from motet.policies.loading import DType
 from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, encode
-from motet.settings import Lora
+from motet.settings import Lora, Settings
 
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
-FORMAT = 1
+FORMAT: Literal[1] = 1
+
+
+class Card(Settings):
+    """What verifier.json says."""
+
+    format: Literal[1]
+    base: str | None
+    """Where the frozen base of an adapter was loaded from; null where all weights are here."""
+    facts: dict[str, Any]
 
 
 class Unreadable(RewardFault):
@@ -70,33 +81,24 @@ class Verifier:
             )
         if lora is not None:
             backbone.add_adapter(ADAPTER, lora, seed)
-        return cls(_critic_on(backbone, lora is not None), None if lora is None else str(source))
+        # A folder by its whole path: the verifier is served from another one.
+        base = str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+        return cls(_critic_on(backbone, lora is not None), None if lora is None else base)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto", dtype: DType = "float32") -> Self:
         """What `save` wrote. Raises: ConfigError where it is not one."""
-        place = Path(folder)
-        if not (place / CARD).is_file():
-            raise ConfigError(
-                f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one"
-            )
-        try:
-            card = json.loads((place / CARD).read_text())
-            head = load_file(place / HEAD)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"the verifier in {place} cannot be read: {error}") from error
-        if card.get("format") != FORMAT:
-            raise ConfigError(f"{place / CARD} has format {card.get('format')}, expected {FORMAT}: train it anew")
-        backbone = Backbone.load(card["base"] or place, device=device, dtype=dtype)
-        if card["base"] is not None:
+        place, card = Path(folder), check_folder(folder)
+        backbone = Backbone.load(card.base or place, device=device, dtype=dtype)
+        if card.base is not None:
             backbone.load_adapter(ADAPTER, place / ADAPTER)
-        critic = _critic_on(backbone, card["base"] is not None)
+        critic, head = _critic_on(backbone, card.base is not None), load_file(place / HEAD)
         if {name: weight.shape for name, weight in head.items()} != {
             name: weight.shape for name, weight in critic.head.state_dict().items()
         }:
             raise ConfigError(f"{place / HEAD} does not fit the model of {place}: train it anew")
         critic.head.load_state_dict(head)
-        return cls(critic, card["base"], card["facts"])
+        return cls(critic, card.base, card.facts)
 
     def save(self, folder: str | Path) -> None:
         """Writes safetensors and JSON: all weights, or the adapter alone and where its base is."""
@@ -106,8 +108,8 @@ class Verifier:
         save_file(
             {name: weight.cpu().contiguous() for name, weight in self.critic.head.state_dict().items()}, place / HEAD
         )
-        card = {"format": FORMAT, "base": self.base, "facts": dict(self.facts)}
-        (place / CARD).write_text(json.dumps(card, indent=1) + "\n")
+        card = Card(format=FORMAT, base=self.base, facts=dict(self.facts))
+        (place / CARD).write_text(card.model_dump_json(indent=1) + "\n")
 
     @property
     def context_length(self) -> int:
@@ -158,6 +160,39 @@ class Verifier:
         backbone = self.critic.backbone
         own = backbone.tokenizer.eos_token_id
         return int(backbone.eos_ids[0] if own is None else own)
+
+
+def check_folder(folder: str | Path) -> Card:
+    """What a verifier's folder says of it; no weights are read, but their files are whole. Raises: ConfigError."""
+    place = Path(folder)
+    if not (place / CARD).is_file():
+        raise ConfigError(f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one")
+    try:
+        said = json.loads((place / CARD).read_text(encoding="utf-8"))
+        if isinstance(said, dict) and said.get("format") != FORMAT:
+            raise ConfigError(f"{place / CARD} has format {said.get('format')}, expected {FORMAT}: train it anew")
+        card = Card.model_validate(said)
+        for plain in place.rglob("*.json"):
+            json.loads(plain.read_text(encoding="utf-8"))
+        for weights in {place / HEAD, *place.rglob("*.safetensors")}:
+            with safe_open(weights, "pt"):
+                """A file that was cut off does not open."""
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ConfigError(f"{place / CARD}: {where}: {first['msg']}: train the verifier anew") from error
+    except (ValueError, OSError, SafetensorError) as error:
+        raise ConfigError(
+            f"the verifier in {place} cannot be read: {error}: train it anew, or copy it again"
+        ) from error
+    if card.base is None and not (place / "config.json").is_file():
+        raise ConfigError(f"{place} has no config.json, and its {CARD} names no base: copy all of its files")
+    if card.base is not None and Path(card.base).is_absolute() and not Path(card.base).is_dir():
+        raise ConfigError(
+            f"the verifier in {place} is an adapter on {card.base}, which is not there: bring it back, or name another place "
+            f"as base in {CARD}"
+        )
+    return card
 
 
 def _critic_on(backbone: Backbone, adapter: bool) -> Critic:

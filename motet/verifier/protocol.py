@@ -19,6 +19,7 @@ WRONG: dict[int, str] = {
     400: "The body is no JSON in UTF-8.",
     401: "No key, or a wrong one.",
     413: "The body is too large.",
+    415: "The body is not application/json, or is packed.",
     422: "Not what is expected, longer than the verifier's context, or nothing that it can score.",
     429: "Too many answers are open: ask again after Retry-After seconds.",
     500: "The server has a mistake.",

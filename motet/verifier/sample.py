@@ -1,41 +1,22 @@
 """Answers from a team that plays, at several temperatures, labelled by the gold answer."""
 
-import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motet.core import Environment, Episode, Sampler, Task, Team, walk
-from motet.errors import ConfigError, RewardFault
+from motet.core import Environment, Episode, Fault, Sampler, Task, Team, walk
+from motet.errors import ConfigError
 from motet.rollout.collect import collect
+from motet.rollout.faults import attempt
 from motet.seeding import derive
 from motet.settings import Plan
-from motet.verifier.answers import Answer, as_chat, read_answers, write_answers
+from motet.verifier.answer_log import AnswerLog, Counts
+from motet.verifier.answers import Answer, as_chat
 from motet.verifier.writing import Writer, argument_for, leaks
 
 AT_ONCE = 256
 """Tasks played side by side, and what is lost where sampling is cut off."""
-
-
-@dataclass
-class Counts:
-    """What became of everything that was said."""
-
-    right: int = 0
-    wrong: int = 0
-    repeated: int = 0
-    """Said before to the same question."""
-    unparsed: int = 0
-    """Answered nothing that could be read, so they are no data."""
-    faults: int = 0
-    """Games that broke, and answers that could not be judged."""
-    causes: dict[str, int] = field(default_factory=dict)
-
-
-def counted(causes: dict[str, int], cause: str) -> None:
-    """One more of this."""
-    causes[cause] = causes.get(cause, 0) + 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +27,8 @@ class Sampling:
     games: int
     agents: frozenset[str]
     seed: int
+    of: str = ""
+    """What plays, in short: what was begun with other players cannot be gone on with."""
 
 
 async def sample(
@@ -65,8 +48,7 @@ async def sample(
     Raises: ConfigError where the environment cannot say what is asked and what is right, or the file is of other sampling.
     """
     check_markable(environment)
-    asked = {"wanted": _plain(wanted), "tasks": [task.id for task in tasks]}
-    log = _Log(file, asked)
+    log = AnswerLog.of_samples(file, {"wanted": _plain(wanted), "tasks": [task.id for task in tasks]})
     parts = [
         (temperature, tasks[start : start + AT_ONCE])
         for temperature in wanted.temperatures
@@ -100,8 +82,7 @@ async def sample(
             on_episode=lambda episode: progress(),
         )
         for episode in episodes:
-            async for answer in _answers(environment, episode, wanted.agents, temperature, log.counts):
-                log.take(answer)
+            await _listen(environment, episode, wanted.agents, temperature, log)
         log.part_done()
     log.close()
     return log.counts
@@ -118,7 +99,7 @@ async def argue(
 ) -> Counts:
     """Adds to `file` an argument for every label of every task. What it is labelled follows from what it comes to.
 
-    Raises: ConfigError where the environment has no closed set of labels.
+    Cut off, it goes on as `sample` does. Raises: ConfigError where the environment has no closed set of labels.
     """
     check_markable(environment)
     labels = getattr(environment, "labels", ())
@@ -126,34 +107,35 @@ async def argue(
         raise ConfigError(
             f"{type(environment).__name__} has no closed set of labels to argue for: drop --argue, or use dataset anli"
         )
-    answers = read_answers(file)
-    seen, counts = {(answer.question, answer.text) for answer in answers}, Counts()
-    ease = {answer.question: answer.ease for answer in answers}
-    for start in range(0, len(tasks), AT_ONCE):
-        asked = [
-            (task, environment.question(task), label) for task in tasks[start : start + AT_ONCE] for label in labels
-        ]
-        prompts = [argument_for(question, label) for _, question, label in asked]
-        texts = await writer.write(prompts, [derive(seed, "argue", task.id, label) for task, _, label in asked])
-        for (task, question, _), text in zip(asked, texts, strict=True):
-            if text is None or leaks(text):
-                counts.faults += 1
-                counted(counts.causes, "nothing" if text is None else "leak")
-                continue
-            mark = await environment.mark(task, text)
-            if mark.answer is None:
-                counts.unparsed += 1
-            elif (task.id, text) in seen:
-                counts.repeated += 1
-            else:
-                seen.add((task.id, text))
-                counts.right, counts.wrong = counts.right + mark.right, counts.wrong + (not mark.right)
-                own = ease[task.id] if task.id in ease else None
-                answers.append(Answer(task.id, as_chat(question), text, mark.answer, mark.right, "argued", ease=own))
-        for _ in tasks[start : start + AT_ONCE]:
+    log = AnswerLog.of_arguments(file, {"seed": seed, "labels": list(labels), "tasks": [task.id for task in tasks]})
+    for number, start in enumerate(range(0, len(tasks), AT_ONCE)):
+        some = tasks[start : start + AT_ONCE]
+        if number >= log.done:
+            await _argue_some(environment, some, labels, writer, seed, log)
+            log.part_done()
+        for _ in some:
             progress()
-    write_answers(file, answers)
-    return counts
+    log.close()
+    return log.counts
+
+
+async def _argue_some(
+    environment: Any, tasks: Sequence[Task], labels: Sequence[str], writer: Writer, seed: int, log: AnswerLog
+) -> None:
+    asked = [(task, environment.question(task), label) for task in tasks for label in labels]
+    prompts = [argument_for(question, label) for _, question, label in asked]
+    texts = await writer.write(prompts, [derive(seed, "argue", task.id, label) for task, _, label in asked])
+    for (task, question, _), text in zip(asked, texts, strict=True):
+        if isinstance(text, Fault) or leaks(text):
+            log.fault(text.cause if isinstance(text, Fault) else "leak")
+            continue
+        mark = await attempt(environment.mark(task, text))
+        if isinstance(mark, Fault):
+            log.fault(mark.cause)
+        elif mark.answer is None:
+            log.counts.unparsed += 1
+        else:
+            log.take(Answer(task.id, as_chat(question), text, mark.answer, mark.right, "argued"))
 
 
 def check_markable(environment: Environment[Any]) -> None:
@@ -166,98 +148,29 @@ def check_markable(environment: Environment[Any]) -> None:
         )
 
 
-async def _answers(
-    environment: Any, episode: Episode, agents: frozenset[str], temperature: float, counts: Counts
-) -> AsyncIterator[Answer]:
-    """Everything that `agents` said in a game, as far as it can be read."""
+async def _listen(
+    environment: Any, episode: Episode, agents: frozenset[str], temperature: float, log: AnswerLog
+) -> None:
+    """Takes everything that `agents` said in a game, as far as it can be read."""
     if episode.root is None:
         assert episode.fault is not None
-        counts.faults += 1
-        counted(counts.causes, episode.fault.cause)
+        log.fault(episode.fault.cause)
         return
     prompt = as_chat(environment.question(episode.task))
     for _, round_ in walk(episode.root):
+        for outcome in round_.outcomes:
+            if outcome.fault is not None:
+                log.fault(outcome.fault.cause)
         for agent, completions in round_.samples.items():
-            if agent not in agents:
-                continue
-            for completion in completions:
-                try:
-                    mark = await environment.mark(episode.task, completion.text)
-                except RewardFault as fault:
-                    counts.faults += 1
-                    counted(counts.causes, fault.cause or type(fault).__name__)
-                    continue
-                if mark.answer is None:
-                    counts.unparsed += 1
-                    continue
-                yield Answer(
-                    episode.task.id, prompt, completion.text, mark.answer, mark.right, "sampled", agent, temperature
-                )
-
-
-class _Log:
-    """The answers so far, and how far the sampling has come; both are on disk after every part."""
-
-    def __init__(self, file: Path, asked: Mapping[str, Any]) -> None:
-        self._file, self._asked = file, asked
-        self._note = file.with_name(f"{file.name}.sampling.json")
-        self._answers: list[Answer] = []
-        self.done, self.counts = 0, Counts()
-        self._said: dict[str, list[int]] = {}
-        """Question -> how many right answers were sampled to it, and how many in all."""
-        if self._note.is_file():
-            self._go_on()
-        elif file.exists():
-            raise ConfigError(f"{file} exists; expected a file that is not there: name another, or delete it")
-        self._seen = {(answer.question, answer.text) for answer in self._answers}
-        file.parent.mkdir(parents=True, exist_ok=True)
-
-    def _go_on(self) -> None:
-        note = json.loads(self._note.read_text())
-        if note["asked"] != json.loads(json.dumps(self._asked)):
-            raise ConfigError(
-                f"{self._file} was begun with other tasks or settings; expected the same, to go on with it: name another file, "
-                f"or delete it and {self._note.name}"
-            )
-        self.done = note["done"]
-        self.counts = Counts(**note["counts"])
-        self._said = note["said"]
-        # The answers are written first, so there are at least as many as the note says.
-        self._answers = read_answers(self._file)[: note["answers"]] if note["answers"] else []
-
-    def take(self, answer: Answer) -> None:
-        said = self._said.setdefault(answer.question, [0, 0])
-        said[0] += answer.right
-        said[1] += 1
-        key = (answer.question, answer.text)
-        if key in self._seen:
-            self.counts.repeated += 1
-            return
-        self._seen.add(key)
-        self._answers.append(answer)
-        if answer.right:
-            self.counts.right += 1
-        else:
-            self.counts.wrong += 1
-
-    def part_done(self) -> None:
-        self.done += 1
-        write_answers(self._file, self._answers)
-        note = {
-            "asked": self._asked,
-            "done": self.done,
-            "answers": len(self._answers),
-            "said": self._said,
-            "counts": asdict(self.counts),
-        }
-        beside = self._note.with_name(f"{self._note.name}.part")
-        beside.write_text(json.dumps(note))
-        beside.replace(self._note)
-
-    def close(self) -> None:
-        """Says of every answer how easy its question is; this is known at the end."""
-        ease = {question: right / said for question, (right, said) in self._said.items()}
-        write_answers(self._file, [replace(answer, ease=ease[answer.question]) for answer in self._answers])
+            for text in (completion.text for completion in completions if agent in agents):
+                mark = await attempt(environment.mark(episode.task, text))
+                if isinstance(mark, Fault):
+                    log.fault(mark.cause)
+                elif mark.answer is None:
+                    log.counts.unparsed += 1
+                else:
+                    own = Answer(episode.task.id, prompt, text, mark.answer, mark.right)
+                    log.take(replace(own, agent=agent, temperature=temperature))
 
 
 def _plain(wanted: Sampling) -> dict[str, Any]:

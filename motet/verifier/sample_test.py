@@ -3,18 +3,20 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, Team
 from motet.environments.debate_tiny import Problem, TinyDebate
-from motet.errors import ConfigError
+from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.seeding import derive
 from motet.settings import Decode, Plan
 from motet.verifier import sample as module
+from motet.verifier.answer_log import Counts
 from motet.verifier.answers import read_answers
-from motet.verifier.sample import Counts, Sampling, argue, sample
+from motet.verifier.sample import Sampling, argue, sample
 
 GAME = TinyDebate(TinyDebate.Options())
 TASKS = GAME.tasks("train")[:6]
@@ -123,8 +125,17 @@ class Labelled(TinyDebate):
 
 
 class Argues:
-    async def write(self, prompts: Sequence[object], keys: Sequence[int]) -> list[str | None]:
-        return ["11" if number % 2 == 0 else ("hm" if number % 4 == 1 else None) for number in range(len(prompts))]
+    """For every other order it has an argument, for some nothing that can be read, for some nothing at all."""
+
+    def __init__(self, breaks_at: int | None = None) -> None:
+        self.calls, self._breaks_at = 0, breaks_at
+
+    async def write(self, prompts: Sequence[object], keys: Sequence[int]) -> list[str | Fault]:
+        self.calls += 1
+        if self.calls == self._breaks_at:
+            raise KeyboardInterrupt
+        broken = Fault("sampler", "timeout", "too slow")
+        return ["11" if number % 2 == 0 else ("hm" if number % 4 == 1 else broken) for number in range(len(prompts))]
 
 
 def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path) -> None:
@@ -133,9 +144,121 @@ def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path
     before = len(read_answers(file))
     counts = asyncio.run(argue(Labelled(TinyDebate.Options()), TASKS, Argues(), file, 0))
     added = read_answers(file)[before:]
-    assert (counts.unparsed, counts.causes) == (3, {"nothing": 3})
+    assert (counts.unparsed, counts.causes) == (3, {"timeout": 3})
     assert len(added) == counts.right + counts.wrong == 6 - counts.repeated
     assert all((one.text, one.source) == ("11", "argued") and one.ease is not None for one in added)
     with pytest.raises(ConfigError, match="has no closed set of labels to argue for"):
         asyncio.run(argue(GAME, TASKS, Argues(), file, 0))
     assert json.loads(file.read_text().splitlines()[-1])["source"] == "argued"
+
+
+def argued(file: Path, writer: Argues) -> Counts:
+    run(file, Guesses())
+    return asyncio.run(argue(Labelled(TinyDebate.Options()), TASKS, writer, file, 0))
+
+
+def test_arguing_that_was_cut_off_goes_on_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    counts = argued(tmp_path / "whole.jsonl", Argues())
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    file = tmp_path / "cut.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        argued(file, Argues(breaks_at=3))
+    assert argued(file, later := Argues()) == counts
+    assert (later.calls, file.read_bytes()) == (1, whole)
+    run(file, Guesses())
+    assert file.read_bytes() == whole, "the command without arguments takes none away"
+    assert argued(file, done := Argues()) == counts
+    assert (done.calls, file.read_bytes()) == (0, whole)
+
+
+def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `moment`-th time that something is put in its place, all ends just before it."""
+    moments = iter(range(1, 1000))
+    replaced = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if next(moments) == moment:
+            raise KeyboardInterrupt
+        return replaced(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+
+
+def test_whenever_it_is_killed_the_same_command_goes_on_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    counts = argued(tmp_path / "whole.jsonl", Argues())
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    kills = 0
+    for moment in range(1, 100):
+        file = tmp_path / f"{moment}.jsonl"
+        with monkeypatch.context() as patched:
+            killed_at(moment, patched)
+            try:
+                argued(file, Argues())
+                break
+            except KeyboardInterrupt:
+                kills += 1
+        assert argued(file, Argues()) == counts, moment
+        assert file.read_bytes() == whole, moment
+    # a note at each beginning, a file and a note for each of six parts and three, and at both endings
+    assert kills == (1 + 2 * 6 + 2) + (1 + 2 * 3 + 2)
+
+
+def test_what_was_begun_by_another_team_is_not_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    wanted = Sampling((0.5,), 1, frozenset("ab"), 0, of="one team")
+    asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), wanted, file))
+    other = replace(wanted, of="another")
+    with pytest.raises(ConfigError, match="was begun with other tasks or settings"):
+        asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), other, file))
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", "null", "{}", '{"asked": 1, "done": 0, "answers": 0}'])
+def test_a_note_that_is_none_is_one_line(tmp_path: Path, note: str) -> None:
+    file = tmp_path / "answers.jsonl"
+    run(file, Guesses())
+    (tmp_path / "answers.jsonl.sampling.json").write_text(note)
+    with pytest.raises(ConfigError, match=r"answers\.jsonl\.sampling\.json is no note of ours"):
+        run(file, Guesses())
+
+
+@pytest.mark.parametrize("there", [None, "", "half"])
+def test_a_file_that_lost_answers_is_not_gone_on_with(tmp_path: Path, there: str | None) -> None:
+    file = tmp_path / "answers.jsonl"
+    run(file, Guesses())
+    lines = file.read_text().splitlines(keepends=True)
+    if there is None:
+        file.unlink()
+    else:
+        file.write_text("".join(lines[: len(lines) // 2]) if there else "")
+    with pytest.raises(
+        ConfigError, match=rf"answers, and by answers\.jsonl\.sampling\.json it had {len(lines)}: bring it back"
+    ):
+        run(file, Guesses())
+
+
+class Breaking(TinyDebate):
+    """Its games break at the second turn where a says something odd, and it cannot mark some texts."""
+
+    async def step(self, state, replies, seed):  # type: ignore[no-untyped-def]
+        if replies["a"].text.isdecimal() and int(replies["a"].text) % 5 == 0:
+            raise EnvironmentFault("odd")
+        return await super().step(state, replies, seed)
+
+    async def mark(self, task, text):  # type: ignore[no-untyped-def]
+        if text.endswith("3"):
+            raise RewardFault("no mark")
+        return await super().mark(task, text)
+
+
+def test_games_that_break_on_the_way_and_marks_that_fail_are_counted(tmp_path: Path) -> None:
+    wanted = Sampling((1.0,), 8, frozenset("ab"), 0)
+    game = Breaking(TinyDebate.Options())
+    file = tmp_path / "answers.jsonl"
+    counts = asyncio.run(sample(game, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), wanted, file))
+    assert set(counts.causes) == {"EnvironmentFault", "RewardFault"}
+    assert counts.faults == sum(counts.causes.values())
+    assert not [one for one in read_answers(file) if one.text.endswith("3")]

@@ -80,10 +80,18 @@ class LocalScorer:
     A score does not depend on its batch, but for the last bits of a float.
     """
 
-    def __init__(self, verifier: Verifier, *, token_budget: int = Limits.token_budget) -> None:
-        self._verifier, self._token_budget = verifier, token_budget
+    def __init__(self, verifier: Verifier | Callable[[], Verifier], *, token_budget: int = Limits.token_budget) -> None:
+        """A function is asked for the verifier with the first answer: many commands only look at what could be asked."""
+        self._given, self._token_budget = verifier, token_budget
         self._waiting: deque[_Wanted] = deque()
-        self._turn = threading.Lock()
+        self._turn, self._opening = threading.Lock(), threading.Lock()
+
+    @property
+    def _verifier(self) -> Verifier:
+        with self._opening:
+            if callable(self._given):
+                self._given = self._given()
+            return self._given
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
         """One score in [0, 1] per chat, in order; each chat ends with the answer that is judged. Raises: RewardFault."""

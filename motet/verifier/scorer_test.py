@@ -123,6 +123,24 @@ def test_a_scorer_serves_several_loops_and_threads(verifier, monkeypatch):
         assert [score for (score,) in found[number]] == pytest.approx(alone, abs=1e-5)
 
 
+def test_a_verifier_is_made_when_it_is_first_asked_and_once():
+    made = []
+
+    def make():
+        made.append(Saying())
+        return made[-1]
+
+    scorer = LocalScorer(make)
+    assert made == []
+    threads = [threading.Thread(target=scored, args=(scorer, [chat("0.1")])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert sum(len(batch) for batch in made[0].batches) == 4
+
+
 def test_a_mistake_reaches_who_is_part_of_it_and_nobody_later(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     saying = Saying()

@@ -10,6 +10,7 @@ from motet.errors import ConfigError
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
 from motet.verifier.model import Verifier
+from motet.verifier.wire import http_in_json
 
 
 def serve(
@@ -40,7 +41,13 @@ def serve(
         verifier = Verifier.load(folder, device=device)
         app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
         config = uvicorn.Config(
-            app, http="h11", ws="none", proxy_headers=False, server_header=False, access_log=False, log_level="error"
+            app,
+            http=http_in_json(),
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_level="error",
         )
         server = uvicorn.Server(config)
         # uvicorn raises the signal that ended it once more, for whoever listened before: this one has heard it.

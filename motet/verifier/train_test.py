@@ -120,16 +120,3 @@ def test_what_cannot_be_read_is_counted_and_one_label_alone_is_refused(folder: P
     rights, _ = read_all(verifier, [one for one in answers(4) if one.right], question_only=False)
     with pytest.raises(ConfigError, match="all 4 answers to learn from are right; expected both kinds"):
         asyncio.run(train(verifier, rights, rights, COURSE))
-
-
-def test_a_folder_that_is_no_verifier_is_one_line(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no verifier\.json; expected the folder of a verifier"):
-        Verifier.load(folder)
-    verifier = fresh(folder)
-    verifier.save(tmp_path / "v")
-    (tmp_path / "v" / "verifier.json").write_text('{"format": 0, "base": null, "facts": {}}')
-    with pytest.raises(ConfigError, match="has format 0, expected 1"):
-        Verifier.load(tmp_path / "v")
-    (tmp_path / "v" / "verifier.json").write_text("{")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        Verifier.load(tmp_path / "v")

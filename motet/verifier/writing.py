@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from motet.core import Fault, Message, Prompt, Sampler, SampleRequest
-from motet.endpoint import Endpoint, EndpointFault
+from motet.endpoint import Endpoint, EndpointFault, Patience
 from motet.settings import Decode
 
 EXAMPLES = 3
@@ -23,8 +23,8 @@ _LEAKS = re.compile(
 class Writer(Protocol):
     """Who writes more answers."""
 
-    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
-        """One text for each prompt, by the stream of its key; None where none could be written."""
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
+        """One text for each prompt, by the stream of its key, or why there is none."""
         ...
 
 
@@ -34,29 +34,35 @@ class PolicyWriter:
     def __init__(self, sampler: Sampler, policy: str, decode: Decode) -> None:
         self._sampler, self._policy, self._decode = sampler, policy, decode
 
-    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
         requests = [
             SampleRequest((number,), self._policy, prompt, self._decode, (key,))
             for number, (prompt, key) in enumerate(zip(prompts, keys, strict=True))
         ]
         answers = await self._sampler.sample(requests)
-        return [None if isinstance(answer, Fault) else answer.completions[0].text for answer in answers]
+        return [answer if isinstance(answer, Fault) else answer.completions[0].text for answer in answers]
 
 
 class EndpointWriter:
     """A model behind an address. What it writes follows from no key of ours."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self._endpoint, self._patience = endpoint, Patience("the expert")
 
-    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | None]:
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
+        """Raises: endpoint.ServerAway where nobody is there to write."""
         return list(await asyncio.gather(*(self._one(prompt) for prompt in prompts)))
 
-    async def _one(self, prompt: Prompt) -> str | None:
+    async def _one(self, prompt: Prompt) -> str | Fault:
+        self._patience.check()
         try:
-            return await self._endpoint.ask((Message("user", prompt),) if isinstance(prompt, str) else prompt)
-        except EndpointFault:
-            return None
+            text = await self._endpoint.ask((Message("user", prompt),) if isinstance(prompt, str) else prompt)
+        except EndpointFault as fault:
+            if not fault.said_no:
+                self._patience.failed(fault)
+            return Fault("sampler", fault.cause, str(fault))
+        self._patience.answered()
+        return text
 
 
 def leaks(text: str) -> bool:

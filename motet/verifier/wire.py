@@ -1,0 +1,104 @@
+"""What HTTP asks of the server around its routes: what a body may be, who is let go of, and JSON where no route is reached.
+
+uvicorn reads on behind an answer for as long as somebody sends, and answers what is no HTTP in plain text.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from motet.verifier.protocol import Refusal, Wrong
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+LINGER_SECONDS = 1.0
+"""So long is heard who still sends behind an answer: a connection that is closed under a sender may take the answer along."""
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+
+
+def check_head(request: "Request", most: int) -> None:
+    """Raises: Refusal of what its head says is no JSON, is packed, or has more than `most` bytes; nothing of it is read."""
+    headers = request.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refusal(400, "two_lengths", "the request has a Content-Length and a Transfer-Encoding: send one of them")
+    kind = headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        got = f"the Content-Type is {kind!r}" if kind else "there is no Content-Type"
+        raise Refusal(415, "no_json_type", f"{got}; expected application/json")
+    packed = headers.get("content-encoding", "identity")
+    if packed.strip().lower() != "identity":
+        raise Refusal(415, "packed", f"the Content-Encoding is {packed!r}; expected a body as it is")
+    said = headers.get("content-length", "")
+    if said.isdecimal() and int(said) > most:
+        raise too_large(most)
+
+
+def too_large(most: int) -> Refusal:
+    return Refusal(413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time")
+
+
+class LetGo:
+    """ASGI: who is answered before all of the body was read is told `Connection: close`, and is soon heard no more."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
+        unread = True
+
+        async def noted() -> Event:
+            nonlocal unread
+            event = await receive()
+            unread = unread and event["type"] == "http.request" and event.get("more_body", False)
+            return event
+
+        async def closing(event: Event) -> None:
+            if not unread:
+                await send(event)
+            elif event["type"] == "http.response.start":
+                await send({**event, "headers": [*event.get("headers", ()), (b"connection", b"close")]})
+            elif event.get("more_body", False):
+                await send(event)
+            else:
+                await send({**event, "more_body": True})
+                try:
+                    async with asyncio.timeout(LINGER_SECONDS):
+                        while unread:
+                            await noted()
+                            await asyncio.sleep(0)  # or one who sends fast enough is heard for ever
+                except TimeoutError:
+                    pass
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        await self._app(scope, noted, closing)
+
+
+def _has_body(scope: Event) -> bool:
+    said = dict(scope["headers"])
+    return b"transfer-encoding" in said or said.get(b"content-length", b"0") != b"0"
+
+
+def http_in_json() -> type[asyncio.Protocol]:
+    """uvicorn's protocol, with the reason in JSON where it hears what is no HTTP."""
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class InJson(H11Protocol):
+        def send_400_response(self, msg: str) -> None:
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                headers = [("content-type", "application/json"), ("connection", "close")]
+                for event in (
+                    h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                    h11.Data(data=Wrong(error=f"{msg.rstrip('.')}: this is no HTTP/1.1").model_dump_json().encode()),
+                    h11.EndOfMessage(),
+                ):
+                    self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()  # an answer has begun, and another would be part of it
+
+    return InJson

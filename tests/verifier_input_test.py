@@ -1,0 +1,302 @@
+"""A verifier's server, asked badly: every answer is a status with a reason in JSON, and the next one is served."""
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import httpx2
+import pytest
+
+from motet.reward_server import VerifierFault
+from motet.verifier.model import Verifier
+from motet.verifier.testing import POISON, chat, make_verifier_folder
+from tests.verifier_serving import CHATS, KEY, body, client, serving
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_verifier_folder(tmp_path_factory.mktemp("verifier"))
+
+
+@pytest.fixture(scope="module")
+def known(folder):
+    """The score of the first of CHATS."""
+    verifier = Verifier.load(folder, device="cpu")
+    return verifier.scores([verifier.encode(CHATS[0])])
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """One for all that does not end it: in the end it is the one that was started, and nothing broke in it."""
+    with serving(folder, "--max-body-mb", "8") as one:
+        yield one
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints
+
+
+def asked(content, role="assistant", **more):
+    return json.dumps(
+        {"query_responses": [[{"role": "user", "content": "?"}, {"role": role, "content": content, **more}]]}
+    )
+
+
+BAD = {
+    "no body": (b"", 400, "the body is no JSON"),
+    "half a body": (b'{"query_responses": [', 400, "the body is no JSON"),
+    "a page": (b"<html></html>", 400, "the body is no JSON"),
+    "no UTF-8": (asked("@").encode().replace(b"@", b"\xff\xfe"), 400, "the body is no JSON"),
+    "UTF-16": (asked("1").encode("utf-16"), 400, "the body is no JSON"),
+    "half a character": (asked("@").encode().replace(b"@", b"\\ud83d"), 400, "the body is no JSON"),
+    "the other half": (asked("@").encode().replace(b"@", b"\\ude00"), 400, "the body is no JSON"),
+    "a control character": (asked("@").encode().replace(b"@", b"\x00"), 400, "the body is no JSON"),
+    "deep": (b"[" * 100_000, 400, "the body is no JSON"),
+    "deep and closed": (b'{"query_responses": ' + b"[" * 5000 + b"]" * 5000 + b"}", 400, "the body is no JSON"),
+    "two values": (asked("1").encode() * 2, 400, "the body is no JSON"),
+    "NaN": (b'{"query_responses": NaN}', 422, "query_responses: Input should be a valid"),
+    "infinity": (
+        asked("@").encode().replace(b'"@"', b"-Infinity"),
+        422,
+        "[0][1].content: Input should be a valid string",
+    ),
+    "no object": (b"[]", 422, "the body: Input should be"),
+    "nothing": (b"null", 422, "the body: Input should be"),
+    "no key": (b"{}", 422, "query_responses: Field required"),
+    "another key": (
+        b'{"query_responses": [], "queries": []}',
+        422,
+        "query_responses: List should have at least 1 item",
+    ),
+    "no chats": (b'{"query_responses": []}', 422, "query_responses: List should have at least 1 item"),
+    "an empty chat": (b'{"query_responses": [[]]}', 422, "query_responses[0]: List should have at least 2 items"),
+    "texts": (b'{"query_responses": ["What?"]}', 422, "query_responses[0]: Input should be a valid"),
+    "too many chats": (json.dumps(body(*[chat("1")] * 1025)).encode(), 422, "at most 1024 items"),
+    "an answer alone": (b'{"query_responses": [[{"role": "assistant", "content": "1"}]]}', 422, "at least 2 items"),
+    "no answer": (asked("1", "user").encode(), 422, "the last message is the user's; expected the assistant's answer"),
+    "a role that is none": (asked("1", "judge").encode(), 422, "query_responses[0][1].role: Input should be 'system'"),
+    "a role of another case": (asked("1", "Assistant").encode(), 422, "query_responses[0][1].role"),
+    "a number": (asked(7).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
+    "no text": (asked(None).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
+    "a name": (asked("1", name="ann").encode(), 422, "query_responses[0][1].name: Extra inputs are not permitted"),
+    "longer than the context": (asked("so it is " * 100).encode(), 422, "expected at most 96, the verifier's context"),
+    "a long text": (asked("x" * 1_000_000).encode(), 422, "expected at most 96, the verifier's context"),
+    "10 MB": (asked("x" * 10_000_000).encode(), 413, "the body has more than 8,388,608 bytes"),
+    "a score that is no number": (asked(f"4{POISON}2").encode(), 422, "what is not a finite number"),
+}
+
+
+@pytest.mark.parametrize("content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())])
+def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(server, known, content):
+    sent, status, reason = content
+    with httpx2.Client(base_url=server.url) as connection:
+        answer = connection.post("/predict", content=sent, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+        assert reason in answer.json()["error"]
+        after = connection.post("/predict", json=body(CHATS[0]))
+    assert after.json()["result"] == pytest.approx([known[0]], abs=1e-5)
+    assert server.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("POST", "/predict/", 404),
+        ("POST", "/v1/predict", 404),
+        ("GET", "/docs", 404),
+        ("GET", "/predict", 405),
+        ("PUT", "/predict", 405),
+        ("OPTIONS", "/predict", 405),
+        ("POST", "/health", 405),
+        ("GET", f"/{'%ff' * 3000}", 404),
+        ("GET", "/%ed%a0%80", 404),
+    ],
+)
+def test_what_is_not_served_is_said_in_json(server, method, path, status):
+    answer = httpx2.request(method, server.url + path)
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert len(answer.json()["error"]) < 320
+    assert status != 405 or answer.headers["allow"] in ("GET", "POST")
+
+
+def speak(server, *parts, seconds=10.0):
+    """All that the server says to these bytes, sent one after the other on one connection; it may close it on the way."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            assert len(parts) > 2  # it said no before it had all
+        said = b""
+        while more := connection.recv(65_536):
+            said += more
+    return said
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(server):
+    small = json.dumps(body(CHATS[0])).encode()
+    assert b" 400 " in speak(server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small)[:20]
+    assert b" 400 " in speak(server, HEAD + b"Content-Length: -5\r\n\r\n" + small)[:20]
+    assert b'"error"' in speak(server, HEAD + b"Content-Length: 9\r\n\r\n" + small)  # cut off: no JSON
+    assert b"HTTP/1.1 200" not in speak(server, HEAD + f"Content-Length: {len(small) + 9}\r\n\r\n".encode() + small)
+    assert httpx2.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes(server):
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    said = speak(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 413")
+    assert b"the body has more than 8,388,608 bytes" in said
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "there is no Content-Type; expected application/json"),
+        ({"Content-Type": "text/plain"}, "the Content-Type is 'text/plain'; expected application/json"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, "expected application/json"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, "expected application/json"),
+        ({"Content-Type": "application/jsonp"}, "expected application/json"),
+        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, "the Content-Encoding is 'gzip'"),
+    ],
+)
+def test_what_is_not_said_to_be_json_is_not_read(server, headers, reason):
+    sent = json.dumps(body(CHATS[0])).encode()
+    answer = httpx2.post(f"{server.url}/predict", content=sent, headers=headers)
+    assert (answer.status_code, list(answer.json())) == (415, ["error"])
+    assert reason in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/json;charset=UTF-8"]
+)
+def test_json_is_json_however_it_is_spelt(server, kind):
+    sent = json.dumps(body(CHATS[0])).encode()
+    assert httpx2.post(f"{server.url}/predict", content=sent, headers={"Content-Type": kind}).status_code == 200
+
+
+def flood(server, head, chunk, seconds=30.0):
+    """What comes back to who sends without end, and after how many seconds the way was closed under them."""
+    begun, said = time.monotonic(), b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
+        connection.sendall(head)
+        connection.settimeout(0.2)
+        try:
+            while time.monotonic() - begun < seconds:
+                with suppress(TimeoutError):
+                    connection.send(chunk)
+        except OSError:
+            closed = time.monotonic() - begun
+            while more := connection.recv(65_536):
+                said += more
+            return said, closed
+    pytest.fail(f"it was heard for {seconds} s")
+
+
+@pytest.mark.parametrize(
+    ("head", "chunk", "status"),
+    [
+        (
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n",
+            b"10000\r\n" + b" " * 65_536 + b"\r\n",
+            413,
+        ),
+        (b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n", b" " * 65_536, 413),
+        (b"Content-Type: text/plain\r\nContent-Length: 999999999999\r\n", b" " * 65_536, 415),
+        (b"Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n", b"no chunk", 415),
+    ],
+)
+def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(server, head, chunk, status):
+    said, closed = flood(server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n", chunk)
+    assert said.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"\r\nconnection: close\r\n" in said.lower()
+    assert said.count(b"HTTP/1.1") == 1
+    assert list(json.loads(said.partition(b"\r\n\r\n")[2])) == ["error"]
+    assert closed < 15
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("POST", "/nowhere", 404), ("DELETE", "/predict", 405)])
+def test_a_body_that_no_route_reads_is_not_read_to_its_end(server, method, path, status):
+    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n".encode()
+    said, _ = flood(server, head, b" " * 65_536)
+    assert said.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_length_that_is_too_large_is_refused_before_the_body_is_sent(server):
+    head = HEAD + b"Expect: 100-continue\r\nContent-Length: 9999999999\r\n\r\n"
+    said = speak(server, head)
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert b"100 Continue" not in said
+
+
+def test_a_client_hears_why_although_it_had_not_sent_all(server):
+    """Not that the connection broke: then it would ask again."""
+    for _ in range(5):
+        with pytest.raises(VerifierFault, match=r"status 413: .*has more than 8,388,608 bytes") as caught:
+            asyncio.run(client(server.url).score([chat("x" * 40_000_000)]))
+        assert caught.value.cause == "verifier_refused"
+
+
+def test_two_lengths_are_one_too_many_and_nothing_behind_them_is_a_request(server):
+    hidden = b"GET /model HTTP/1.1\r\nHost: x\r\n\r\n"
+    both = HEAD + f"Content-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    said = speak(server, both + b"0\r\n\r\n" + hidden)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1") == 1
+
+
+def test_what_is_no_http_gets_a_reason_in_json_and_does_not_stop_it(server):
+    for noise in (
+        b"\x16\x03\x01\x02\x00",
+        b"POST /predict\r\n\r\n",
+        b"\x00" * 1000,
+        HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
+        HEAD + b"Transfer-Encoding: gzip\r\n\r\n12345",
+    ):
+        head, _, said = speak(server, noise).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 "), noise[:50]
+        assert b"content-type: application/json" in head.lower()
+        assert list(json.loads(said)) == ["error"]
+    speak(server, b"\r\n" * 50)
+    assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
+
+
+def conform(url, folder, examples):
+    """How many requests a fuzzer made of the server's own schema, none of which found it wrong."""
+    # No schema can say that the last role is the assistant's, nor how many tokens a text has.
+    settings = folder / "schemathesis.toml"
+    settings.write_text('[checks]\npositive_data_acceptance.expected-statuses = ["2xx", 422]\n')
+    command = [
+        sys.executable,
+        "-c",
+        "from schemathesis.cli import schemathesis; schemathesis()",
+        "--config-file",
+        settings,
+    ]
+    options = ["-H", f"Authorization: Bearer {KEY}", "--max-examples", str(examples), "--seed", "1", "--no-color"]
+    done = subprocess.run(
+        [*command, "run", f"{url}/openapi.json", *options], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made, passed = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout).groups()
+    assert made == passed
+    return int(made.replace(",", ""))
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.slow)])
+def test_the_schema_says_what_the_server_does(folder, tmp_path, examples):
+    with serving(folder, "--key-variable", "SERVER_KEY") as one:
+        assert conform(one.url, tmp_path, examples) >= examples
+        told = httpx2.get(f"{one.url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
+        answered = {int(status) for status in re.findall(r'requests_total{status="(\d+)"}', told)}
+        assert {200, 401, 422} <= answered <= {200, 400, 401, 404, 405, 413, 415, 422}
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints

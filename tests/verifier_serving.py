@@ -1,0 +1,78 @@
+"""A verifier behind a real socket, in a process of its own, and those who ask it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+
+from motet.reward_server import RewardServer
+from motet.verifier.testing import chat
+
+REPOSITORY = Path(__file__).parent.parent
+KEY = "sk-secret-0123456789"
+CHATS = [chat(f"{'so it is ' * (k % 5)}{k}", f"{'please, ' * (k % 3)}{k}?") for k in range(400)]
+
+
+class Served:
+    """`motet verifier serve`, until it is stopped; `url` is known once it listens."""
+
+    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+        code = "from motet.cli import main; main()"
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                code,
+                "verifier",
+                "serve",
+                str(folder),
+                "--port",
+                str(port),
+                "--device",
+                "cpu",
+                *options,
+            ],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "SERVER_KEY": KEY},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said = self.process.stdout.readline()
+        found = re.search(r"is served at (http://\S+:(\d+)) \(cpu\)", said)
+        assert found, said + self.process.stderr.read()
+        self.url, self.port = found[1], int(found[2])
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code, and what it complained of."""
+        self.process.send_signal(how)
+        _, complaints = self.process.communicate(timeout=60)
+        return self.process.returncode, complaints
+
+
+@contextmanager
+def serving(folder, *options, **settings):
+    one = Served(folder, *options, **settings)
+    try:
+        yield one
+    finally:
+        one.process.kill()
+        one.process.communicate()
+
+
+def client(url, **settings):
+    chosen = {"timeout_seconds": 60.0, "retries": 0, "concurrency": 64, "jitter": lambda: 0.0, "batch_size": 64}
+    return RewardServer(url, **{**chosen, **settings})
+
+
+def body(*chats):
+    return {"query_responses": [[{"role": one.role, "content": one.content} for one in chat] for chat in chats]}
+
+
+def figure(url, name):
+    found = re.search(rf"^motet_verifier_{re.escape(name)} (\S+)$", httpx2.get(f"{url}/metrics").text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
