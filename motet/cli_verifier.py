@@ -27,6 +27,14 @@ Answers = Annotated[Path, typer.Argument(help="A file of answers (JSON lines).",
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
 
 
+class Reads(StrEnum):
+    """What of an answer is its score."""
+
+    end = "end"
+    mean = "mean"
+    lowest = "lowest"
+
+
 class Split(StrEnum):
     """Which tasks."""
 
@@ -152,6 +160,12 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")] = 8000,
     device: Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")] = "auto",
+    reads: Annotated[
+        Reads,
+        typer.Option(
+            help="What is the score: the value at the end, or of those after each line the mean or the lowest."
+        ),
+    ] = Reads.end,
     key_variable: Annotated[
         str | None,
         typer.Option(
@@ -196,6 +210,7 @@ def serve(
         host=host,
         port=port,
         device=device,
+        reads=reads.value,
         key_variable=key_variable,
         without_key=without_key,
         limits=limits,

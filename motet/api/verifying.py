@@ -29,7 +29,7 @@ from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
 from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
 from motet.verifier.limits import Limits
-from motet.verifier.model import Verifier
+from motet.verifier.model import Reads, Verifier
 from motet.verifier.sample import Sampling, argue, check_markable
 from motet.verifier.sample import sample as sampled
 from motet.verifier.train import Course, Figures, read_all, split
@@ -227,6 +227,7 @@ def serve_verifier(
     host: str = "127.0.0.1",
     port: int = 8000,
     device: str = "auto",
+    reads: Reads = "end",
     key_variable: str | None = None,
     without_key: bool = False,
     limits: Limits | None = None,
@@ -234,6 +235,7 @@ def serve_verifier(
 ) -> None:
     """Serves the verifier in `folder` at POST /predict until SIGTERM or SIGINT; then it answers what is open, and returns.
 
+    `reads` says what of an answer is its score: the value at its end, or the mean or the lowest of those after its lines.
     `key_variable` names the environment variable that holds the key, which requests then need; without one only this machine may
     ask, unless `without_key`. `say` is told the address once it listens. Main thread only. Raises: ConfigError.
     """
@@ -249,6 +251,7 @@ def serve_verifier(
         host=host,
         port=port,
         device=device,
+        reads=reads,
         key=None if key_variable is None else _key(key_variable),
         without_key=without_key,
         limits=limits or Limits(),

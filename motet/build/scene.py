@@ -198,10 +198,11 @@ def verifier_of(chosen: Verifier, seed: int) -> Scores:
         members = [verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)]
         return Ensemble(members, chosen.combine)
     if chosen.folder is not None:
-        check_folder(chosen.folder)
+        check_folder(chosen.folder, chosen.reads)
         resolve_device(chosen.device)
         return LocalScorer(
-            partial(Verifying.load, chosen.folder, device=chosen.device), token_budget=chosen.token_budget
+            partial(Verifying.load, chosen.folder, device=chosen.device, reads=chosen.reads),
+            token_budget=chosen.token_budget,
         )
     if chosen.constant is not None:
         return ConstantScores(chosen.constant)

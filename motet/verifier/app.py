@@ -41,6 +41,7 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
         context_length=verifier.context_length,
         device=str(backbone.device),
         dtype=str(backbone.dtype).removeprefix("torch."),
+        reads=verifier.reads,
         version=version,
         facts=dict(verifier.facts),
     )

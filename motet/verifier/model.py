@@ -20,6 +20,9 @@ from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, encode
 from motet.settings import Lora, Settings
 
+Reads: TypeAlias = Literal["end", "mean", "lowest"]
+"""What of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its steps, which are
+its lines (Lightman et al. 2023, arXiv 2305.20050; Wang et al. 2024, arXiv 2312.08935): so each step earns its part."""
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
 FORMAT: Literal[1] = 1
 
@@ -45,6 +48,8 @@ class Reading:
 
     tokens: tuple[int, ...]
     answer: int
+    steps: tuple[int, ...] = (-1,)
+    """Which tokens of the answer end a step of it; the last one always does."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Verifier:
     base: str | None
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What its maker says of it: data, options, figures. Plain JSON."""
+    reads: Reads = "end"
 
     @classmethod
     def new(
@@ -86,9 +92,9 @@ class Verifier:
         return cls(_critic_on(backbone, lora is not None), None if lora is None else base)
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto", dtype: DType = "float32") -> Self:
-        """What `save` wrote. Raises: ConfigError where it is not one."""
-        place, card = Path(folder), check_folder(folder)
+    def load(cls, folder: str | Path, *, device: str = "auto", dtype: DType = "float32", reads: Reads = "end") -> Self:
+        """What `save` wrote. Raises: ConfigError as `check_folder`, and where head and model do not fit."""
+        place, card = Path(folder), check_folder(folder, reads)
         backbone = Backbone.load(card.base or place, device=device, dtype=dtype)
         if card.base is not None:
             backbone.load_adapter(ADAPTER, place / ADAPTER)
@@ -98,7 +104,7 @@ class Verifier:
         }:
             raise ConfigError(f"{place / HEAD} does not fit the model of {place}: train it anew")
         critic.head.load_state_dict(head)
-        return cls(critic, card.base, card.facts)
+        return cls(critic, card.base, card.facts, reads)
 
     def save(self, folder: str | Path) -> None:
         """Writes safetensors and JSON: all weights, or the adapter alone and where its base is."""
@@ -135,7 +141,13 @@ class Verifier:
             raise Unreadable(
                 f"question and answer have {length} tokens, expected at most {self.context_length}, the verifier's context"
             )
-        return Reading((*before, *said), len(said))
+        return Reading((*before, *said), len(said), (-1,) if self.reads == "end" else self._steps(said))
+
+    def _steps(self, said: Sequence[int]) -> tuple[int, ...]:
+        """The last token of every line, empty lines counting with the one before; and the end."""
+        ends = ["\n" in text for text in self.critic.backbone.tokenizer.batch_decode([[token] for token in said[:-1]])]
+        inner = [place for place, end in enumerate(ends[:-1]) if end and not ends[place + 1]]
+        return (*inner, len(said) - 1)
 
     @torch.inference_mode()
     def values(self, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
@@ -152,8 +164,9 @@ class Verifier:
         ]
 
     def scores(self, readings: Sequence[Reading]) -> list[float]:
-        """How likely each answer is right, in [0, 1]: the value at its end."""
-        return [values[-1] for values in self.values(readings)]
+        """How likely each answer is right, in [0, 1], as it `reads` its values. Raises: RewardFault."""
+        steps = [[own[at] for at in one.steps] for own, one in zip(self.values(readings), readings, strict=True)]
+        return [min(own) if self.reads == "lowest" else sum(own) / len(own) for own in steps]
 
     @property
     def _end(self) -> int:
@@ -162,8 +175,11 @@ class Verifier:
         return int(backbone.eos_ids[0] if own is None else own)
 
 
-def check_folder(folder: str | Path) -> Card:
-    """What a verifier's folder says of it; no weights are read, but their files are whole. Raises: ConfigError."""
+def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
+    """What a verifier's folder says of it; no weights are read, but their files are whole.
+
+    Raises: ConfigError, also for one that was not trained for what it `reads`.
+    """
     place = Path(folder)
     if not (place / CARD).is_file():
         raise ConfigError(f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one")
@@ -185,6 +201,11 @@ def check_folder(folder: str | Path) -> Card:
         raise ConfigError(
             f"the verifier in {place} cannot be read: {error}: train it anew, or copy it again"
         ) from error
+    if reads != "end" and card.facts.get("loss") == "last":
+        raise ConfigError(
+            f"reads is {reads}, and the verifier in {place} learnt with loss: last, so its values mean something at the end only: "
+            f"train one with loss: every, or read the end"
+        )
     if card.base is None and not (place / "config.json").is_file():
         raise ConfigError(f"{place} has no config.json, and its {CARD} names no base: copy all of its files")
     if card.base is not None and Path(card.base).is_absolute() and not Path(card.base).is_dir():

@@ -80,6 +80,8 @@ class Served(Settings):
     """Tokens of question and answer together."""
     device: str
     dtype: str
+    reads: str
+    """What of an answer is its score: the value at its end, or the mean or the lowest of those after its lines."""
     version: str
     """Motet's."""
     facts: dict[str, Any]

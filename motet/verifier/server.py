@@ -9,7 +9,7 @@ from motet.endpoint import is_loopback
 from motet.errors import ConfigError
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
-from motet.verifier.model import Verifier
+from motet.verifier.model import Reads, Verifier
 from motet.verifier.wire import http_in_json
 
 
@@ -20,6 +20,7 @@ def serve(
     host: str,
     port: int,
     device: str,
+    reads: Reads,
     key: str | None,
     without_key: bool,
     limits: Limits,
@@ -38,7 +39,7 @@ def serve(
 
     _check_key(host, key, without_key)
     with _bound(host, port) as listener:
-        verifier = Verifier.load(folder, device=device)
+        verifier = Verifier.load(folder, device=device, reads=reads)
         app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
         config = uvicorn.Config(
             app,

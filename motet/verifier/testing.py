@@ -45,6 +45,7 @@ class Saying:
 
     def __init__(self, *, context_length: int = 96) -> None:
         self.context_length, self.base, self.facts = context_length, None, {"made_for": "tests"}
+        self.reads = "end"
         self.critic = SimpleNamespace(backbone=SimpleNamespace(device=torch.device("cpu"), dtype=torch.float32))
         self.batches: list[list[str]] = []
         self.began, self.release = threading.Event(), threading.Event()
