@@ -339,8 +339,8 @@ class Verifier(Settings):
     token_budget: PositiveInt = 16384
     """folder: padded tokens of answers scored at a time."""
     reads: Literal["end", "mean", "lowest"] = "end"
-    """folder: what of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its lines,
-    so that every step of a solution counts; for verifiers trained with loss: every. A server says this for itself."""
+    """folder: what of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its
+    lines, so that every step of a solution counts; for verifiers trained with loss: every. A server says this for itself."""
     constant: float | None = Field(default=None, ge=0.0, le=1.0)
     """Or no model, and this score for every answer: to see whether all else works."""
     ensemble: tuple["Verifier", ...] = ()

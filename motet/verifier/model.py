@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from pydantic import ValidationError
@@ -203,7 +203,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         ) from error
     if reads != "end" and card.facts.get("loss") == "last":
         raise ConfigError(
-            f"reads is {reads}, and the verifier in {place} learnt with loss: last, so its values mean something at the end only: "
+            f"reads is {reads}, and the verifier in {place} learnt with loss: last, so its values mean something at the end: "
             f"train one with loss: every, or read the end"
         )
     if card.base is None and not (place / "config.json").is_file():

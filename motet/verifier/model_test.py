@@ -57,7 +57,7 @@ def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_p
     (folder / CARD).write_text(json.dumps({**card, "facts": {"loss": "last"}}))
     try:
         assert Verifier.load(folder, device="cpu").reads == "end"
-        with pytest.raises(ConfigError, match="reads is lowest, and the verifier in .* learnt with loss: last"):
+        with pytest.raises(ConfigError, match=r"reads is lowest, and the verifier in .* learnt with loss: last"):
             Verifier.load(folder, device="cpu", reads="lowest")
     finally:
         (folder / CARD).write_text(json.dumps(card))
