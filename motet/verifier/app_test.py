@@ -74,6 +74,7 @@ def test_it_says_what_it_serves_and_how_it_went(saying):
         "context_length": 96,
         "device": "cpu",
         "dtype": "float32",
+        "reads": "end",
         "version": "1.2.3",
         "facts": {"made_for": "tests"},
     }
