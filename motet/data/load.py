@@ -111,7 +111,7 @@ def _json(text: bytes, where: str) -> Row:
 def _parsed(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:  # broken UTF-8 is one too
+    except (ValueError, RecursionError) as error:  # broken UTF-8 is one too
         raise ConfigError(f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file") from error
 
 

@@ -21,7 +21,7 @@ from motet.cli import main
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, MotetError
-from tests.faults.hostile import ODD_NUMBERS, Endings, changed, repeatable, texts, values, within
+from tests.faults.hostile import ODD_NUMBERS, Endings, changed, one_of, repeatable, texts, values, within
 from tests.faults.sound_rows import ROWS
 from tests.small_runs import ROOT, run_config
 
@@ -57,7 +57,7 @@ FULL = {file.name: _resolved(file) for file in FILES}
 """Every key that a config may have, to be changed."""
 SHORT = {file.name: _resolved(file, exclude_defaults=True) for file in FILES}
 """What a config says itself."""
-PLAUSIBLE = st.sampled_from(
+PLAUSIBLE = one_of(
     (0, 1, 2, 3, 7, -1, 0.5, 1.0, 1e-8, 1e-300, 1e30, 1e300, 2**40, "none", "std", "lora", "full", "frozen", "bfloat16", "joint", "own",
      "crossed", "best", "turns", "maporl", "mappo", "iac", "ippo", "", "x", "\n", None, True, [], [2], [2, 1], [1, 1, 1], ["p", "q"], {})
 )  # fmt: skip
@@ -66,7 +66,7 @@ PLAUSIBLE = st.sampled_from(
 @st.composite
 def structures(draw: DrawFn) -> tuple[bytes, list[str]]:
     """A config of the repository with some keys changed, as YAML or as the JSON that is YAML too."""
-    name = draw(st.sampled_from(sorted(FULL)))
+    name = draw(one_of(sorted(FULL)))
     whole, short = FULL[name], SHORT[name]
     data = draw(changed(whole, values() | PLAUSIBLE))
     untouched = [key for key in whole if key in data and data[key] == whole[key]]
@@ -81,12 +81,12 @@ def structures(draw: DrawFn) -> tuple[bytes, list[str]]:
 @st.composite
 def scribbles(draw: DrawFn) -> tuple[bytes, list[str]]:
     """The file as somebody wrote it, with characters, bytes and whole lines put in, taken out and doubled."""
-    text = draw(st.sampled_from(FILES)).read_bytes()
+    text = draw(one_of(FILES)).read_bytes()
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(text)))
-        match draw(st.sampled_from(("piece", "piece", "bytes", "cut", "drop", "double"))):
+        match draw(one_of(("piece", "piece", "bytes", "cut", "drop", "double"))):
             case "piece":
-                text = text[:at] + draw(st.sampled_from(PIECES)).encode() + text[at:]
+                text = text[:at] + draw(one_of(PIECES)).encode() + text[at:]
             case "bytes":
                 text = text[:at] + draw(st.binary(max_size=8)) + text[at:]
             case "cut":
@@ -111,11 +111,11 @@ def _dotted(data: Any, at: str = "") -> list[str]:
 @st.composite
 def overridden(draw: DrawFn) -> tuple[bytes, list[str]]:
     """A sound file, and one to four overrides as a person or a script may type them."""
-    name = draw(st.sampled_from(sorted(FULL)))
-    keys = st.sampled_from(_dotted(FULL[name])) | st.sampled_from(("team.x", "models.y.path", "a", "", ".", "a..b", "[0]"))
-    said = texts() | (values() | PLAUSIBLE).map(json.dumps) | st.sampled_from(ODD_NUMBERS).map(repr)
+    name = draw(one_of(sorted(FULL)))
+    keys = one_of(_dotted(FULL[name])) | one_of(("team.x", "models.y.path", "a", "", ".", "a..b", "[0]"))
+    said = texts() | (values() | PLAUSIBLE).map(json.dumps) | one_of(ODD_NUMBERS).map(repr)
     known = st.builds("{}={}".format, keys, PLAUSIBLE.map(json.dumps))
-    whole = known | known | known | st.builds("{}={}".format, keys, said | st.sampled_from(PIECES)) | texts()
+    whole = known | known | known | st.builds("{}={}".format, keys, said | one_of(PIECES)) | texts()
     overrides = draw(st.lists(whole.filter(lambda text: not text.startswith("-")), min_size=1, max_size=3))
     return yaml.safe_dump(SHORT[name]).encode(), overrides
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from motet.environments.coding.examples import find_examples
 from motet.errors import ConfigError
+from motet.plugins import shortened
 from motet.rewards.extract import without
 from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded
 from motet.sandbox.suite import Suite
@@ -122,7 +123,7 @@ def _is_given(row: Mapping[str, Any], field: str) -> bool:
 
 def _id_of(row: Mapping[str, Any]) -> str:
     if not _is_given(row, "task_id"):
-        return str(row["entry_point"]) if _is_given(row, "entry_point") else str(row["test_list"][:1])
+        return str(row["entry_point"]) if _is_given(row, "entry_point") else shortened(str(row["test_list"]))
     return f"MBPP/{row['task_id']}" if isinstance(row["task_id"], int) else str(row["task_id"])
 
 
