@@ -89,7 +89,9 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
                 f"{place(node.start_mark)}: {dotted(path[:3])} is nested too deeply; expected at most {_DEEPEST} levels"
             )
         if len(places) > _MOST_VALUES:
-            raise ConfigError(f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in a file")
+            raise ConfigError(
+                f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in a file"
+            )
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return mapping(node, path, (*inside, node))
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":

@@ -53,7 +53,12 @@ class Adapters:
         weights = Path(folder) / WEIGHTS
         if not weights.is_file():
             raise ConfigError(f"adapter folder {str(folder)!r} has no {WEIGHTS}: give a folder that PEFT saved")
-        config = LoraConfig.from_pretrained(str(folder))
+        try:
+            config = LoraConfig.from_pretrained(str(folder))
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"adapter folder {str(folder)!r} has no adapter_config.json that PEFT reads: {error}"
+            ) from error
         if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
             raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
         self._inject(name, config, seed=0)

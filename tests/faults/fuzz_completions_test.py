@@ -69,7 +69,9 @@ def completions(draw: DrawFn) -> str:
             case "piece":
                 parts.append(draw(one_of(PIECES)) * draw(one_of((1, 1, 2, 30, 3000, 200_000))))
             case "pieces":
-                parts.append("".join(draw(st.lists(one_of(PIECES), min_size=2, max_size=6))) * draw(one_of((1, 1, 500, 20_000))))
+                parts.append(
+                    "".join(draw(st.lists(one_of(PIECES), min_size=2, max_size=6))) * draw(one_of((1, 1, 500, 20_000)))
+                )
             case "odd":
                 parts.append(draw(one_of(ODD_TEXTS) | texts()))
             case "heavy":
@@ -104,7 +106,9 @@ def test_a_completion_is_rewarded_or_a_fault(kind, sandbox, tmp_path, tell):
     @given(completions())
     def check(text):
         with within(SECONDS):
-            endings.count[played(environment, task, lambda agent, turn: text, _NoWords(), tmp_path / "episode.jsonl")] += 1
+            endings.count[
+                played(environment, task, lambda agent, turn: text, _NoWords(), tmp_path / "episode.jsonl")
+            ] += 1
 
     check()
     tell("random completions", kind=kind, **endings.columns())

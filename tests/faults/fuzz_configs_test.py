@@ -161,7 +161,9 @@ def _read_and_opened(text: bytes, overrides: list[str]) -> str:
         assert code == 2, f"exit code {code}: {complained[:500]}"
         assert "Traceback" not in complained
         assert re.search(r"error: .|Usage: ", complained), complained[:500]
-        assert max(map(len, complained.splitlines())) < LINE, f"a line of {max(map(len, complained.splitlines()))} characters"
+        assert max(map(len, complained.splitlines())) < LINE, (
+            f"a line of {max(map(len, complained.splitlines()))} characters"
+        )
         return "refused when read"
     config = load_config("case.yaml", typable)
     Path("shown.yaml").write_text(said, encoding="utf-8")
@@ -171,7 +173,9 @@ def _read_and_opened(text: bytes, overrides: list[str]) -> str:
         with open_scene(small, train=True) as scene:
             assert steps_of(scene) >= 1
     except ConfigError as error:
-        assert max(map(len, str(error).splitlines())) < LINE, f"a line of {max(map(len, str(error).splitlines()))} characters"
+        assert max(map(len, str(error).splitlines())) < LINE, (
+            f"a line of {max(map(len, str(error).splitlines()))} characters"
+        )
         return "refused when opened"
     return "opened"
 
@@ -211,10 +215,14 @@ def _is_small(config: RunConfig) -> bool:
     plan = config.rollout
     tokens = max(config.decode_of(agent).max_new_tokens for agent in config.team)
     tiny = [base.embedded for base in config.models.values()]
-    sizes = [max(one.hidden_size, one.layers, one.feed_forward, one.context, one.vocabulary) <= 512 for one in tiny if one]
+    sizes = [
+        max(one.hidden_size, one.layers, one.feed_forward, one.context, one.vocabulary) <= 512 for one in tiny if one
+    ]
     lengths = (config.train.steps or 9, config.train.tasks_per_step, config.evaluation.samples, config.algorithm.epochs)
     warm = config.warmup is None
-    return warm and all(sizes) and len(sizes) == len(tiny) and tokens <= 8 and max(lengths) <= 3 and sum(plan.samples) <= 8
+    return (
+        warm and all(sizes) and len(sizes) == len(tiny) and tokens <= 8 and max(lengths) <= 3 and sum(plan.samples) <= 8
+    )
 
 
 def test_a_small_config_trains_a_step_or_says_in_lines_why_not(place, tell):

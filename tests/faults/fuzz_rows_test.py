@@ -46,7 +46,9 @@ def sandbox():
 def words(tmp_path_factory):
     from transformers import AutoTokenizer
 
-    folder = make_tiny(tmp_path_factory.mktemp("words"), ["ab"], TinyModel(vocabulary=258, hidden_size=16, layers=1), seed=0)
+    folder = make_tiny(
+        tmp_path_factory.mktemp("words"), ["ab"], TinyModel(vocabulary=258, hidden_size=16, layers=1), seed=0
+    )
     return AutoTokenizer.from_pretrained(folder)
 
 
@@ -83,7 +85,9 @@ def test_a_row_is_a_task_or_one_line(kind, sandbox, words, tmp_path, tell):
                 endings.count["no task"] += 1
                 return
             json.dumps(dict(tasks[0].fields), allow_nan=False)
-            endings.count[played(environment, tasks[0], lambda agent, turn: said, words, tmp_path / "episode.jsonl")] += 1
+            endings.count[
+                played(environment, tasks[0], lambda agent, turn: said, words, tmp_path / "episode.jsonl")
+            ] += 1
 
     check()
     tell("random rows", kind=kind, **endings.columns())
@@ -91,7 +95,15 @@ def test_a_row_is_a_task_or_one_line(kind, sandbox, words, tmp_path, tell):
 
 # ---------------------------------------------------------------------------------------------------- files
 
-SPLITS = ("train", "train[:2]", "train[1:]", "train[50%:]", "train[:-1]", "train[-99999999999999999999:]", "train[:9" + "9" * 5000 + "]")
+SPLITS = (
+    "train",
+    "train[:2]",
+    "train[1:]",
+    "train[50%:]",
+    "train[:-1]",
+    "train[-99999999999999999999:]",
+    "train[:9" + "9" * 5000 + "]",
+)
 
 
 @st.composite
@@ -99,8 +111,25 @@ def files(draw: DrawFn) -> tuple[str, bytes, str]:
     """(ending, bytes, split): sound rows in one of the formats, scribbled into."""
     ending = draw(one_of((".jsonl", ".json", ".csv", ".parquet", ".txt", "")))
     lines = [json.dumps(row) for row in draw(one_of(list(ROWS.values())))]
-    text = {".json": f"[{','.join(lines)}]", ".csv": "question,answer\na,b\n\"c\nd\",e\n"}.get(ending, "\n".join(lines)).encode()
-    pieces = one_of((b"\0", b"\xff\xfe", b"\n", b'"', b"{", b"[" * 5000, b'{"a":' * 2000, b"NaN", b"1e999", b"9" * 5000, b",,,\n", b"\\ud800"))
+    text = {".json": f"[{','.join(lines)}]", ".csv": 'question,answer\na,b\n"c\nd",e\n'}.get(
+        ending, "\n".join(lines)
+    ).encode()
+    pieces = one_of(
+        (
+            b"\0",
+            b"\xff\xfe",
+            b"\n",
+            b'"',
+            b"{",
+            b"[" * 5000,
+            b'{"a":' * 2000,
+            b"NaN",
+            b"1e999",
+            b"9" * 5000,
+            b",,,\n",
+            b"\\ud800",
+        )
+    )
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(text)))
         text = text[:at] + draw(pieces | st.binary(max_size=6)) + text[at + draw(one_of((0, 1, 30, 10**6))) :]
@@ -120,7 +149,9 @@ def test_a_file_is_rows_or_one_line(tmp_path, tell):
             try:
                 found = load_rows(path, split=split)
             except ConfigError as error:
-                assert max(map(len, str(error).splitlines())) < LINE, f"{len(str(error))} characters: {str(error)[:300]}"
+                assert max(map(len, str(error).splitlines())) < LINE, (
+                    f"{len(str(error))} characters: {str(error)[:300]}"
+                )
                 endings.count["refused"] += 1
                 return
         assert found

@@ -42,7 +42,9 @@ def texts() -> SearchStrategy[str]:
 def values() -> SearchStrategy[Any]:
     """Whatever JSON and YAML can say, and some of it very large or very deep."""
     plain = one_of((*ODD_NUMBERS, *ODD_VALUES)) | texts() | st.integers() | st.floats()
-    nested = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3))
+    nested = st.recursive(
+        plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3)
+    )
     return plain | nested | one_of((60, 200)).map(_deep)
 
 
@@ -94,9 +96,20 @@ def changed(draw: DrawFn, sound: Any, others: SearchStrategy[Any]) -> Any:
 
 def repeatable(cases: int) -> Callable[..., Any]:
     """So many cases, the same in every run. What fails is printed, shrunk, by hypothesis."""
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much]
+    slow = [
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+        HealthCheck.filter_too_much,
+    ]
     return settings(
-        max_examples=cases, derandomize=True, database=None, deadline=None, suppress_health_check=slow, print_blob=False, report_multiple_bugs=False
+        max_examples=cases,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=slow,
+        print_blob=False,
+        report_multiple_bugs=False,
     )
 
 
@@ -141,4 +154,7 @@ class Endings:
         self.count: Counter[str] = Counter()
 
     def columns(self) -> dict[str, str]:
-        return {"cases": str(self.count.total()), "endings": ", ".join(f"{n} {how}" for how, n in self.count.most_common())}
+        return {
+            "cases": str(self.count.total()),
+            "endings": ", ".join(f"{n} {how}" for how, n in self.count.most_common()),
+        }

@@ -50,7 +50,7 @@ class Shelf:
     def count(self):
         """How many books there are."""
 ''',
-    "solution_code": '''class Shelf:
+    "solution_code": """class Shelf:
     def __init__(self, room):
         self.room, self.books = room, []
 
@@ -62,8 +62,8 @@ class Shelf:
 
     def count(self):
         return len(self.books)
-''',
-    "test": '''import unittest
+""",
+    "test": """import unittest
 
 class ShelfTest(unittest.TestCase):
     def test_put(self):
@@ -71,7 +71,7 @@ class ShelfTest(unittest.TestCase):
         self.assertTrue(shelf.put("a"))
         self.assertFalse(shelf.put("b"))
         self.assertEqual(shelf.count(), 1)
-''',
+""",
     "methods_info": [
         {
             "method_name": "put",

@@ -53,7 +53,9 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
     raise AssertionError(kind)
 
 
-def played(environment: Any, task: Task, says: Callable[[str, int], str], words: Any, record: Path, most: int = 4) -> str:
+def played(
+    environment: Any, task: Task, says: Callable[[str, int], str], words: Any, record: Path, most: int = 4
+) -> str:
     """How a game ended: `played`, or which fault it was. Its prompts are tokenized by `words`, its last Round is recorded and read
     back. Raises: whatever is neither, and AssertionError for a reward or term that is no number."""
 
@@ -67,11 +69,16 @@ def played(environment: Any, task: Task, says: Callable[[str, int], str], words:
             try:
                 tokens = {agent: encode(words, prompt) for agent, prompt in prompts.items()}
                 said = {agent: says(agent, turn) for agent in prompts}
-                led_to = await environment.step(state, {agent: Reply(text, "length") for agent, text in said.items()}, 0)
+                led_to = await environment.step(
+                    state, {agent: Reply(text, "length") for agent, text in said.items()}, 0
+                )
             except FAULTS as fault:
                 return type(fault).__name__
             assert all(map(math.isfinite, [*led_to.rewards.values(), *led_to.terms.values()])), led_to
-            samples = {agent: (Completion(agent, text, "length", tokens=(1,), logprobs=(-0.5,)),) for agent, text in said.items()}
+            samples = {
+                agent: (Completion(agent, text, "length", tokens=(1,), logprobs=(-0.5,)),)
+                for agent, text in said.items()
+            }
             outcome = Outcome(dict.fromkeys(said, 0), led_to.rewards, led_to.terms, end="limit")
             _recorded(record, Episode("e", task, Round(turn, prompts, tokens, samples, (outcome,))))
             if led_to.done:
@@ -96,4 +103,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(inner) for inner in value]
-    return {key: _plain(inner) for key, inner in vars(value).items()} if hasattr(value, "__dataclass_fields__") else value
+    return (
+        {key: _plain(inner) for key, inner in vars(value).items()} if hasattr(value, "__dataclass_fields__") else value
+    )
