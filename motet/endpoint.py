@@ -51,8 +51,8 @@ class Server:
     """An address that answers JSON with JSON. One object serves any number of tasks and event loops. Connections are kept for the
     next question and close with their loop, so there is nothing to close by hand.
 
-    A key is sent to the server and stands in no answer and in no message of a fault, should the server repeat it. Addresses of this machine are reached directly, whatever
-    proxy the environment names.
+    A key is sent to the server and stands in no answer and in no message of a fault, should the server repeat it. Addresses of
+    this machine are reached directly, whatever proxy the environment names.
     """
 
     def __init__(

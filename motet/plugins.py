@@ -56,7 +56,7 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
     else:
         try:
             module = importlib.import_module(place)
-        except Exception as error:  # noqa: BLE001 - whatever a user's module does when it is imported
+        except Exception as error:  # whatever a user's module does when it is imported
             raise ConfigError(
                 f"{shortened(repr(reference))}: {shortened(str(error))}; expected an importable package.module:NAME or "
                 f"./file.py:NAME"

@@ -26,32 +26,40 @@ CASES: Mapping[str, int] = {
 """Five thousand."""
 MILLION = 1_000_000
 SAID = (
-    HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"], FIX["buggy_solution"], CLASS["solution_code"], ANLI["premise"],
-    "def aux(x):\n    return x * x\n\ndef total(xs):\n    return sum(map(aux, xs))\n", "Line 2 is wrong: `x + x`",
-    "The answer is \\boxed{18}.", "#### 18", "So the answer is: $1,218.50, not 7", "\\boxed{entailment}", "3/4 of 10^2 = 75",
-    "1 2 3", "12+34=46", "x = 3", "<think>hm</think>", "However, in addition, first of all", "[PARAGRAPH_SPLIT]",
+    HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"], FIX["buggy_solution"], CLASS["solution_code"],
+    ANLI["premise"], "def aux(x):\n    return x * x\n\ndef total(xs):\n    return sum(map(aux, xs))\n",
+    "Line 2 is wrong: `x + x`", "The answer is \\boxed{18}.", "#### 18", "So the answer is: $1,218.50, not 7",
+    "\\boxed{entailment}", "3/4 of 10^2 = 75", "1 2 3", "12+34=46", "x = 3", "<think>hm</think>",
+    "However, in addition, first of all", "[PARAGRAPH_SPLIT]",
 )  # fmt: skip
 """What a model may well say; it is cut and spliced."""
 PIECES = (
-    "```", "```python\n", "~~~", "````", "<think>", "</think>", "<|im_end|>", "</s>", "[INST]", "\\boxed{", "\\boxed{}", "\\fbox{", "{", "}",
-    "\\}", "\\\\", "####", "#### ", "answer is ", "the answer is not ", "$", "\\$", "\\frac{", "\\frac{1}{", "\\sqrt{", "^", "^{", "9", "0", "1,",
-    "1.", "1/", "-", "e9", "1e9", "½", "٣", "²", "= ", "+", "(", ")", "[", "]", ":", "'", '"', "'''", '"""', "\\", "\n", "\r", "\t", " ", "\0",
-    "\x0c", "\x1c", "\u2028", "\u202e", "\ufeff", "\u00a0", "\ud800", "é", "🎵", "#", ">>> ", "... ", "def ", "def total(xs):\n", "class A:\n",
-    "    ", "return ", "return total(xs)\n", "lambda: ", "not ", "x.", "if x:\n", "else:\n", "@a\n", "try:\n", "import os\n", "yield ", "f'{", "**",
-    "a", "a ", "ab", "entailment ", "neutral", "neither ", "contradiction, ", "not entailment ", "however ", "first ", "Line 1 ", "line ", "<", "|",
+    "```", "```python\n", "~~~", "````", "<think>", "</think>", "<|im_end|>", "</s>", "[INST]", "\\boxed{",
+    "\\boxed{}", "\\fbox{", "{", "}", "\\}", "\\\\", "####", "#### ", "answer is ", "the answer is not ", "$", "\\$",
+    "\\frac{", "\\frac{1}{", "\\sqrt{", "^", "^{", "9", "0", "1,", "1.", "1/", "-", "e9", "1e9", "½", "٣", "²", "= ",
+    "+", "(", ")", "[", "]", ":", "'", '"', "'''", '"""', "\\", "\n", "\r", "\t", " ", "\0", "\x0c", "\x1c", "\u2028",
+    "\u202e", "\ufeff", "\u00a0", "\ud800", "é", "🎵", "#", ">>> ", "... ", "def ", "def total(xs):\n", "class A:\n",
+    "    ", "return ", "return total(xs)\n", "lambda: ", "not ", "x.", "if x:\n", "else:\n", "@a\n", "try:\n",
+    "import os\n", "yield ", "f'{", "**", "a", "a ", "ab", "entailment ", "neutral", "neither ", "contradiction, ",
+    "not entailment ", "however ", "first ", "Line 1 ", "line ", "<", "|",
 )  # fmt: skip
 HEAVY = (
-    "9" * 10_000, "9" * MILLION, "1," * MILLION, "1e" + "9" * 5000, "\\boxed{" * 100_000, "{" * MILLION, "}" * MILLION, "\\boxed{a}" * 50_000,
-    "\\boxed{" + "9^" * 30 + "9}", "\\boxed{10^{10^{10}}}", "\\boxed{" + "x+" * 3000 + "x}", "\\boxed{" + "\\frac{1}{" * 300 + "1" + "}" * 300 + "}",
-    "\\boxed{\\int_0^\\infty x^x dx}", "\\boxed{(x+1)^{10000}}", "\\boxed{1000000!}", "\\boxed{" + "\\sqrt{" * 200 + "2" + "}" * 201, "answer is " * 100_000,
-    "#### " * 200_000, "```\n" * 200_000, "```python\n" + "x = 1\n" * 50_000, "a" * MILLION, "a " * (MILLION // 2), "\n" * MILLION, " " * MILLION,
-    "\t" * 200_000 + "x", "<think>" * 100_000, "</think>" * 100_000, "<" * MILLION, "def total(xs):\n" * 50_000, "    " * 100_000 + "return 1",
-    "def total(xs):\n    return " + "(" * 90 + "1" + ")" * 90, "def total(xs):\n    return " + "-" * 100_000 + "1", "x = " + "[" * 100_000,
-    "def total(xs):\n    return " + "+".join(["1"] * 20_000), "def total(xs):\n" + "".join(" " * n + "if x:\n" for n in range(1, 120)),
-    "class A:\n" * 20_000, "'''" * 100_001, "@a\n" * 100_000, "try:\n" * 50_000, ">>> " * 100_000, ">>> x\n" * 100_000, "if x: pass\nel" * 50_000,
-    "$" * MILLION, "1/" * 300_000, "1 " * 300_000, "½" * 300_000, "-" * MILLION, "not " * 200_000, "entailment " * 90_000, "Line 1 " * 100_000,
-    "import a\n" * 100_000, "total" * 200_000, "def total(xs): return '" + "\\" * 100_000, "first, " * 100_000, "(" * 300_000 + ")" * 300_000,
-    "def total(xs):\n    while True: pass\n", "def total(xs):\n    return [0] * 10**10\n", "def total(xs): return total(xs)", "exit()", "\0" * 100_000,
+    "9" * 10_000, "9" * MILLION, "1," * MILLION, "1e" + "9" * 5000, "\\boxed{" * 100_000, "{" * MILLION, "}" * MILLION,
+    "\\boxed{a}" * 50_000, "\\boxed{" + "9^" * 30 + "9}", "\\boxed{10^{10^{10}}}", "\\boxed{" + "x+" * 3000 + "x}",
+    "\\boxed{" + "\\frac{1}{" * 300 + "1" + "}" * 300 + "}", "\\boxed{\\int_0^\\infty x^x dx}",
+    "\\boxed{(x+1)^{10000}}", "\\boxed{1000000!}", "\\boxed{" + "\\sqrt{" * 200 + "2" + "}" * 201,
+    "answer is " * 100_000, "#### " * 200_000, "```\n" * 200_000, "```python\n" + "x = 1\n" * 50_000, "a" * MILLION,
+    "a " * (MILLION // 2), "\n" * MILLION, " " * MILLION, "\t" * 200_000 + "x", "<think>" * 100_000,
+    "</think>" * 100_000, "<" * MILLION, "def total(xs):\n" * 50_000, "    " * 100_000 + "return 1",
+    "def total(xs):\n    return " + "(" * 90 + "1" + ")" * 90, "def total(xs):\n    return " + "-" * 100_000 + "1",
+    "x = " + "[" * 100_000, "def total(xs):\n    return " + "+".join(["1"] * 20_000),
+    "def total(xs):\n" + "".join(" " * n + "if x:\n" for n in range(1, 120)), "class A:\n" * 20_000, "'''" * 100_001,
+    "@a\n" * 100_000, "try:\n" * 50_000, ">>> " * 100_000, ">>> x\n" * 100_000, "if x: pass\nel" * 50_000,
+    "$" * MILLION, "1/" * 300_000, "1 " * 300_000, "½" * 300_000, "-" * MILLION, "not " * 200_000,
+    "entailment " * 90_000, "Line 1 " * 100_000, "import a\n" * 100_000, "total" * 200_000,
+    "def total(xs): return '" + "\\" * 100_000, "first, " * 100_000, "(" * 300_000 + ")" * 300_000,
+    "def total(xs):\n    while True: pass\n", "def total(xs):\n    return [0] * 10**10\n",
+    "def total(xs): return total(xs)", "exit()", "\0" * 100_000,
     *[attack for group in (FORGING, LYING, TAMPERING) for attack in list(group.values())[:4]],
 )  # fmt: skip
 """What extractors, parsers and regular expressions might need very long for."""
@@ -115,6 +123,10 @@ def test_a_completion_is_rewarded_or_a_fault(kind, sandbox, tmp_path, tell):
 
 
 def test_the_limit_of_time_ends_what_hangs():
-    with pytest.raises(AssertionError, match="more than 0.2 s"), within(0.2):
-        while True:
-            pass
+    with pytest.raises(AssertionError, match=r"more than 0\.2 s"), within(0.2):
+        _hang()
+
+
+def _hang() -> None:
+    while True:
+        pass

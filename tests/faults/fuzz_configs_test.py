@@ -21,7 +21,7 @@ from motet.cli import main
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, MotetError
-from tests.faults.hostile import ODD_NUMBERS, Endings, changed, one_of, repeatable, texts, values, within
+from tests.faults.hostile import ODD_NUMBERS, Endings, changed, check_lines, one_of, repeatable, texts, values, within
 from tests.faults.sound_rows import ROWS
 from tests.small_runs import ROOT, run_config
 
@@ -30,15 +30,14 @@ pytestmark = pytest.mark.slow
 SECONDS = 5.0
 """Of a processor, that one config may take from its bytes to the scene; nearly all take a tenth of one."""
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
-LINE = 2000
-"""Characters. A line that repeats all of a long value is no line a person reads."""
 LAUGHS = "l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
 """Ten lines, and a thousand million values."""
 PIECES = (
-    "&a ", "*a", "<<: *a", "!!str ", "!!binary aGk=", "!!set {a, b}", "--- \n", "...\n", "? a\n: b\n", "|\n", ">-\n  x\n", "\t", "# ",
-    "{", "}", "[", "]", ": ", "- ", "'", '"', "%TAG ! !\n", "@", "`", ",", "\0", "\x85", "\u2028", "\ufeff", "x: " * 50, "[" * 3000, "{a: " * 500,
-    "a: &a [*a, *a]\n", "b: {a: " * 50, LAUGHS, "&x [&y [1,1,1],*y,*y]", "extends: .\n", "extends: missing.yaml\n", "extends: [a]\n", "name: 2026-01-01\n", "1: 2\n",
-    "0x" + "f" * 5000, "9" * 5000,
+    "&a ", "*a", "<<: *a", "!!str ", "!!binary aGk=", "!!set {a, b}", "--- \n", "...\n", "? a\n: b\n", "|\n",
+    ">-\n  x\n", "\t", "# ", "{", "}", "[", "]", ": ", "- ", "'", '"', "%TAG ! !\n", "@", "`", ",", "\0", "\x85",
+    "\u2028", "\ufeff", "x: " * 50, "[" * 3000, "{a: " * 500, "a: &a [*a, *a]\n", "b: {a: " * 50, LAUGHS,
+    "&x [&y [1,1,1],*y,*y]", "extends: .\n", "extends: missing.yaml\n", "extends: [a]\n", "name: 2026-01-01\n",
+    "1: 2\n", "0x" + "f" * 5000, "9" * 5000,
 )  # fmt: skip
 
 
@@ -161,9 +160,7 @@ def _read_and_opened(text: bytes, overrides: list[str]) -> str:
         assert code == 2, f"exit code {code}: {complained[:500]}"
         assert "Traceback" not in complained
         assert re.search(r"error: .|Usage: ", complained), complained[:500]
-        assert max(map(len, complained.splitlines())) < LINE, (
-            f"a line of {max(map(len, complained.splitlines()))} characters"
-        )
+        check_lines(complained)
         return "refused when read"
     config = load_config("case.yaml", typable)
     Path("shown.yaml").write_text(said, encoding="utf-8")
@@ -173,9 +170,7 @@ def _read_and_opened(text: bytes, overrides: list[str]) -> str:
         with open_scene(small, train=True) as scene:
             assert steps_of(scene) >= 1
     except ConfigError as error:
-        assert max(map(len, str(error).splitlines())) < LINE, (
-            f"a line of {max(map(len, str(error).splitlines()))} characters"
-        )
+        check_lines(str(error))
         return "refused when opened"
     return "opened"
 
@@ -244,7 +239,7 @@ def test_a_small_config_trains_a_step_or_says_in_lines_why_not(place, tell):
                 summary = motet.train(config, runs=place / "runs", overwrite=True, show="silent")
         except MotetError as error:
             endings.count["refused" if isinstance(error, ConfigError) else "stopped with a message"] += 1
-            assert max(map(len, str(error).splitlines())) < LINE
+            check_lines(str(error))
             return
         assert summary["steps"] >= 1
         endings.count["trained"] += 1

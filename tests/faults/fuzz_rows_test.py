@@ -15,7 +15,7 @@ from motet.errors import ConfigError
 from motet.policies.tiny import make_tiny
 from motet.sandbox import Limits, Sandbox
 from motet.settings import TinyModel
-from tests.faults.hostile import ODD_TEXTS, Endings, changed, one_of, repeatable, texts, values, within
+from tests.faults.hostile import ODD_TEXTS, Endings, changed, check_lines, one_of, repeatable, texts, values, within
 from tests.faults.sound_rows import ROWS
 from tests.faults.talking import environment_of, played
 
@@ -23,16 +23,17 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 5.0
 """Of a processor, that one row may take from its task to the end of a game."""
-LINE = 2000
 CASES: Mapping[str, int] = {
     "code_generation": 700, "code_completion": 600, "bug_fix": 200, "mutants": 100, "gsm8k": 700, "tinygsm": 300, "anli": 700,
     "maths": 100, "tldr": 300, "arxiv": 200,
 }  # fmt: skip
 """With the files below, five thousand."""
 CODE = (
-    "def total(xs):\n", "class Shelf:\n", "def f(:", "\tx\n  y", "pass", "(" * 300, "x = " + "-" * 5000 + "1", "[" * 150 + "]" * 150,
-    "lambda: " * 200 + "0", "'''", "assert total([3]) == " + "9" * 5000, "assert total(" + "[" * 100, "while True: pass", "1 +" * 3000 + "1",
-    "def check(candidate):\n    while True: pass\n", "import os", "import nothing_such", "\\", "#", "@", "async def total(xs): ...", "x.y" * 2000,
+    "def total(xs):\n", "class Shelf:\n", "def f(:", "\tx\n  y", "pass", "(" * 300, "x = " + "-" * 5000 + "1",
+    "[" * 150 + "]" * 150, "lambda: " * 200 + "0", "'''", "assert total([3]) == " + "9" * 5000,
+    "assert total(" + "[" * 100, "while True: pass", "1 +" * 3000 + "1",
+    "def check(candidate):\n    while True: pass\n", "import os", "import nothing_such", "\\", "#", "@",
+    "async def total(xs): ...", "x.y" * 2000,
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def test_a_row_is_a_task_or_one_line(kind, sandbox, words, tmp_path, tell):
             except ConfigError as error:
                 if not isinstance(error.__cause__, ConfigError):
                     raise  # not refused, but broken by it
-                assert len(str(error)) < LINE, f"{len(str(error))} characters: {str(error)[:300]}"
+                check_lines(str(error))
                 endings.count["refused"] += 1
                 return
             if not tasks:
@@ -149,9 +150,7 @@ def test_a_file_is_rows_or_one_line(tmp_path, tell):
             try:
                 found = load_rows(path, split=split)
             except ConfigError as error:
-                assert max(map(len, str(error).splitlines())) < LINE, (
-                    f"{len(str(error))} characters: {str(error)[:300]}"
-                )
+                check_lines(str(error))
                 endings.count["refused"] += 1
                 return
         assert found

@@ -1,4 +1,4 @@
-"""What no author of a config, a data set or an answer would write: values, texts and changes to sound things, and a limit of time."""
+"""What no author of a config, a row or an answer would write: values, texts, changes to sound things; and a limit of time."""
 
 import copy
 import faulthandler
@@ -16,16 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 ODD_TEXTS = (
-    "", " ", "\0", "\ud800", "\udfff\ud800", "\u202e}{dexob\\", "\ufeff", "\x1b[31m", "é中🎵", "\r\n", "null", "~", "no", "1e999", "-0",
-    "0x" + "f" * 5000, "9" * 10_000, "a" * 5000, "/" * 300, "../" * 40, "/dev/zero", "~root/x", "file:///etc/passwd", "http://[",
-    "{}", "{0.__class__}", "%s%n", "${HOME}", "$(id)", "`id`", "train[:9" + "9" * 5000 + "]", "train[::]", "test[-5%:101%]", "a:b", ":",
-    "..:x", "./nothing.py:X", "os:system", "\0:x", "&a [*a]", "!!python/object/apply:os.system [id]", "- - - -", "?", "%YAML 9.9",
+    "", " ", "\0", "\ud800", "\udfff\ud800", "\u202e}{dexob\\", "\ufeff", "\x1b[31m", "é中🎵", "\r\n", "null", "~", "no",
+    "1e999", "-0", "0x" + "f" * 5000, "9" * 10_000, "a" * 5000, "/" * 300, "../" * 40, "/dev/zero", "~root/x",
+    "file:///etc/passwd", "http://[", "{}", "{0.__class__}", "%s%n", "${HOME}", "$(id)", "`id`",
+    "train[:9" + "9" * 5000 + "]", "train[::]", "test[-5%:101%]", "a:b", ":", "..:x", "./nothing.py:X", "os:system",
+    "\0:x", "&a [*a]", "!!python/object/apply:os.system [id]", "- - - -", "?", "%YAML 9.9",
 )  # fmt: skip
 ODD_NUMBERS = (
-    0, -1, 1, 2, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.0, -0.0, 1e-320, 1e308, float("inf"), float("-inf"), float("nan")
+    0, -1, 1, 2, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.0, -0.0, 1e-320, 1e308, float("inf"), float("-inf"),
+    float("nan"),
 )  # fmt: skip
 ODD_VALUES = (
-    None, True, False, [], {}, [[]], [None], {"": None}, {"name": None}, [{}], {"a": {"b": {"c": []}}}, [0, "0", 0.0], ["a", "a"]
+    None, True, False, [], {}, [[]], [None], {"": None}, {"name": None}, [{}], {"a": {"b": {"c": []}}}, [0, "0", 0.0],
+    ["a", "a"],
 )  # fmt: skip
 
 
@@ -111,6 +114,12 @@ def repeatable(cases: int) -> Callable[..., Any]:
         print_blob=False,
         report_multiple_bugs=False,
     )
+
+
+def check_lines(text: str, most: int = 2000) -> None:
+    """A line that repeats all of a long value is no line that a person reads."""
+    longest = max(text.splitlines(), key=len)
+    assert len(longest) < most, f"a line of {len(longest)} characters: {longest[:300]}"
 
 
 class _TooLong(BaseException):

@@ -1,4 +1,4 @@
-"""No secret of the machine reaches what a run leaves behind, says, or sends: keys, tokens, files of the home and of the folder."""
+"""No secret of the machine reaches what a run leaves, says or sends: keys, tokens, files of the home and of the folder."""
 
 import base64
 import gzip
@@ -25,9 +25,8 @@ from tests.small_runs import ROOT, TINY, run_config
 
 pytestmark = pytest.mark.slow
 
-VARIABLES = {
-    name: f"{MARK}/sk-{name.lower()}+7Qz5Wb1pLx" for name in ("EXPERT_KEY", "VERIFIER_KEY", "WANDB_API_KEY", "HF_TOKEN", "SOMETHING_ELSE")
-}  # fmt: skip
+NAMES = ("EXPERT_KEY", "VERIFIER_KEY", "WANDB_API_KEY", "HF_TOKEN", "SOMETHING_ELSE")
+VARIABLES = {name: f"{MARK}/sk-{name.lower()}+7Qz5Wb1pLx" for name in NAMES}
 FILES = {name: f"{MARK}-file-{name.strip('.')}-7Qz5Wb1pLx" for name in (".netrc", ".env")}
 """In the home, and in the folder in which the command is run."""
 SECRETS = (*VARIABLES.values(), *FILES.values())
@@ -159,7 +158,7 @@ class _Echo(BaseHTTPRequestHandler):
         elif "query_responses" in request:
             said = {"result": [0.5 if self.server.sound else key] * len(request["query_responses"])}
         else:
-            edits = json.dumps({agent: f"You are {key}: return x" for agent in ("helper", "main")})
+            edits = json.dumps(dict.fromkeys(("helper", "main"), f"You are {key}: return x"))
             said = {
                 "choices": [
                     {"message": {"role": "assistant", "content": edits if self.server.sound else None, "key": key}}

@@ -52,7 +52,7 @@ def spy(names: list[str], paths: list[Path]) -> str:
 
 
 class Spying(CodeGeneration):
-    """Everybody's answer is the spy, whatever the model said. What it found is a test's message, and so feedback to the agents."""
+    """Everybody's answer is the spy, whatever the model said. What it found is a test's message, and so feedback."""
 
     async def step(self, state: Writing, replies: Mapping[str, Reply], seed: int) -> Transition:
         program = Path(os.environ["SPY_PROGRAM"]).read_text()

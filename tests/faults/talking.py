@@ -1,4 +1,4 @@
-"""Every environment that reads rows, and one game of it in which everybody says what a test wants: what a run does, but for models."""
+"""Every environment that reads rows, and a game of it in which all say what a test wants: what a run does, but for models."""
 
 import asyncio
 import math
@@ -56,8 +56,9 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
 def played(
     environment: Any, task: Task, says: Callable[[str, int], str], words: Any, record: Path, most: int = 4
 ) -> str:
-    """How a game ended: `played`, or which fault it was. Its prompts are tokenized by `words`, its last Round is recorded and read
-    back. Raises: whatever is neither, and AssertionError for a reward or term that is no number."""
+    """How a game ended: `played`, or which fault it was. Its prompts are tokenized by `words`, its Rounds recorded and read back.
+
+    Raises: whatever is neither, and AssertionError for a reward or term that is no number."""
 
     async def game() -> str:
         try:

@@ -188,8 +188,8 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
     imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []
     setup = "\n".join([*imports, *before]).strip()
     tree = parse_bounded(code)
-    if tree is None:
-        raise ValueError("its code is no Python")
+    if tree is None or parse_bounded(setup) is None:
+        raise ValueError(f"its {'code' if tree is None else 'test_setup_code'} is no Python")
     function = _tested(tree, statements)
     wanted = _free([setup, *statements]) - {function.name}
     needed = needed_for(tree, wanted, function)
