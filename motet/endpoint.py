@@ -12,12 +12,13 @@ import ipaddress
 import json
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from motet.core import Chat
 from motet.errors import MotetError
@@ -83,8 +84,8 @@ class Server:
     """An address that answers JSON with JSON. One object serves any number of tasks and event loops. Connections are kept for the
     next question and close with their loop, so there is nothing to close by hand.
 
-    A key is sent to the server and stands in no message of a fault. Addresses of this machine are reached directly, whatever
-    proxy the environment names.
+    A key is sent to the server and stands in no answer and in no message of a fault, should the server repeat it. Addresses of
+    this machine are reached directly, whatever proxy the environment names.
     """
 
     def __init__(
@@ -230,9 +231,20 @@ class Server:
         """As much of a body as a message may quote."""
         return repr(self._public(body.decode("utf-8", "replace")))
 
+    def without_key(self, text: str) -> str:
+        """What a server said, the key blacked out should it repeat it: as it is, and as JSON, addresses and base64 spell it."""
+        if not self._key:
+            return text
+        quoted = json.dumps(self._key)[1:-1]
+        spellings = {self._key, quoted, quoted.replace("/", "\\/"), quote(self._key, safe="")}
+        spellings |= {b64encode(said.encode()).decode().rstrip("=") for said in (self._key, f"Bearer {self._key}")}
+        for spelling in sorted(spellings, key=len, reverse=True):
+            text = text.replace(spelling, "[key]")
+        return text
+
     def _public(self, text: str) -> str:
-        """300 characters of what a server said, the key blacked out should it repeat it."""
-        safe = text.replace(self._key, "[key]") if self._key else text
+        """300 characters of what a server said, for a message."""
+        safe = self.without_key(text)
         return safe if len(safe) <= 300 else f"{safe[:300]} ..."
 
 
@@ -273,9 +285,8 @@ class Endpoint:
             raise self.server.garbled(f"JSON without choices[0].message.content: {self.server.shown(body)}") from error
         if not isinstance(content, str) or not content.strip():
             raise self.server.garbled(f"no text: {self.server.shown(body)}")
-        return content.encode(
-            "utf-8", "replace"
-        ).decode()  # JSON can write half a character, and no tokenizer reads one
+        whole = self.server.without_key(content)  # answers are recorded
+        return whole.encode("utf-8", "replace").decode()  # JSON can write half a character, and no tokenizer reads one
 
 
 @cache

@@ -4,11 +4,12 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from motet.errors import ConfigError
 
@@ -17,6 +18,26 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """` (did you mean 'x'?)` with a leading space, or nothing when no valid name is close."""
     close = difflib.get_close_matches(name, list(valid), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def look_at(path: Path) -> Literal["file", "folder", "nothing"]:
+    """What stands at a path that a user wrote; whatever is no folder can be read as a file.
+
+    Raises: ConfigError for a path that cannot be looked at: too long, or behind a folder that is closed to us.
+    """
+    try:
+        return "folder" if stat.S_ISDIR(path.stat().st_mode) else "file"
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name that no file can have
+        return "nothing"
+    except OSError as error:
+        raise ConfigError(
+            f"{shortened(str(path))} cannot be looked at: {error.strerror}; expected a path that can be read"
+        ) from error
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """`text`, or its beginning and its end where it is longer than a message should be."""
+    return text if len(text) <= most else f"{text[: most - 50]} ... {text[-40:]}"
 
 
 def is_reference(name: str) -> bool:
@@ -35,9 +56,10 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
     else:
         try:
             module = importlib.import_module(place)
-        except (ImportError, ValueError, TypeError) as error:
+        except Exception as error:  # whatever a user's module does when it is imported
             raise ConfigError(
-                f"{reference!r}: {error}; expected an importable package.module:NAME or ./file.py:NAME"
+                f"{shortened(repr(reference))}: {shortened(str(error))}; expected an importable package.module:NAME or "
+                f"./file.py:NAME"
             ) from error
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
@@ -49,7 +71,7 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
 
 
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    if look_at(path) != "file":
         raise ConfigError(f"{path} does not exist; expected ./file.py:NAME relative to the config")
     # One module per file, however often it is named, so that isinstance holds between two references to it.
     module_name = f"motet_user_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"

@@ -70,7 +70,7 @@ class RewardServer:
             raise server.garbled(f"{got} for {count} chats: {server.shown(body)}")
         for score in result:
             if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
-                raise server.garbled(f"the score {score!r}: {server.shown(body)}")
+                raise server.garbled(f"the score {server.without_key(repr(score))[:100]}: {server.shown(body)}")
         return [float(score) for score in result]
 
 

@@ -13,6 +13,7 @@ from motet.config.load import load_config, make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
+from motet.plugins import look_at
 from motet.trainer.report import (
     Progress,
 )
@@ -28,7 +29,7 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
     if isinstance(config, Mapping):
         return make_config(config, overrides)
     path = Path(config)
-    if not path.exists():
+    if look_at(path) == "nothing":
         raise ConfigError(f"{path} does not exist; expected a config file, or the folder of a run")
     if path.is_dir() and not (path / "config.yaml").is_file():
         raise ConfigError(f"{path} has no config.yaml; expected a config file, or the folder of a run")
@@ -36,7 +37,7 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def run_of(target: ConfigLike) -> Path | None:
-    return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
+    return Path(target) if isinstance(target, str | Path) and look_at(Path(target)) == "folder" else None
 
 
 @contextmanager

@@ -12,6 +12,10 @@ from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError
+from motet.plugins import shortened
+
+_LINE = 800
+"""Characters of what somebody else's message may be."""
 
 
 class Tasks(Mapping[str, list[Task]]):
@@ -92,7 +96,7 @@ def _from_rows(source: Source, split: str, environment: Any) -> list[list[Task]]
     rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
     check_fields(rows, source.fields.values(), f"data.{split}.fields")
     renamed = [{**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows]
-    return [_from_row(row, f"data.{split}, row {number}", environment) for number, row in enumerate(renamed, start=1)]
+    return [from_row(row, f"data.{split}, row {number}", environment) for number, row in enumerate(renamed, start=1)]
 
 
 def _told_apart(of_rows: list[list[Task]], where: str) -> list[Task]:
@@ -118,12 +122,13 @@ def _refuse_repeats(tasks: list[Task], where: str) -> None:
         )
 
 
-def _from_row(row: Mapping[str, Any], where: str, environment: Any) -> list[Task]:
-    with asking(f"{where} with {', '.join(row)}"):
+def from_row(row: Mapping[str, Any], where: str, environment: Any) -> list[Task]:
+    """The tasks of one row. Raises: ConfigError in one line, however much of the row the environment's own message repeats."""
+    with asking(f"{where} with {shortened(', '.join(row))}"):
         try:
             made: Task | list[Task] = environment.task(row)
         except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from error
+            raise ConfigError(f"{where}: {shortened(str(error), _LINE)}") from error
     return [made] if isinstance(made, Task) else list(made)
 
 
@@ -136,4 +141,5 @@ def asking(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigError(f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})") from error
+        said = shortened(f"{type(error).__name__}: {error}", _LINE)
+        raise ConfigError(f"{what}: {said} ({place.filename}:{place.lineno})") from error

@@ -16,7 +16,7 @@ from motet.config.parts import written_out
 from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
 from motet.errors import ConfigError
-from motet.plugins import nearest
+from motet.plugins import look_at, nearest, shortened
 from motet.settings import Settings
 
 Some = TypeVar("Some", bound=Settings)
@@ -93,7 +93,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
             f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the name of one file"
         )
     base_path = Path(os.path.normpath(path.parent / base))
-    if not base_path.is_file():
+    if look_at(base_path) != "file":
         raise ConfigError(
             f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; expected a YAML file"
         )
@@ -103,7 +103,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
 def _override(text: str) -> Document:
     key, equals, value = text.partition("=")
     keys: KeyPath = tuple(key.split("."))
-    place = f"override {text!r}"
+    place = f"override {shortened(repr(text))}"
     if not equals or not all(re.fullmatch(r"[\w-]+", str(part)) for part in keys):
         raise ConfigError(f"{place}: expected KEY.KEY=VALUE, such as train.steps=100")
     data: Any = read_value(value, place)

@@ -78,12 +78,12 @@ class Places:
     of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
 
 
-_FOLDER_NAME = r"[\w][\w.+=-]*"
+_FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
 
 
 def _run_name(name: str) -> str:
     if not re.fullmatch(_FOLDER_NAME, name):
-        raise ValueError(f"got {name!r}, expected the name of a folder: letters, digits and _ . - + =")
+        raise ValueError(f"got {name!r}, expected the name of a folder: at most 100 letters, digits and _ . - + =")
     return name
 
 

@@ -16,10 +16,15 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from motet.errors import ConfigError
+from motet.plugins import shortened
 from motet.settings import Settings
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys that lead to a value from the top: ("team", "aux", "decode")."""
+_DEEPEST = 50
+"""Keys above a value. No config needs a tenth of it, and Python's own stack ends at a thousand."""
+_MOST_VALUES = 100_000
+"""Of one text: aliases of aliases would make a few lines fill the memory."""
 Model = TypeVar("Model", bound=Settings)
 
 
@@ -70,12 +75,22 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
         raise ConfigError(f"{place(error.problem_mark)}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: is nested too deeply; expected at most {_DEEPEST} levels") from error
     places: dict[KeyPath, str] = {}
 
     def value(node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
         if node in inside:
             raise ConfigError(
                 f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of something else"
+            )
+        if len(path) > _DEEPEST:
+            raise ConfigError(
+                f"{place(node.start_mark)}: {dotted(path[:3])} is nested too deeply; expected at most {_DEEPEST} levels"
+            )
+        if len(places) > _MOST_VALUES:
+            raise ConfigError(
+                f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in a file"
             )
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return mapping(node, path, (*inside, node))
@@ -185,7 +200,8 @@ def validate_options(
 
 def dotted(path: KeyPath) -> str:
     """("rollout", "samples", 0) -> rollout.samples[0]"""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+    parts = (f"[{key}]" if isinstance(key, int) else f".{shortened(key, 100)}" for key in path)
+    return "".join(parts).removeprefix(".")
 
 
 def place_of(places: Mapping[KeyPath, str], path: KeyPath) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from motet.data.split import Split, parse_split
 from motet.errors import ConfigError
-from motet.plugins import nearest
+from motet.plugins import look_at, nearest
 
 Row: TypeAlias = dict[str, Any]
 
@@ -29,7 +29,7 @@ def load_rows(
         )
     wanted = parse_split(split)
     local = Path(path or str(name))
-    if path is not None or local.exists():
+    if path is not None or look_at(local) != "nothing":
         rows, source = _local(local, wanted), str(local)
     else:
         rows, source = _hub(str(name), wanted, subset), str(name)
@@ -59,11 +59,11 @@ def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], whe
 
 
 def _local(path: Path, split: Split) -> list[Row]:
-    if not path.exists():
+    if look_at(path) == "nothing":
         raise ConfigError(
             f"{path} does not exist; expected a .jsonl, .json, .csv or .parquet file, or a folder of them"
         )
-    if path.is_file():
+    if look_at(path) == "file":
         return _read(path)
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved(path, split)
@@ -111,7 +111,7 @@ def _json(text: bytes, where: str) -> Row:
 def _parsed(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:  # broken UTF-8 is one too
+    except (ValueError, RecursionError) as error:  # broken UTF-8 is one too
         raise ConfigError(f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file") from error
 
 

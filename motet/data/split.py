@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from motet.errors import ConfigError
+from motet.plugins import shortened
 
-_NUMBER = r"(-?\d+%?)?"
+_NUMBER = r"(-?\d{1,18}%?)?"
 _EXPRESSION = re.compile(rf"(\w[\w.-]*)(?:\[{_NUMBER}:{_NUMBER}\])?")
 
 
@@ -40,7 +41,10 @@ def parse_split(text: str) -> Split:
     """
     match = _EXPRESSION.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"split is {text!r}; expected name, name[a:b] or name[a%:b%]: did you mean {_guess(text)!r}?")
+        raise ConfigError(
+            f"split is {shortened(repr(text))}; expected name, name[a:b] or name[a%:b%]: did you mean "
+            f"{shortened(repr(_guess(text)))}?"
+        )
     name, *bounds = match.groups()
     given = [bound for bound in bounds if bound]
     if len({bound.endswith("%") for bound in given}) > 1:

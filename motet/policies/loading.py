@@ -12,6 +12,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.plugins import look_at
 from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 DType = Literal["float32", "bfloat16", "float16"]
@@ -77,7 +78,7 @@ def _unreadable(source: str | Path, error: Exception) -> ConfigError:
 def _check_folder(source: str | Path) -> None:
     """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
     folder = Path(source).expanduser()
-    if not folder.is_dir():
+    if look_at(folder) != "folder":
         looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
         if looks_like_path or str(source).startswith((".", "~")):
             raise ConfigError(f"model folder {str(source)!r} does not exist")

@@ -1,6 +1,10 @@
 """Reading models of three families, and refusing what cannot work."""
 
+import json
+import os
+import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -103,3 +107,49 @@ def test_a_tokenizer_and_its_context_are_read_without_the_weights(tmp_path: Path
     tokenizer, context = load_tokenizer(folder)
     assert tokenizer.decode(tokenizer("the dog")["input_ids"]) == "the dog"
     assert context == 64
+
+
+class _Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, sprung: Path) -> None:
+        self.sprung = sprung
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.sprung),)
+
+
+def test_pickled_weights_are_never_opened(tmp_path: Path) -> None:
+    sprung, folder = tmp_path / "sprung", make_model_folder(tmp_path / "m")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Trap(sprung)))
+    Backbone.load(folder)  # beside safetensors they are passed over
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        Backbone.load(folder)
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.bin").write_bytes(pickle.dumps(_Trap(sprung)))
+    with pytest.raises(ConfigError, match=r"has no adapter_model\.safetensors"):
+        Backbone.load(make_model_folder(tmp_path / "sound")).load_adapter("a", adapter)
+    assert not sprung.exists()
+    pickle.loads((adapter / "adapter_model.bin").read_bytes())
+    assert sprung.exists()
+
+
+@pytest.mark.parametrize("model_type", ["qwen3", "its_own"])
+def test_the_code_of_a_model_folder_is_never_run(tmp_path: Path, model_type: str) -> None:
+    sprung, folder = tmp_path / "sprung", make_model_folder(tmp_path / "m")
+    (folder / "own.py").write_text(
+        f"import os\nos.mkdir({str(sprung)!r})\n"
+        "from transformers import Qwen3Config as Config, Qwen3ForCausalLM as Model\n"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    config |= {"model_type": model_type} if model_type == "its_own" else {}
+    (folder / "config.json").write_text(json.dumps(config))
+    with suppress(ConfigError):  # a type that the library knows is loaded as the library's own
+        Backbone.load(folder)
+    assert not sprung.exists()
+    if model_type == "its_own":
+        with pytest.raises(ConfigError, match="cannot be loaded"):
+            load_tokenizer(folder)

@@ -5,6 +5,8 @@ A chat goes through the tokenizer's chat template. A tokenizer without one gets 
 where the model was trained with one, and nothing else.
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -24,13 +26,14 @@ class LongPrompt(SamplerFault):
 
 
 class BadPrompt(SamplerFault):
-    """A prompt without tokens, or one that the model's chat template refuses."""
+    """A prompt without tokens, with half a character, or one that the model's chat template refuses."""
 
     cause = "bad_prompt"
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:
     """Token ids of a prompt, ready for an answer. Raises: BadPrompt."""
+    check_whole([prompt] if isinstance(prompt, str) else [message.content for message in prompt])
     if isinstance(prompt, str):
         ids = tokenizer(prompt)["input_ids"]
     elif tokenizer.chat_template is None:
@@ -40,6 +43,15 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...
     if not ids:
         raise BadPrompt(f"prompt {prompt!r} has no tokens: a model needs at least one to answer")
     return tuple(ids)
+
+
+def check_whole(texts: Iterable[str]) -> None:
+    """JSON can write half a character, and no tokenizer reads one. Raises: BadPrompt."""
+    for text in texts:
+        half = re.search("[\ud800-\udfff]", text)
+        if half is not None:
+            around = text[max(0, half.start() - 20) : half.end() + 20]
+            raise BadPrompt(f"a text has half a character, {half.group()!r}, in {around!r}: mend the data it came from")
 
 
 def _plain(chat: Chat) -> str:

@@ -15,7 +15,7 @@ from motet.errors import ConfigError
 from motet.losses import policy_gradient, reduce
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.learner import LocalLearner
-from motet.policies.prompts import encode
+from motet.policies.prompts import check_whole, encode
 from motet.settings import Warmup
 
 KEPT = 2**16
@@ -65,6 +65,7 @@ def _tokenize(backbone: Backbone, prompt: Prompt, text: str) -> tuple[tuple[int,
             "the model has no end-of-sequence token, so answers could not be taught to end: set one in its tokenizer"
         )
     asked = encode(backbone.tokenizer, prompt)
+    check_whole([text])
     end = backbone.tokenizer.eos_token_id
     answer = (
         *backbone.tokenizer(text, add_special_tokens=False)["input_ids"],

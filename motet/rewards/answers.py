@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from motet.rewards.spoken import spoken
 
-_MOST_CHARACTERS = 400_000
+MOST_CHARACTERS = 400_000
+"""Of a text; what comes after them is not read."""
 _LONGEST = 1000
 """Of what is read as a number, with what stands around it."""
 _MOST_DIGITS = 60
@@ -22,7 +23,7 @@ NEAR = Fraction(1, 200)
 
 def number(text: str) -> Fraction | None:
     """The number a text ends up with; None where there is none, or more than one."""
-    text = spoken(text[:_MOST_CHARACTERS])
+    text = spoken(text[:MOST_CHARACTERS])
     box = boxed(text)
     if box is not None:
         return read(box)
@@ -61,15 +62,20 @@ def written(value: Fraction) -> str:
 
 # ---------------------------------------------------------------------------------------------------- where
 
-_BRACE = re.compile(r"\\+boxed\s*\{|\\+fbox\s*\{|\\[{}\\]|[{}]")
+_BOX = re.compile(r"(?<!\\)\\++(?:boxed|fbox)\s*\{")
+"""Tried once for a run of backslashes, not again from each of them."""
+_BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
 _SAYS = re.compile(r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)", re.IGNORECASE)
 
 
 def boxed(text: str) -> str | None:
     r"""What stands in the last `\boxed{...}` that is closed and not empty; None where there is none."""
+    first = _BOX.search(text)  # no brace before it can close it, or be closed inside
+    if first is None:
+        return None
     opened: list[int | None] = []  # where a box's content begins; None for a brace that is no box
     last, found = -1, None
-    for brace in _BRACE.finditer(text):
+    for brace in _BRACE.finditer(text, first.start()):
         if brace.group() in ("\\{", "\\}", "\\\\"):
             continue
         if brace.group() != "}":

@@ -10,12 +10,11 @@ names two is no answer: None, never a guess.
 import re
 from typing import Literal, cast, get_args
 
-from motet.rewards.answers import boxed
+from motet.rewards.answers import MOST_CHARACTERS, boxed
 from motet.rewards.spoken import spoken
 
 Label = Literal["entailment", "neutral", "contradiction"]
 LABELS: tuple[Label, ...] = get_args(Label)
-_MOST_CHARACTERS = 400_000
 _LONGEST = 1000
 """Of a sentence; longer ones say nothing that could be trusted."""
 _REACH = 6
@@ -45,7 +44,7 @@ _DENIES = re.compile(
 
 def label(text: str) -> Label | None:
     """The label a text decides for; None where it decides for none, or for more than one."""
-    text = spoken(text[:_MOST_CHARACTERS]).replace("\\_", "_")
+    text = spoken(text[:MOST_CHARACTERS]).replace("\\_", "_")
     box = boxed(text)
     if box is not None:
         return read(re.sub(r"\\[a-zA-Z]+|[{}$]", " ", box))

@@ -20,6 +20,10 @@ FIRST_KIND, FURTHER_KIND = 0.4, 0.05
 """Of `TRANSITIONS`: what the first kind of transition words earns, and each further one."""
 
 
+_MOST_CHARACTERS = 100_000
+"""Of each text, that are measured: structure allows a few hundred words."""
+
+
 @dataclass(frozen=True)
 class Band:
     """Nothing at `lowest`, all from `low` to `high`, nothing again at `highest`, and straight lines between them."""
@@ -96,6 +100,7 @@ def shared_words(first: str, second: str) -> float:
 
 
 def _measured(rubric: Rubric, first: str, second: str) -> dict[str, float]:
+    first, second = first[:_MOST_CHARACTERS], second[:_MOST_CHARACTERS]
     connecting = f"{first}\n{second}" if rubric.both_connect else second
     found = {
         "transition_kinds": float(len(transition_kinds(connecting))),

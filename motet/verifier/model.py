@@ -17,7 +17,7 @@ from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic
 from motet.policies.loading import DType
 from motet.policies.padding import padded
-from motet.policies.prompts import BadPrompt, encode
+from motet.policies.prompts import BadPrompt, check_whole, encode
 from motet.settings import Lora, Settings
 
 Reads: TypeAlias = Literal["end", "mean", "lowest"]
@@ -132,6 +132,7 @@ class Verifier:
         tokenizer, asked = self.critic.backbone.tokenizer, tuple(chat[:-1])
         raw = tokenizer.chat_template is None and [message.role for message in asked] == ["user"]
         try:
+            check_whole([chat[-1].content])
             before = encode(tokenizer, asked[0].content if raw else asked)
         except BadPrompt as error:
             raise Unreadable(str(error)) from error

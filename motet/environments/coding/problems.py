@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from motet.environments.coding.examples import find_examples
 from motet.errors import ConfigError
+from motet.plugins import shortened
 from motet.rewards.extract import without
 from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded
 from motet.sandbox.suite import Suite
@@ -122,7 +123,7 @@ def _is_given(row: Mapping[str, Any], field: str) -> bool:
 
 def _id_of(row: Mapping[str, Any]) -> str:
     if not _is_given(row, "task_id"):
-        return str(row["entry_point"]) if _is_given(row, "entry_point") else str(row["test_list"][:1])
+        return str(row["entry_point"]) if _is_given(row, "entry_point") else shortened(str(row["test_list"]))
     return f"MBPP/{row['task_id']}" if isinstance(row["task_id"], int) else str(row["task_id"])
 
 
@@ -187,8 +188,8 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
     imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []
     setup = "\n".join([*imports, *before]).strip()
     tree = parse_bounded(code)
-    if tree is None:
-        raise ValueError("its code is no Python")
+    if tree is None or parse_bounded(setup) is None:
+        raise ValueError(f"its {'code' if tree is None else 'test_setup_code'} is no Python")
     function = _tested(tree, statements)
     wanted = _free([setup, *statements]) - {function.name}
     needed = needed_for(tree, wanted, function)

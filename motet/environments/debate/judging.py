@@ -50,7 +50,7 @@ class Numbers:
         if value is None:
             return Reading(None, right=False, in_form=False)
         right = answers.same_number(value, Fraction(gold))
-        return Reading(answers.written(value), right, in_form=answers.boxed(spoken(text)) is not None)
+        return Reading(answers.written(value), right, in_form=answers.boxed(_said(text)) is not None)
 
 
 class Labels:
@@ -61,7 +61,7 @@ class Labels:
 
     async def judge(self, text: str, gold: str) -> Reading:
         label = nli.label(text)
-        boxed = label is not None and answers.boxed(spoken(text)) is not None
+        boxed = label is not None and answers.boxed(_said(text)) is not None
         return Reading(label, right=label == gold, in_form=boxed)
 
 
@@ -76,16 +76,21 @@ class Terms:
         return None if answer is None else answer[:_LONGEST]
 
     async def judge(self, text: str, gold: str) -> Reading:
-        box = answers.boxed(spoken(text))
+        box = answers.boxed(_said(text))
         judged = await asyncio.to_thread(self._maths.check, _last_word(text), gold)
         answer = None if judged.answer is None else judged.answer[:_LONGEST]
         in_form = box is not None and judged.status != "unread"
         return Reading(answer, judged.right, in_form, timed_out=judged.status == "timeout")
 
 
+def _said(text: str) -> str:
+    """As much of a text, without its thoughts, as is ever read."""
+    return spoken(text[: answers.MOST_CHARACTERS])
+
+
 def _last_word(text: str) -> str:
     """The box alone, where there is one: the library would take the first of several."""
-    said = spoken(text)
+    said = _said(text)
     box = answers.boxed(said)
     return said[-MOST_CHARACTERS:] if box is None else rf"\boxed{{{box}}}"
 

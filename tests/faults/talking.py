@@ -1,0 +1,109 @@
+"""Every environment that reads rows, and a game of it in which all say what a test wants: what a run does, but for models."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from motet.core import Completion, Episode, Outcome, Reply, Round, Task
+from motet.environments.coding.bug_fix import BugFix
+from motet.environments.coding.bug_fix_tiny import TinyBugFix
+from motet.environments.coding.completion import CodeCompletion
+from motet.environments.coding.generation import CodeGeneration
+from motet.environments.debate.game import Debate
+from motet.environments.debate_tiny import TinyDebate
+from motet.environments.quickstart import Quickstart
+from motet.environments.relay import Relay
+from motet.environments.writing import Writing
+from motet.errors import EnvironmentFault, RewardFault, SamplerFault, SandboxFault
+from motet.policies.prompts import encode
+from motet.rollout.record import read_episodes, write_episode
+from motet.sandbox import Sandbox
+
+FAULTS = (EnvironmentFault, RewardFault, SamplerFault, SandboxFault)
+"""What a run records. Anything else that an environment raises is a bug, though a run would record that too."""
+
+
+def environment_of(kind: str, sandbox: Sandbox) -> Any:
+    """The environment that reads `sound_rows.ROWS[kind]`, or one with tasks of its own."""
+    debate: dict[str, Any] = {"format_penalty": 0.1, "show_scores": "exact", "hears": "full"}
+    match kind:
+        case "code_generation":
+            return CodeGeneration(CodeGeneration.Options(), sandbox=sandbox, turns=2)
+        case "code_completion":
+            return CodeCompletion(CodeCompletion.Options(), sandbox=sandbox, turns=2)
+        case "bug_fix":
+            return BugFix(BugFix.Options(), sandbox=sandbox, turns=4)
+        case "mutants":
+            return BugFix(BugFix.Options(mutate=True), sandbox=sandbox, turns=2)
+        case "gsm8k" | "tinygsm" | "anli" | "maths":
+            seconds = {"maths_seconds": 1.0} if kind == "maths" else {}
+            return Debate(Debate.Options(dataset=kind, **seconds, **debate), turns=2, open_sandbox=lambda: sandbox)
+        case "tldr" | "arxiv":
+            return Writing(Writing.Options(kind=kind))
+        case "relay":
+            return Relay(Relay.Options())
+        case "debate_tiny":
+            return TinyDebate(TinyDebate.Options())
+        case "quickstart":
+            return Quickstart(Quickstart.Options(), sandbox=sandbox)
+        case "bug_fix_tiny":
+            return TinyBugFix(TinyBugFix.Options(), sandbox=sandbox)
+    raise AssertionError(kind)
+
+
+def played(
+    environment: Any, task: Task, says: Callable[[str, int], str], words: Any, record: Path, most: int = 4
+) -> str:
+    """How a game ended: `played`, or which fault it was. Its prompts are tokenized by `words`, its Rounds recorded and read back.
+
+    Raises: whatever is neither, and AssertionError for a reward or term that is no number."""
+
+    async def game() -> str:
+        try:
+            state = await environment.start(task, 0)
+        except FAULTS as fault:
+            return type(fault).__name__
+        for turn in range(most):
+            prompts = environment.observe(state)
+            try:
+                tokens = {agent: encode(words, prompt) for agent, prompt in prompts.items()}
+                said = {agent: says(agent, turn) for agent in prompts}
+                led_to = await environment.step(
+                    state, {agent: Reply(text, "length") for agent, text in said.items()}, 0
+                )
+            except FAULTS as fault:
+                return type(fault).__name__
+            assert all(map(math.isfinite, [*led_to.rewards.values(), *led_to.terms.values()])), led_to
+            samples = {
+                agent: (Completion(agent, text, "length", tokens=(1,), logprobs=(-0.5,)),)
+                for agent, text in said.items()
+            }
+            outcome = Outcome(dict.fromkeys(said, 0), led_to.rewards, led_to.terms, end="limit")
+            _recorded(record, Episode("e", task, Round(turn, prompts, tokens, samples, (outcome,))))
+            if led_to.done:
+                break
+            state = led_to.state
+        if hasattr(environment, "answer"):
+            environment.answer(task, {agent: says(agent, 0) for agent in environment.agents})
+        return "played"
+
+    return asyncio.run(game())
+
+
+def _recorded(path: Path, episode: Episode) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        write_episode(file, episode)
+    assert _plain(read_episodes(path).episodes[0]) == _plain(episode)
+
+
+def _plain(value: Any) -> Any:
+    """Without the difference between a tuple and a list, which JSON has not."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    return (
+        {key: _plain(inner) for key, inner in vars(value).items()} if hasattr(value, "__dataclass_fields__") else value
+    )
