@@ -1,5 +1,6 @@
 """Environments that raise, that wait for ever, and tokenizers that fail: counted by their cause, and never a reward."""
 
+import asyncio
 import json
 
 import pytest
@@ -7,16 +8,20 @@ from transformers import PreTrainedTokenizerBase
 
 import motet
 from motet.policies import prompts
+from motet.rollout.faults import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
 from tests.small_runs import contents, rows, summary, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+    pytest.mark.slow,
+]
 TABLE = "Faults injected"
 
 
-def told(tell, what: str, run, found, took) -> None:
+def told(tell, what: str, found, took, checkpoint: str = "") -> None:
     counted = ", ".join(f"{cause} x{count}" for cause, count in sorted(found.items())) or "none"
-    tell(TABLE, injected=what, ended="finished", faults=counted, seconds=took(), checkpoint="resumed, nothing changed")
+    tell(TABLE, injected=what, ended="finished", faults=counted, seconds=took(), checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("harm", [1, 2])
@@ -32,7 +37,7 @@ def test_what_an_environment_raises_is_counted_and_the_survivors_teach(train, te
     before = rows(run), weights(run), contents(run / "episodes")
     train(config, resume=True)
     assert before == (rows(run), weights(run), contents(run / "episodes"))
-    told(tell, f"environment raises in {place}, seed {harm}", run, found, took)
+    told(tell, f"environment raises in {place}, seed {harm}", found, took, "resumed: nothing changed")
 
 
 @pytest.mark.parametrize("place", ["start", "step", "close"])
@@ -47,7 +52,7 @@ def test_an_environment_that_waits_for_ever_is_a_fault_after_its_limit(train, te
     faults = [one.fault for one in recorded(run) if one.fault is not None]
     messages = [one.message for one in faults if one.cause == "timeout"]
     assert all("did not end within 0.3 s" in text and "rollout.timeout_seconds" in text for text in messages)
-    told(tell, f"environment waits for ever in {place}", run, found, took)
+    told(tell, f"environment waits for ever in {place}", found, took)
 
 
 def test_a_reward_that_waits_for_ever_is_a_fault_after_its_limit(train, tell):
@@ -63,15 +68,17 @@ def test_a_reward_that_waits_for_ever_is_a_fault_after_its_limit(train, tell):
     assert odd
     assert all(one.fault is not None and one.fault.cause == "timeout" for one in odd)
     assert summary(run)["heldout"]["after"]["reward"] == 0.25
-    told(tell, "reward waits for ever", run, {"environment/timeout": len(odd)}, took)
+    told(tell, "reward waits for ever", {"environment/timeout": len(odd)}, took)
 
 
-def test_without_a_limit_it_would_wait(train, tmp_path):
-    """The limit is what ends it: a run without one is still waiting when it is broken off."""
-    import asyncio
+def test_an_environment_that_waits_for_ever_before_the_run_begins_is_one_line(train, tell):
+    with seconds() as took, pytest.raises(motet.MotetError, match=r"start did not end within 0\.3 s"):
+        train(small("Harmed", game={"hangs": "start", "share": 1.0, "spared": -1}, rollout={"timeout_seconds": 0.3}))
+    assert float(took()) < 30
+    tell(TABLE, injected="environment waits for ever at first", ended="stopped, one line", faults="", seconds=took())
 
-    from motet.rollout.faults import within
 
+def test_without_a_limit_it_would_wait():
     async def forever() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -100,7 +107,7 @@ def test_a_tokenizer_that_fails_at_a_prompt_costs_that_game(train, tell, monkeyp
     assert {one.task.fields["number"] for one in lost} == {1, 101}
     assert "ValueError: unknown sign" in lost[0].fault.message
     check_figures(run)
-    told(tell, "tokenizer raises at some prompts", run, found, took)
+    told(tell, "tokenizer raises at some prompts", found, took)
 
 
 @pytest.mark.parametrize("stop", [(), ("~",)])
@@ -122,14 +129,14 @@ def test_a_tokenizer_that_fails_at_an_answer_costs_what_asked_for_it(train, tell
     drawn = [answer for one in survivors for answers in one.root.samples.values() for answer in answers]
     assert drawn
     assert not [answer for answer in drawn if len(answer.tokens) == 3 and answer.tokens[0] % 16 == 0]
-    told(tell, f"tokenizer raises at some answers{', with stop strings' if stop else ''}", run, found, took)
+    told(tell, f"tokenizer raises at some answers{', with stop strings' if stop else ''}", found, took)
 
 
 # ---------------------------------------------------------------------------------------------------- what stops a run
 
 
-def test_more_faults_than_allowed_end_in_one_line_and_the_last_checkpoint_goes_on(train, tell, tmp_path):
-    config = small("Harmed", game={"raises": "step", "share": 1.0})
+def test_more_faults_than_allowed_end_in_one_line_and_pay_nothing(train, tell, tmp_path):
+    config = small("Harmed", game={"raises": "step", "share": 1.0, "spared": -1})
     with seconds() as took, pytest.raises(motet.MotetError, match="100% of the joint actions failed"):
         train(config, [], runs=tmp_path / "runs")
     told_lines = (tmp_path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()

@@ -47,15 +47,17 @@ class Harmed(Coded):
         """Of the calls, by what they are asked: the same ones in any order."""
         harm: int = 0
         """The seed of the harm."""
+        spared: int = 0
+        """The task that nothing befalls: the first, which every run looks at before it begins."""
 
     options: Options
 
     async def start(self, task: motet.Task, seed: int) -> Talk:
-        await self._perhaps("start", task.id)
+        await self._perhaps("start", task.fields["number"])
         return await super().start(task, seed)
 
     def observe(self, state: Talk) -> Mapping[str, motet.Prompt]:
-        if self.options.raises == "observe" and self._struck("observe", state):
+        if self.options.raises == "observe" and self._struck("observe", state.number, state.said):
             raise LookupError(f"observe is out of order at {state}")
         return super().observe(state)
 
@@ -66,14 +68,17 @@ class Harmed(Coded):
     async def close(self, state: Talk) -> None:
         await self._perhaps("close", state.number)
 
-    async def _perhaps(self, place: Place, *what: object) -> None:
-        if self._struck(place, *what):
+    async def _perhaps(self, place: Place, number: int, *what: object) -> None:
+        if self._struck(place, number, *what):
             if self.options.raises == place:
-                raise LookupError(f"{place} is out of order at {what}")
+                raise LookupError(f"{place} is out of order at {number}")
             if self.options.hangs == place:
                 await asyncio.Event().wait()
 
-    def _struck(self, place: Place, *what: object) -> bool:
+    def _struck(self, place: Place, number: int, *what: object) -> bool:
+        if number == self.options.spared:
+            return False
+        what = (number, *what)
         return random.Random(derive(self.options.harm, place, *map(str, what))).random() < self.options.share
 
 
