@@ -148,6 +148,19 @@ class Advised(Lottery):
         return led_to
 
 
+class Slow(Coded):
+    """The lottery with steps that take a while."""
+
+    class Options(Lottery.Options):
+        seconds: float = 0.4
+
+    options: Options
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        await asyncio.sleep(self.options.seconds)
+        return await super().step(state, replies, seed)
+
+
 class Rows(Coded):
     """The lottery on rows of a dataset."""
 
@@ -165,7 +178,7 @@ def game(kind: str, **options: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------- services
 
 
-Manner = Literal["fine", "500", "429", "404", "garbage", "numbers", "slow", "hangs up"]
+Manner = Literal["fine", "500", "429", "404", "garbage", "numbers", "slow", "silent", "hangs up"]
 
 
 class Clinic(ThreadingHTTPServer):
@@ -197,8 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         if manner == "hangs up":
             self.close_connection = True
             return
-        if manner == "slow":
-            time.sleep(3)
+        if manner in ("slow", "silent"):
+            time.sleep(3 if manner == "slow" else 3600)
         answer = {"garbage": b"<html>", "numbers": b'{"result": [7, null], "choices": 3}'}.get(manner)
         self._send(int(manner) if manner.isdigit() else 200, answer or json.dumps(self._answer(body)).encode())
 
