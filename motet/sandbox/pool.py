@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import sys
 import threading
 import weakref
@@ -24,7 +23,7 @@ _GRACE_SECONDS = 30.0
 """How much longer than the wall limit a server may be silent before it counts as dead; a child's setup has 15 of them."""
 _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 200
-_Result = TypeVar("_Result", Report, verdict.Attempt)
+_Result = TypeVar("_Result")
 _Known = TypeVar("_Known")
 
 
@@ -126,15 +125,9 @@ class Sandbox:
         known = self._reports.get(key)
         if known is not None:
             return replace(report.read(known, calls, limits), seconds=0.0)
-        replies: list[bytes] = []
-
-        def read(reply: bytes) -> Report:
-            replies.append(reply)
-            return report.read(reply, calls, limits)
-
-        result = self._ask(request, limits, read)
+        reply, result = self._ask(request, limits, lambda reply: (reply, report.read(reply, calls, limits)))
         if result.deterministic:
-            self._reports.put(key, replies[-1], len(replies[-1]))
+            self._reports.put(key, reply, len(reply))
         return result
 
     def _submit_suite(self, sources: Sequence[str], suite: Suite, limits: Limits | None) -> Future[Verdict]:
@@ -160,23 +153,12 @@ class Sandbox:
         return result
 
     def _ask(self, request: bytes, limits: Limits, read: Callable[[bytes], _Result]) -> _Result:
-        """What a server's reply means to `read`. SandboxFault where a fresh server fails too.
-
-        A program that was killed outright is run once more as well: it may have been the machine's doing, which short of memory
-        kills whom it likes. One that hung up and lived on was killed by us, and is again.
-        """
+        """What a server's reply means to `read`. SandboxFault where a fresh server fails too."""
         seconds = limits.wall_seconds + _GRACE_SECONDS
         try:
-            result = read(self._servers.ask(request, seconds))
-            if not _killed(result):
-                return result
+            return read(self._servers.ask(request, seconds))
         except SandboxFault:  # once more on a fresh server: the cause may have been the machine's moment
-            pass
-        return read(self._servers.ask(request, seconds, fresh=True))
-
-
-def _killed(result: Report | verdict.Attempt) -> bool:
-    return result.failure == "crashed" and result.message.startswith(f"signal {signal.SIGKILL:d}:")
+            return read(self._servers.ask(request, seconds, fresh=True))
 
 
 def _cores() -> int:

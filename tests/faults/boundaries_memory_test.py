@@ -42,7 +42,7 @@ def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(tra
 
     def full(*given, **named):
         called.append(1)
-        if len(called) == 12:
+        if len(called) == {"playing": 12}.get(what, 4):
             raise torch.OutOfMemoryError(CUDA)
         return whole(*given, **named)
 

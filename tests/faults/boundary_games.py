@@ -182,12 +182,14 @@ Manner = Literal["fine", "500", "429", "404", "garbage", "numbers", "slow", "sil
 
 
 class Clinic(ThreadingHTTPServer):
-    """A verifier and an expert behind one socket. `manner(n)` says how the n-th request (from 0) is answered."""
+    """A verifier and an expert behind one socket. `manner(n)` says how the n-th request (from 0) is answered; `mended`: every
+    question is answered well when it comes again."""
 
     daemon_threads = True
 
-    def __init__(self, manner: Callable[[int], Manner], port: int = 0) -> None:
+    def __init__(self, manner: Callable[[int], Manner], port: int = 0, *, mended: bool = False) -> None:
         self.manner, self.asked, self.lock = manner, 0, threading.Lock()
+        self.mended, self.known = mended, set[bytes]()
         super().__init__(("127.0.0.1", port), _Handler)
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -203,10 +205,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: Clinic
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        question = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             number, self.server.asked = self.server.asked, self.server.asked + 1
-        manner = self.server.manner(number)
+            again = question in self.server.known
+            self.server.known.add(question)
+        manner = "fine" if again and self.server.mended else self.server.manner(number)
+        body = json.loads(question)
         if manner == "hangs up":
             self.close_connection = True
             return
@@ -233,8 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def clinic(manner: Callable[[int], Manner]) -> Iterator[Clinic]:
-    server = Clinic(manner)
+def clinic(manner: Callable[[int], Manner], *, mended: bool = False) -> Iterator[Clinic]:
+    server = Clinic(manner, mended=mended)
     try:
         yield server
     finally:
