@@ -7,7 +7,9 @@ import errno
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -388,7 +390,10 @@ def check(config: Config, overrides: Overrides = None) -> None:
 
 @contextmanager
 def going_on(runs: Path, name: str) -> Iterator[None]:
-    """Adds to what the machine refuses how the run goes on once that is mended."""
+    """Adds to what the machine refuses how the run goes on once that is mended. SIGTERM asks to stop as Ctrl-C does, also before
+    the first step and after the last."""
+    mine = threading.current_thread() is threading.main_thread()  # which alone gets signals
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if mine else None
     try:
         yield
     except Exception as error:
@@ -397,6 +402,9 @@ def going_on(runs: Path, name: str) -> Iterator[None]:
             elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
             error.add_note(f"Then go on with: motet train {place / 'config.yaml'} --resume{elsewhere}")
         raise
+    finally:
+        if mine:
+            signal.signal(signal.SIGTERM, before)
 
 
 ADVICE = {

@@ -85,7 +85,7 @@ STAGES = {
         r"stopped at once\. Go on from what was recorded with: motet (train .*)",
     ),
     "the first evaluation": (
-        small("Slow", train=STEPS, environment=game("Slow", turns=2, seconds=2.0)),
+        small("Slow", train=STEPS, environment=game("Slow", **SLOW)),
         "started",
         r"Go on .*with: motet (train .*)",
     ),
@@ -108,7 +108,7 @@ def test_a_signal_ends_a_run_within_seconds_and_it_goes_on_to_the_same_bytes(
         time.sleep(1.0)
     else:
         started.wait_for(mark.exists)
-    code, took, said = started.leaves(NUMBERS[name], 60)
+    code, took, said = started.leaves(NUMBERS[name], 120)
     found = re.search(last_word, said)
     told = {"ended": f"exit {code}: {said[:60]}", "seconds": f"{took:.1f}"}
     tell(TABLE, injected=f"{name} in {stage}", **told, checkpoint="resumed to the same bytes")
