@@ -1,4 +1,4 @@
-"""Half an hour of the quickstart's training without a pause, watched from outside: does anything pile up? Prints one table.
+"""Half an hour of the quickstart's training without a pause, after its warm-up, watched from outside: does anything pile up? Prints one table.
 
     python benchmarks/soak.py                  as `make soak` does
     python benchmarks/soak.py --minutes 6      a shorter look, which promises less
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 FILE = ROOT / "benchmarks" / "results" / "soak.json"
 EVERY_SECONDS, GLANCE_SECONDS = 5.0, 0.05
 SETTLED_MINUTES = 5.0
-"""Warm-up, first evaluation, and what caches and allocators take for themselves at the beginning."""
+"""Training by then has what caches, pools and allocators take for themselves at the beginning."""
 LEAVE_SECONDS = 60.0
 """How long the run may take to end after its signal."""
 MB = 1 << 20
@@ -58,6 +58,7 @@ class Sample:
     """The run at one moment. Programs come and go, so they count in the memory of the tree only."""
 
     minutes: float
+    """Of training; below 0 before its first step."""
     trainer_mb: float
     """Resident memory of the trainer."""
     tree_mb: float
@@ -91,6 +92,7 @@ class Watch:
 
     def __init__(self, run: subprocess.Popen[bytes], metrics: Path) -> None:
         self.begun = time.monotonic()
+        """When training did, as far as is known."""
         self.programs = Programs()
         self._trainer, self._metrics = psutil.Process(run.pid), metrics
         self._standing: set[int] = set()
@@ -99,15 +101,18 @@ class Watch:
         tree = self._trainer.children(recursive=True)
         standing = [child for child in tree if self._stands(child)]
         self._standing = {child.pid for child in standing}
+        steps, now = _steps(self._metrics), time.monotonic()
+        if not steps:
+            self.begun = now + EVERY_SECONDS
         return Sample(
-            minutes=(time.monotonic() - self.begun) / 60,
+            minutes=(now - self.begun) / 60,
             trainer_mb=self._trainer.memory_info().rss / MB,
             tree_mb=sum(_pss(process) for process in (self._trainer, *tree)) / MB,
             servers=len(standing),
             files=self._trainer.num_fds(),
             threads=self._trainer.num_threads(),
             zombies=sum(_is_zombie(child) for child in tree),
-            steps=_steps(self._metrics),
+            steps=steps,
         )
 
     def glance(self) -> None:
@@ -194,7 +199,7 @@ def _watched(run: subprocess.Popen[bytes], metrics: Path, minutes: float) -> tup
 
 
 def figures(samples: Sequence[Sample], settled: float) -> dict[str, float]:
-    """Slopes and gains from minute `settled` on; a gain is between the medians of the first and the last quarter of that time."""
+    """Slopes and gains of training from minute `settled` on; a gain is between the medians of the first and the last quarter of that time."""
     later = [one for one in samples if one.minutes >= settled]
     quarter = max(1, len(later) // 4)
 
@@ -228,6 +233,7 @@ def draw(samples: Sequence[Sample], settled: float, path: Path) -> None:
     figure = Figure(figsize=(8, 6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
+    samples = [one for one in samples if one.steps]
     minutes = [one.minutes for one in samples]
     above.plot(minutes, [one.trainer_mb for one in samples], label="trainer, RSS")
     above.plot(minutes, [one.tree_mb for one in samples], label="all processes, PSS")
