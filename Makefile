@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-faults lint results bench-peers verifier-demo clean
+.PHONY: help install quickstart test test-slow test-faults lint results bench-peers verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -43,6 +43,9 @@ bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour o
 
 verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py
+
+soak: install  ## half an hour of training, watched from outside: memory, files, processes (docs/performance.md)
+	$(VENV)/bin/python benchmarks/soak.py
 
 clean:  ## remove the environment and the caches, never the runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -36,5 +36,9 @@ class Interrupted(MotetError):
     """The person or the system asked the run to stop, and it did. The message says how to go on."""
 
 
+class OutOfMemory(MotetError):
+    """A device has less memory than was asked for. The message says what asked, and which settings ask for less."""
+
+
 class TrainingDiverged(MotetError):
     """A loss or a gradient is not a finite number; the run stops before the weights are touched."""

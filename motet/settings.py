@@ -50,6 +50,10 @@ class Plan(Settings):
     """A branch ends once its mean reward of a turn reaches this. Off unless set."""
     on_long_prompt: Literal["fault", "drop_oldest_turn"] = "fault"
     """A prompt longer than the context is a counted fault, or loses its oldest messages (never the system message)."""
+    timeout_seconds: PositiveFloat | None = 3600.0
+    """How long an environment may take to start, step or close, its reward and whom it asks included. Then it is a counted
+    fault, or one connection that says nothing more would hold up the run for ever. What computes without waiting cannot be
+    broken off. null: no limit."""
 
     def joint_actions(self, turn: int, acting: int) -> int:
         """J of one Round: how many joint actions `acting` agents make at `turn`."""

@@ -30,6 +30,7 @@ from motet.policies.optimizers import check_optimizer
 from motet.policies.prompts import encode
 from motet.policies.quantized import check_quantize
 from motet.reward_server import ConstantScores, Ensemble, RewardServer, Scores
+from motet.rollout.faults import within
 from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
@@ -295,13 +296,13 @@ async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> 
     Raises: ConfigError naming the agent and both lengths.
     """
     config, environment = scene.config, scene.environment
-    task = scene.tasks.first
+    task, limit = scene.tasks.first, config.rollout.timeout_seconds
     with asking(f"{config.environment.name}, the first prompts of task {task.id}"):
-        state = await environment.start(task, derive(config.seed, "first prompts"))
+        state = await within(limit, "start", environment.start(task, derive(config.seed, "first prompts")))
         try:
             prompts = environment.observe(state)
         finally:
-            await environment.close(state)
+            await within(limit, "close", environment.close(state))
     for agent, prompt in prompts.items():
         model = config.policies[scene.team.policy_of(agent, 0)].model
         words, context = load_tokenizer(bases[model])

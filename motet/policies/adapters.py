@@ -55,15 +55,10 @@ class Adapters:
             raise ConfigError(f"adapter folder {str(folder)!r} has no {WEIGHTS}: give a folder that PEFT saved")
         try:
             config = LoraConfig.from_pretrained(str(folder))
-<<<<<<< HEAD
-        except (ValueError, TypeError, OSError) as error:
-            raise ConfigError(f"adapter folder {str(folder)!r} cannot be read: {error}") from error
-=======
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"adapter folder {str(folder)!r} has no adapter_config.json that PEFT reads: {error}"
             ) from error
->>>>>>> n_fuzz
         if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
             raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
         self._inject(name, config, seed=0)

@@ -45,6 +45,8 @@ class Answer:
     logprobs: tuple[float, ...]
     text: str
     stop: Stop
+    unread: str = ""
+    """What the tokenizer raised where it could not make a text of the tokens; the text is empty then."""
 
 
 @dataclass
@@ -172,10 +174,9 @@ class _Drawn:
         if not watched:
             return found_B
         tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
-        texts = self._tokenizer.batch_decode(tails, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         ended = [
             index
-            for index, text in zip(watched, texts, strict=True)
+            for index, (text, _) in zip(watched, self._texts(tails), strict=True)
             if any(stop in text for stop in self._stops[rows[index]])
         ]
         found_B[ended] = True
@@ -191,13 +192,27 @@ class _Drawn:
                 "the model's logits are not finite numbers, so nothing can be sampled: lower the learning rate, "
                 "or compute in float32"
             )
-        texts = self._tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        for row, own, logp, text, ended in zip(rows, tokens, logprobs, texts, stopped, strict=True):
+        for row, own, logp, (text, unread), ended in zip(
+            rows, tokens, logprobs, self._texts(tokens), stopped, strict=True
+        ):
             stop: Stop = "stop" if ended else "length"
-            self._answers[row] = Answer(tuple(own), tuple(logp), _cut(text, self._stops[row]), stop)
+            self._answers[row] = Answer(tuple(own), tuple(logp), _cut(text, self._stops[row]), stop, unread)
         if self._on_answer is not None:
             for row in rows:
                 self._on_answer(row, self._answers[row])
+
+    def _texts(self, tokens: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+        """Each row's text; or none, and what the tokenizer raised at that row."""
+
+        def read(rows: Sequence[Sequence[int]]) -> list[str]:
+            return self._tokenizer.batch_decode(rows, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+        try:
+            return [(text, "") for text in read(tokens)]
+        except Exception as error:  # noqa: BLE001 - a tokenizer may be anybody's code, and what it said is told
+            if len(tokens) == 1:
+                return [("", f"{type(error).__name__}: {error}")]
+        return [text for row in tokens for text in self._texts([row])]
 
     def answers(self) -> list[Answer]:
         """All of them, in the order of the wishes, after the last was told."""

@@ -17,9 +17,13 @@ from motet.errors import ConfigError, TrainingDiverged
 from motet.policies.backbone import Policy
 from motet.policies.critic import Critic
 from motet.policies.forward import forward
+from motet.policies.memory import asking_for
 from motet.policies.optimizers import load_into, make_optimizer, state_of
 from motet.policies.padding import Rows
 from motet.settings import Optimizer
+
+_LESS = "lower train.token_budget, or set checkpointing: true for the model"
+_SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a smaller model"
 
 
 @dataclass
@@ -73,7 +77,10 @@ class LocalLearner:
         course = self._courses[batch.policy]
         policy = course.learning
         batch = batch.to(policy.backbone.device)
-        with policy.active():
+        answers, tokens = batch.tokens_BL.shape
+        learning = f"learning from {answers} answers of up to {tokens} tokens to {len(batch.prompts_PL)} prompts"
+        learning += f" of up to {batch.prompts_PL.shape[1]}"
+        with asking_for(learning, _LESS, policy.backbone.device), policy.active():
             logp_BL, entropy_BL = forward(policy.backbone, rows_of(batch), batch.temperature_B)
             loss, metrics = objective(batch, logp_BL, entropy_BL)
             self._descend(batch.policy, loss)
@@ -84,7 +91,9 @@ class LocalLearner:
         critic = self._courses[batch.critic].learning
         assert isinstance(critic, Critic)
         batch = batch.to(critic.backbone.device)
-        with critic.active():
+        texts, tokens = batch.tokens_BL.shape
+        learning = f"learning the values of {texts} texts of up to {tokens} tokens"
+        with asking_for(learning, _LESS, critic.backbone.device), critic.active():
             loss, metrics = objective(batch, critic.values(batch.tokens_BL, batch.mask_BL))
             self._descend(batch.critic, loss)
         return metrics
@@ -120,7 +129,9 @@ class LocalLearner:
         clip_grads_with_norm_(course.parameters, course.settings.clip_norm, norm)
         for group in course.adamw.param_groups:
             group["lr"] = rate
-        course.adamw.step()
+        stepping = f"stepping {sum(p.numel() for p in course.parameters):,} weights of {course.learning.name}"
+        with asking_for(stepping, _SMALLER, course.learning.backbone.device):
+            course.adamw.step()
         figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
         course.steps_done += 1
         return figures

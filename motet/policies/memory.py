@@ -1,8 +1,11 @@
-"""What a run will need of a device's memory, from the shapes of its models alone: nothing is loaded.
+"""What a run will need of a device's memory, from the shapes of its models alone: nothing is loaded. And what is said where there
+is too little.
 
 An estimate for choosing knobs, not a promise: the allocator's fragments and the kernels' workspace are not in it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 from transformers.configuration_utils import PretrainedConfig
 from transformers.pytorch_utils import Conv1D
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, OutOfMemory
 from motet.policies.quantized import Quantize
 from motet.policies.score import CHUNK, ROWS
 from motet.settings import Lora, TinyModel
@@ -116,3 +119,33 @@ def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bo
     kept = shape.layers + ACTIVATIONS if checkpointing else shape.layers * ACTIVATIONS
     scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
     return token_budget * kept * shape.hidden * bytes_each + scored
+
+
+# ---------------------------------------------------------------------------------------------------- too little of it
+
+
+@contextmanager
+def asking_for(what: str, knobs: str, device: torch.device) -> Iterator[None]:
+    """Raises: OutOfMemory where the body asks for too much; it says `what` asked, as measured, and what asks for less."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise OutOfMemory(
+            f"{device} ran out of memory {what}{_room(device)}: {said.rstrip('.')}. To need less, {knobs}; "
+            f"motet train CONFIG --dry-run estimates what a step needs"
+        ) from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """The allocator of the CPU raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def _room(device: torch.device) -> str:
+    if device.type != "cuda":
+        return ""
+    free, total = torch.cuda.mem_get_info(device)
+    return f" ({free / 2**30:.1f} of {total / 2**30:.1f} GiB free, {torch.cuda.memory_reserved(device) / 2**30:.1f} GiB held)"

@@ -31,15 +31,21 @@ class BadPrompt(SamplerFault):
     cause = "bad_prompt"
 
 
+class TokenizerFault(SamplerFault):
+    """The tokenizer itself failed, at one text."""
+
+    cause = "tokenizer"
+
+
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:
-    """Token ids of a prompt, ready for an answer. Raises: BadPrompt."""
+    """Token ids of a prompt, ready for an answer. Raises: BadPrompt, TokenizerFault."""
     check_whole([prompt] if isinstance(prompt, str) else [message.content for message in prompt])
-    if isinstance(prompt, str):
-        ids = tokenizer(prompt)["input_ids"]
-    elif tokenizer.chat_template is None:
-        ids = tokenizer(_plain(prompt))["input_ids"]
-    else:
-        ids = _templated(tokenizer, prompt)
+    try:
+        ids = _ids(tokenizer, prompt)
+    except SamplerFault:
+        raise
+    except Exception as error:  # a tokenizer may be anybody's code, and what it cannot read is one prompt
+        raise TokenizerFault(f"the tokenizer failed at a prompt: {type(error).__name__}: {error}") from error
     if not ids:
         raise BadPrompt(f"prompt {prompt!r} has no tokens: a model needs at least one to answer")
     return tuple(ids)
@@ -52,6 +58,14 @@ def check_whole(texts: Iterable[str]) -> None:
         if half is not None:
             around = text[max(0, half.start() - 20) : half.end() + 20]
             raise BadPrompt(f"a text has half a character, {half.group()!r}, in {around!r}: mend the data it came from")
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
+    if isinstance(prompt, str):
+        return tokenizer(prompt)["input_ids"]
+    if tokenizer.chat_template is None:
+        return tokenizer(_plain(prompt))["input_ids"]
+    return _templated(tokenizer, prompt)
 
 
 def _plain(chat: Chat) -> str:
@@ -93,7 +107,7 @@ def fit(
     """Token ids of a prompt with room for an answer in `context` tokens.
 
     Under `drop_oldest_turn` a chat loses its oldest messages, never a system message nor the last one, until an answer of
-    `answer` tokens fits or nothing can go. Raises: LongPrompt where not one token of an answer fits; BadPrompt.
+    `answer` tokens fits or nothing can go. Raises: LongPrompt where not one token of an answer fits; BadPrompt, TokenizerFault.
     """
     ids = encode(tokenizer, prompt)
     while on_long == "drop_oldest_turn" and len(ids) + answer > context:

@@ -6,6 +6,7 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any, TypeVar
@@ -13,13 +14,14 @@ from typing import Any, TypeVar
 import torch
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, ScoreRequest, Valued, ValueRequest
-from motet.errors import ConfigError
+from motet.errors import ConfigError, SamplerFault
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
 from motet.policies.decode import Answer, Spent, Wish, decode
 from motet.policies.forward import forward
+from motet.policies.memory import asking_for
 from motet.policies.padding import Rows, padded
-from motet.policies.prompts import BadPrompt, LongPrompt, OnLongPrompt, fit
+from motet.policies.prompts import OnLongPrompt, TokenizerFault, fit
 
 T = TypeVar("T")
 
@@ -151,8 +153,8 @@ class LocalSampler:
                 request.decode.max_new_tokens,
                 self._on_long_prompt,
             )
-        except (LongPrompt, BadPrompt) as fault:
-            return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
+        except SamplerFault as fault:
+            return Fault("sampler", fault.cause or type(fault).__name__, f"policy {request.policy}: {fault}")
 
     def _decode(self, open_: "_Open", rows: Sequence[_Row]) -> None:
         batch = sorted(rows, key=lambda row: open_.requests[row.request].policy)  # rows of one adapter lie together
@@ -170,8 +172,14 @@ class LocalSampler:
         def take(wish: int, answer: Answer) -> None:
             open_.take(batch[wish], answer)
 
-        with self._turn, cast[0].active() if speakers is None else backbone.policy(None):
-            prompts = [prompt for _, prompt in places]
+        prompts = [prompt for _, prompt in places]
+        width = max(map(len, prompts)) + max(row.answer for row in batch)
+        asked_for = f"playing {len(batch)} answers of up to {width} tokens, prompt included"
+        knobs = (
+            f"lower train.rows_per_batch ({self._rows_per_batch}) or train.tokens_per_batch ({self._tokens_per_batch})"
+        )
+        active = cast[0].active() if speakers is None else backbone.policy(None)
+        with self._turn, asking_for(asked_for, knobs, backbone.device), active:
             decode(
                 backbone, prompts, wishes, speakers=speakers, on_answer=take, spent=self._spent, between=self._between
             )
@@ -189,7 +197,7 @@ class LocalSampler:
             ]
             for batch in self._batches(rows, self._score_tokens):
                 self._between()
-                with self._turn, reference.active():
+                with self._turn, self._scoring(batch, reference.backbone), reference.active():
                     logprobs = score_requests(reference.backbone, [requests[row.request] for row in batch])
                 scored |= zip((row.request for row in batch), logprobs, strict=True)
         return [scored[number] for number in range(len(requests))]
@@ -202,10 +210,15 @@ class LocalSampler:
             rows = [_Row(number, 0, reading.tokens, 0) for number, reading in asked.items()]
             for batch in self._batches(rows, self._score_tokens):
                 self._between()
-                with self._turn:
+                with self._turn, self._scoring(batch, critic.backbone):
                     found = appraise(critic, [asked[row.request] for row in batch])
                 said |= zip((row.request for row in batch), found, strict=True)
         return [said[number] for number in range(len(requests))]
+
+    def _scoring(self, batch: Sequence[_Row], backbone: Backbone) -> AbstractContextManager[None]:
+        width = max(len(row.prompt) + row.answer for row in batch)
+        knobs = f"lower train.token_budget ({self._score_tokens})"
+        return asking_for(f"scoring {len(batch)} texts of up to {width} tokens", knobs, backbone.device)
 
     def _reference(self, name: str) -> Policy:
         if name in self._references:
@@ -255,6 +268,11 @@ class _Open:
         request, drawn = self.requests[row.request], self._drawn[row.request]
         drawn[row.index] = answer
         if len(drawn) == len(request.keys):
+            unread = [drawn[index].unread for index in range(len(drawn)) if drawn[index].unread]
+            if unread:
+                message = f"policy {request.policy}: the tokenizer failed at an answer: {unread[0]}"
+                self._end(row.request, Fault("sampler", TokenizerFault.cause, message))
+                return
             completions = (self._completion(request, drawn[index]) for index in range(len(drawn)))
             self._end(row.request, Sampled(row.prompt, tuple(completions)))
 

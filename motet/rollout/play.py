@@ -31,7 +31,7 @@ from motet.core import (
     Transition,
 )
 from motet.errors import ConfigError, EnvironmentFault
-from motet.rollout.faults import attempt
+from motet.rollout.faults import attempt, within
 from motet.rollout.pairing import joint_actions
 from motet.rollout.prompts import with_system
 from motet.rollout.waves import Waves
@@ -76,7 +76,8 @@ async def play(
     Raises: ConfigError and TrainingDiverged from the environment, anything from the sampler. The environment is closed even then.
     """
     game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
-    state = await attempt(environment.start(task, game.key("start")))
+    limit = plan.timeout_seconds
+    state = await attempt(within(limit, "start", environment.start(task, game.key("start"))))
     if isinstance(state, Fault):
         return Episode(episode_id, task, None, fault=state)
     trees = [_round(game, state, ())]
@@ -86,7 +87,7 @@ async def play(
     try:
         roots = await waves.run(trees)
     finally:
-        closed = await attempt(environment.close(state))
+        closed = await attempt(within(limit, "close", environment.close(state)))
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)
@@ -169,7 +170,7 @@ async def _step(
 
 async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], seed: int) -> Transition:
     """One step, checked. Raises: EnvironmentFault where agents are missing or a number is not finite."""
-    led_to = await game.environment.step(state, replies, seed)
+    led_to = await within(game.plan.timeout_seconds, "step", game.environment.step(state, replies, seed))
     agents = game.team.agents
     if set(led_to.rewards) != set(agents):
         raise EnvironmentFault(

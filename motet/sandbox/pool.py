@@ -217,7 +217,7 @@ class _Servers:
                 return server
         if server is not None:
             server.kill()
-        server = Worker(self._maximum, self._user, self._packages)
+        server = self._started()
         with self._lock:
             if not self._closed and server.level >= self._level:
                 self._busy.add(server)
@@ -228,6 +228,13 @@ class _Servers:
                 f"a new sandbox server reached {server.level.name}, expected {self._level.name} like the first"
             )
         raise SandboxFault("the sandbox is closed")
+
+    def _started(self) -> Worker:
+        """A new server; where it dies while it starts, another one. SandboxFault where that does too."""
+        try:
+            return Worker(self._maximum, self._user, self._packages)
+        except SandboxFault:
+            return Worker(self._maximum, self._user, self._packages)
 
     def _give(self, server: Worker) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from motet.sandbox import arrays, child, landlock, namespaces, packages, pages, protocol, scratch, seccomp, trial
 from motet.sandbox.world import World
@@ -137,7 +138,12 @@ def outcome(
             size, late = _read(reader, channel, head.wall_seconds, written)
         finally:
             os.close(reader)
-            statuses = [_ended(process) for process in (pid, *theirs)]
+            ends = [_ended(process) for process in (pid, *theirs)]
+        if "seccomp" in layers and place is None and any(end.by_others(head.cpu_seconds) for end in ends):
+            raise EOFError(
+                "a child was killed from outside"
+            )  # nothing is known of its program: the host asks a fresh server
+        statuses = [(end.status, end.cpu_seconds) for end in ends]
         much = size == len(written)
         (status, cpu_seconds), (their_status, their_cpu_seconds) = (*statuses, (0, 0.0))[:2]
         seconds = time.monotonic() - started
@@ -159,11 +165,27 @@ def _forked(run: Callable[[], None]) -> int:
     return pid
 
 
-def _ended(pid: int) -> tuple[int, float]:
-    """Makes sure that a child has ended; its wait status and CPU seconds."""
-    os.kill(pid, signal.SIGKILL)  # it may have closed its pipe and gone on
+class _End(NamedTuple):
+    """How a child ended. `stopped`: it had closed its pipe and gone on, so it was us who killed it."""
+
+    status: int
+    cpu_seconds: float
+    stopped: bool
+
+    def by_others(self, most_cpu_seconds: float) -> bool:
+        """Whether the machine killed it, as one that is short of memory does: under the filter no program can signal anybody."""
+        killed = os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
+        return killed and not self.stopped and self.cpu_seconds <= most_cpu_seconds
+
+
+def _ended(pid: int) -> _End:
+    """Makes sure that a child has ended."""
+    os.kill(pid, signal.SIGSTOP)  # who is about to end does not hear it; who lives on cannot but
+    state = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT) if sys.platform == "linux" else None
+    os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
-    return status, usage.ru_utime + usage.ru_stime
+    stopped = state is None or state.si_code == os.CLD_STOPPED
+    return _End(status, usage.ru_utime + usage.ru_stime, stopped)
 
 
 def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mmap.mmap) -> tuple[int, bool]:
@@ -236,7 +258,7 @@ def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
             outcome(theirs, head, layers, None, world)
             addresses = pages.unshared(proc)
         finally:
-            status, _ = _ended(pid)
+            status = _ended(pid).status
     # Had the child ended before we did it, all would have been unshared.
     if status == signal.SIGKILL and works(lambda: pages.copy_at_fork(addresses)):
         pages.copy_at_fork(addresses)

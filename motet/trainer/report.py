@@ -133,11 +133,23 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
         raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Names `path` in what the disk refuses: a write that fails does not know which file it was for. Raises: OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_whole(path: Path, text: str) -> None:
     """A reader sees the old file or all of the new one."""
     beside = path.with_name(f".{path.name}.writing")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with writing(path):
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -212,8 +224,9 @@ class Metrics:
                     f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value"
                 )
         line = _line({"step": step, **{name: values[name] for name in sorted(values)}})
-        self._file.write(line)
-        self._file.flush()
+        with writing(self.path):
+            self._file.write(line)
+            self._file.flush()
         self._digest.update(line.encode())
         self.lines += 1
         for mirror in self._mirrors:
@@ -225,7 +238,8 @@ class Metrics:
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        self._file.close()
+        with writing(self.path):  # what a full disk did not take is tried once more
+            self._file.close()
         for mirror in self._mirrors:
             mirror.close()
 

@@ -1,0 +1,144 @@
+"""Environments that raise, that wait for ever, and tokenizers that fail: counted by their cause, and never a reward."""
+
+import asyncio
+import json
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+import motet
+from motet.policies import prompts
+from motet.rollout.faults import within
+from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
+from tests.small_runs import contents, rows, summary, weights
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+    pytest.mark.slow,
+]
+TABLE = "Faults injected"
+
+
+def told(tell, what: str, found, took, checkpoint: str = "") -> None:
+    counted = ", ".join(f"{cause} x{count}" for cause, count in sorted(found.items())) or "none"
+    tell(TABLE, injected=what, ended="finished", faults=counted, seconds=took(), checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("harm", [1, 2])
+@pytest.mark.parametrize("place", ["start", "observe", "step", "close"])
+def test_what_an_environment_raises_is_counted_and_the_survivors_teach(train, tell, place, harm):
+    config = small("Harmed", game={"raises": place, "harm": harm}, train={"max_fault_share": 1.0})
+    with seconds() as took:
+        run = train(config)
+    found = causes(run)
+    assert set(found) == {"environment/LookupError"}
+    check_figures(run)
+    assert any(one.fault is None for one in recorded(run))
+    before = rows(run), weights(run), contents(run / "episodes")
+    train(config, resume=True)
+    assert before == (rows(run), weights(run), contents(run / "episodes"))
+    told(tell, f"environment raises in {place}, seed {harm}", found, took, "resumed: nothing changed")
+
+
+@pytest.mark.parametrize("place", ["start", "step", "close"])
+def test_an_environment_that_waits_for_ever_is_a_fault_after_its_limit(train, tell, place):
+    limits = {"rollout": {"timeout_seconds": 0.3}, "train": {"steps": 2, "max_fault_share": 1.0}}
+    with seconds() as took:
+        run = train(small("Harmed", game={"hangs": place}, **limits))
+    found = causes(run)
+    assert set(found) == {"environment/timeout"}
+    check_figures(run)
+    assert float(took()) < 30
+    faults = [one.fault for one in recorded(run) if one.fault is not None]
+    messages = [one.message for one in faults if one.cause == "timeout"]
+    assert all("did not end within 0.3 s" in text and "rollout.timeout_seconds" in text for text in messages)
+    told(tell, f"environment waits for ever in {place}", found, took)
+
+
+def test_a_reward_that_waits_for_ever_is_a_fault_after_its_limit(train, tell):
+    config = small(
+        "Harmed",
+        reward={"name": f"{HERE}:hanging_reward"},
+        rollout={"timeout_seconds": 0.3, "samples": [2]},
+        train={"steps": 1, "max_fault_share": 1.0},
+    )
+    with seconds() as took:
+        run = train(config)
+    odd = [one for one in recorded(run) if one.task.fields["number"] % 2]
+    assert odd
+    assert all(one.fault is not None and one.fault.cause == "timeout" for one in odd)
+    assert summary(run)["heldout"]["after"]["reward"] == 0.25
+    told(tell, "reward waits for ever", {"environment/timeout": len(odd)}, took)
+
+
+def test_an_environment_that_waits_for_ever_before_the_run_begins_is_one_line(train, tell):
+    with seconds() as took, pytest.raises(motet.MotetError, match=r"start did not end within 0\.3 s"):
+        train(small("Harmed", game={"hangs": "start", "share": 1.0, "spared": -1}, rollout={"timeout_seconds": 0.3}))
+    assert float(took()) < 30
+    tell(TABLE, injected="environment waits for ever at first", ended="stopped, one line", faults="", seconds=took())
+
+
+def test_without_a_limit_it_would_wait():
+    async def forever() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await within(None, "step", asyncio.Event().wait())
+
+    asyncio.run(forever())
+
+
+# ---------------------------------------------------------------------------------------------------- tokenizers
+
+
+def test_a_tokenizer_that_fails_at_a_prompt_costs_that_game(train, tell, monkeypatch):
+    whole = prompts._ids
+
+    def fails(tokenizer, prompt):
+        if "1 " in str(prompt)[:8]:  # the prompts of tasks 1 and 101
+            raise ValueError("unknown sign")
+        return whole(tokenizer, prompt)
+
+    monkeypatch.setattr(prompts, "_ids", fails)
+    with seconds() as took:
+        run = train(small("Harmed", train={"max_fault_share": 1.0, "steps": 2}))
+    found = causes(run)
+    assert set(found) == {"sampler/tokenizer"}
+    lost = [one for one in recorded(run) if one.fault is not None]
+    assert {one.task.fields["number"] for one in lost} == {1, 101}
+    assert "ValueError: unknown sign" in lost[0].fault.message
+    check_figures(run)
+    told(tell, "tokenizer raises at some prompts", found, took)
+
+
+@pytest.mark.parametrize("stop", [(), ("~",)])
+def test_a_tokenizer_that_fails_at_an_answer_costs_what_asked_for_it(train, tell, monkeypatch, stop):
+    whole = PreTrainedTokenizerBase.batch_decode
+
+    def fails(self, sequences, *more, **settings):
+        if any(len(row) == 3 and row[0] % 16 == 0 for row in sequences):
+            raise UnicodeError("no such token")
+        return whole(self, sequences, *more, **settings)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "batch_decode", fails)
+    with seconds() as took:
+        run = train(small("Harmed", decode={"max_new_tokens": 3, "stop": stop}, train={"max_fault_share": 1.0}))
+    found = causes(run)
+    assert set(found) == {"sampler/tokenizer"}
+    check_figures(run)
+    survivors = [one for one in recorded(run) if one.root is not None]
+    drawn = [answer for one in survivors for answers in one.root.samples.values() for answer in answers]
+    assert drawn
+    assert not [answer for answer in drawn if len(answer.tokens) == 3 and answer.tokens[0] % 16 == 0]
+    told(tell, f"tokenizer raises at some answers{', with stop strings' if stop else ''}", found, took)
+
+
+# ---------------------------------------------------------------------------------------------------- what stops a run
+
+
+def test_more_faults_than_allowed_end_in_one_line_and_pay_nothing(train, tell, tmp_path):
+    config = small("Harmed", game={"raises": "step", "share": 1.0, "spared": -1})
+    with seconds() as took, pytest.raises(motet.MotetError, match="100% of the joint actions failed"):
+        train(config, [], runs=tmp_path / "runs")
+    told_lines = (tmp_path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+    assert all("play/reward" not in json.loads(line) for line in told_lines)
+    tell(TABLE, injected="every step raises", ended="stopped, one line", faults="100%", seconds=took(), checkpoint="")

@@ -1,0 +1,339 @@
+"""Games that are harmed at one boundary, and what whole runs must show afterwards.
+
+All of them pay the luck of what was said, which any reader of a record can work out again. So a reward that a fault made up would
+stand out, wherever it came from.
+"""
+
+import asyncio
+import json
+import random
+import shlex
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import motet
+from motet.cli import main
+from motet.core import Message, Round, walk
+from motet.rollout.record import read_episodes
+from motet.rollout.summary import summarise
+from motet.sandbox import Call, Returned, Sandbox, Suite
+from motet.seeding import derive
+from tests.games import Coded, Lottery, Talk, luck
+from tests.small_runs import run_config, steps
+
+HERE = str(Path(__file__))
+Place = Literal["nowhere", "start", "observe", "step", "close"]
+
+
+# ---------------------------------------------------------------------------------------------------- environments
+
+
+class Harmed(Coded):
+    """The lottery that raises at one of its functions, at random; or waits there for ever."""
+
+    class Options(Lottery.Options):
+        raises: Place = "nowhere"
+        hangs: Place = "nowhere"
+        share: float = 0.3
+        """Of the calls, by what they are asked: the same ones in any order."""
+        harm: int = 0
+        """The seed of the harm."""
+        spared: int = 0
+        """The task that nothing befalls: the first, which every run looks at before it begins."""
+
+    options: Options
+
+    async def start(self, task: motet.Task, seed: int) -> Talk:
+        await self._perhaps("start", task.fields["number"])
+        return await super().start(task, seed)
+
+    def observe(self, state: Talk) -> Mapping[str, motet.Prompt]:
+        if self.options.raises == "observe" and self._struck("observe", state.number, state.said):
+            raise LookupError(f"observe is out of order at {state}")
+        return super().observe(state)
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        await self._perhaps("step", state.number, seed)
+        return await super().step(state, replies, seed)
+
+    async def close(self, state: Talk) -> None:
+        await self._perhaps("close", state.number)
+
+    async def _perhaps(self, place: Place, number: int, *what: object) -> None:
+        if self._struck(place, number, *what):
+            if self.options.raises == place:
+                raise LookupError(f"{place} is out of order at {number}")
+            if self.options.hangs == place:
+                await asyncio.Event().wait()
+
+    def _struck(self, place: Place, number: int, *what: object) -> bool:
+        if number == self.options.spared:
+            return False
+        what = (number, *what)
+        return random.Random(derive(self.options.harm, place, *map(str, what))).random() < self.options.share
+
+
+async def hanging_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
+    """For tasks with an odd number its server takes the question and says no more."""
+    if task.fields["number"] % 2:
+        await asyncio.Event().wait()
+    return 0.25
+
+
+class Programmed(Lottery):
+    """What a turn is worth comes out of the sandbox: a program that knows it, or a suite that all pass who know it."""
+
+    class Options(Lottery.Options):
+        mode: Literal["call", "judge"] = "call"
+        seconds: float = 0.03
+        """How long a program takes."""
+
+    options: Options
+
+    def __init__(self, options: Options, *, sandbox: Sandbox) -> None:
+        super().__init__(options)
+        self.sandbox = sandbox
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        led_to = await super().step(state, replies, seed)
+        worth = luck(led_to.state)
+        source = f"import time\ndef worth(seed={seed}):\n    time.sleep({self.options.seconds})\n    return {worth}"
+        if self.options.mode == "call":
+            report = await self.sandbox.run([source], [Call("worth", ())])
+            found = report.calls[0].value if isinstance(report.calls[0], Returned) else -1.0
+        else:
+            verdict = await self.sandbox.judge([source], Suite.asserts((f"assert worth() == {worth}",)))
+            found = worth if verdict.passed else -1.0
+        return motet.Transition(led_to.state, dict.fromkeys(self.agents, found), led_to.done, led_to.terms)
+
+
+class Scored(Lottery):
+    """What a turn is worth is asked of a verifier behind a server."""
+
+    def __init__(self, options: Lottery.Options, *, verifier: Any) -> None:
+        super().__init__(options)
+        self.verifier = verifier
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        led_to = await super().step(state, replies, seed)
+        (score,) = await self.verifier.score([(Message("assistant", str(luck(led_to.state))),)])
+        return motet.Transition(led_to.state, dict.fromkeys(self.agents, score), led_to.done, led_to.terms)
+
+
+class Advised(Lottery):
+    """Every turn an expert is asked, whose advice is not needed; but without it there is no turn."""
+
+    def __init__(self, options: Lottery.Options, *, expert: Any) -> None:
+        super().__init__(options)
+        self.expert = expert
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        from motet.endpoint import EndpointFault
+        from motet.environments.feedback import ExpertFault
+
+        led_to = await super().step(state, replies, seed)
+        try:
+            assert await self.expert.ask((Message("user", str(led_to.state)),))
+        except EndpointFault as fault:
+            raise ExpertFault(fault.cause, str(fault)) from fault
+        return led_to
+
+
+class Slow(Coded):
+    """The lottery with steps that take a while."""
+
+    class Options(Lottery.Options):
+        seconds: float = 0.4
+
+    options: Options
+
+    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+        await asyncio.sleep(self.options.seconds)
+        return await super().step(state, replies, seed)
+
+
+class Rows(Coded):
+    """The lottery on rows of a dataset."""
+
+    tasks = property()  # type: ignore[assignment]
+
+    def task(self, row: dict[str, Any]) -> motet.Task:
+        return motet.Task(str(row["number"]), {"number": row["number"]})
+
+
+def game(kind: str, **options: Any) -> dict[str, Any]:
+    """The `environment` section of a config."""
+    return {"name": f"{HERE}:{kind}", **options}
+
+
+# ---------------------------------------------------------------------------------------------------- services
+
+
+Manner = Literal["fine", "500", "429", "404", "garbage", "numbers", "slow", "silent", "hangs up"]
+
+
+class Clinic(ThreadingHTTPServer):
+    """A verifier and an expert behind one socket. `manner(n)` says how the n-th request (from 0) is answered; `mended`: every
+    question is answered well when it comes again."""
+
+    daemon_threads = True
+
+    def __init__(self, manner: Callable[[int], Manner], port: int = 0, *, mended: bool = False) -> None:
+        self.manner, self.asked, self.lock = manner, 0, threading.Lock()
+        self.mended, self.known = mended, set[bytes]()
+        super().__init__(("127.0.0.1", port), _Handler)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Quiet: clients give up on slow answers."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Clinic
+
+    def do_POST(self) -> None:
+        question = self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            number, self.server.asked = self.server.asked, self.server.asked + 1
+            again = question in self.server.known
+            self.server.known.add(question)
+        manner = "fine" if again and self.server.mended else self.server.manner(number)
+        body = json.loads(question)
+        if manner == "hangs up":
+            self.close_connection = True
+            return
+        if manner in ("slow", "silent"):
+            time.sleep(3 if manner == "slow" else 3600)
+        answer = {"garbage": b"<html>", "numbers": b'{"result": [7, null], "choices": 3}'}.get(manner)
+        self._send(int(manner) if manner.isdigit() else 200, answer or json.dumps(self._answer(body)).encode())
+
+    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "query_responses" in body:
+            return {"result": [float(chat[-1]["content"]) for chat in body["query_responses"]]}
+        return {"choices": [{"message": {"role": "assistant", "content": "go on"}}]}
+
+    def _send(self, status: int, content: bytes) -> None:
+        self.send_response(status)
+        if status == 429:
+            self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def clinic(manner: Callable[[int], Manner], *, mended: bool = False) -> Iterator[Clinic]:
+    server = Clinic(manner, mended=mended)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+# ---------------------------------------------------------------------------------------------------- what a run shows
+
+
+def small(kind: str, name: str = "run", **sections: Any) -> dict[str, Any]:
+    """Three steps of four games in two turns, with a checkpoint after each."""
+    options = sections.pop("game", {})
+    chosen = {
+        "environment": game(kind, turns=2, **options),
+        "rollout": {"samples": [2, 2], **sections.pop("rollout", {})},
+        "train": {"steps": 3, "tasks_per_step": 4, "checkpoint_every": 1, **sections.pop("train", {})},
+    }
+    return run_config(name=name, **{**chosen, **sections})
+
+
+def recorded(run: Path) -> list[motet.Episode]:
+    """Every episode, of training and of evaluations, in the order of the files."""
+    return [one for path in sorted((run / "episodes").glob("*.jsonl")) for one in read_episodes(path).episodes]
+
+
+def causes(run: Path) -> dict[str, int]:
+    """`where/cause` -> how many, over all records; and every fault keeps what it must. Rewards are what was earned."""
+    found: Counter[str] = Counter()
+    for episode in recorded(run):
+        assert (episode.root is None) == (episode.fault is not None)
+        faults = [episode.fault]
+        for path, round_ in walk(episode.root) if episode.root is not None else ():
+            for outcome in round_.outcomes:
+                assert outcome.fault is None or (not outcome.rewards and not outcome.terms and outcome.next is None)
+                faults.append(outcome.fault)
+            _check_earned(episode, round_, path)
+        found.update(f"{fault.where}/{fault.cause}" for fault in faults if fault is not None)
+    return dict(found)
+
+
+def _check_earned(episode: motet.Episode, round_: Round, path: tuple[int, ...]) -> None:
+    """Every reward is the luck of what was said up to there: nothing else was ever paid."""
+    assert episode.root is not None
+    said, here = [], episode.root
+    for index in path:
+        outcome = here.outcomes[index]
+        said += [here.samples[agent][pick].text for agent, pick in outcome.picks.items()]
+        assert outcome.next is not None
+        here = outcome.next
+    for outcome in round_.outcomes:
+        if outcome.fault is None:
+            new = [round_.samples[agent][pick].text for agent, pick in outcome.picks.items()]
+            earned = luck(Talk(episode.task.fields["number"], (*said, *new)))
+            assert set(outcome.rewards.values()) == {earned}
+
+
+def check_figures(run: Path) -> None:
+    """What the metrics say of each step is of those that survived, and how many did not."""
+    for row in steps(run):
+        episodes = read_episodes(run / "episodes" / f"train-{row['step']:06d}.jsonl").episodes
+        summary = summarise(episodes)
+        assert row["play/faults"] == summary.faults
+        alive = [one.root for one in episodes if one.root is not None]
+        worth = [_worth(root) for root in alive]
+        assert row.get("play/reward") == (pytest.approx(sum(worth) / len(worth)) if worth else None)
+
+
+def _worth(round_: Round) -> float:
+    """By hand: the mean over what holds, and what came after it."""
+    held = [outcome for outcome in round_.outcomes if outcome.fault is None]
+    return sum(
+        next(iter(one.rewards.values())) + (_worth(one.next) if one.next is not None else 0.0) for one in held
+    ) / len(held)
+
+
+@contextmanager
+def seconds() -> Iterator[Callable[[], str]]:
+    begun = time.monotonic()
+    yield lambda: f"{time.monotonic() - begun:.1f}"
+
+
+def command(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of a command in this process, and the one line it ends with."""
+    monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
+    monkeypatch.setenv("COLUMNS", "100")
+    capsys.readouterr()
+    code = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    said = capsys.readouterr()
+    errors = [text for text in said.err.splitlines() if text.startswith("error")]
+    assert "Traceback" not in said.err
+    assert len(errors) == (1 if code else 0), said.err
+    return code, errors[0] if errors else said.out
