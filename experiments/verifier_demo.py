@@ -19,7 +19,7 @@ from time import monotonic
 
 import motet
 from motet.api.verifying import balance_answers, sample_answers, train_verifier
-from motet.cli import ends_with_one_line
+from motet.endings import ends_with_one_line
 from motet.tables import out, titled
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -3,26 +3,18 @@
 Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing was touched; 130 stopped by the person.
 """
 
-import errno
 import json
-import os
-import re
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from motet.cli_verifier import verifier
 from motet.cli_words import AsJson, Overrides, Target
-from motet.errors import ConfigError, Interrupted, MotetError
+from motet.endings import ends_with_one_line, going_on
+from motet.errors import ConfigError, MotetError
 from motet.tables import (
     out,
     print_baselines,
@@ -411,82 +403,6 @@ def check(config: Config, overrides: Overrides = None) -> None:
     out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
         out.print(f"in place of the {part}: {escape(instead)}")
-
-
-# ---------------------------------------------------------------------------------------------------- how a command ends
-
-
-@contextmanager
-def going_on(runs: Path, name: str) -> Iterator[None]:
-    """Adds to what the machine refuses how the run goes on once that is mended. SIGTERM asks to stop as Ctrl-C does, also before
-    the first step and after the last."""
-    mine = threading.current_thread() is threading.main_thread()  # which alone gets signals
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if mine else None
-    try:
-        yield
-    except Exception as error:
-        place = runs / name
-        if refusal(error) is not None and (place / "config.yaml").is_file():
-            elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
-            error.add_note(f"Then go on with: motet train {place / 'config.yaml'} --resume{elsewhere}")
-        raise
-    finally:
-        if mine:
-            signal.signal(signal.SIGTERM, before)
-
-
-ADVICE = {
-    errno.ENOSPC: "free some room",
-    errno.EDQUOT: "free some room, or ask for a larger quota",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
-    errno.EROFS: "make it writable",
-    errno.EACCES: "give this user the right to it",
-    errno.EPERM: "give this user the right to it",
-    errno.ENOENT: "it is gone: bring it back, or look at who moves or deletes it",
-    errno.ENOTDIR: "it is gone: bring it back, or look at who moves or deletes it",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "look at the disk",
-}
-"""What to do about what the system refuses."""
-
-
-def refusal(error: Exception) -> str | None:
-    """What the machine refused and what to do about it; None for an error that is not the machine's.
-
-    A failed write of a tensor file names the system's number in its text only.
-    """
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
-        said = (str(error).splitlines() or ["no memory is left"])[0]
-        return f"out of memory: {said.rstrip('.')}: use a smaller model, a narrower dtype, or another device"
-    number, what = None, ""
-    if isinstance(error, OSError):
-        number, what = error.errno, error.strerror or str(error) or type(error).__name__
-    elif type(error).__name__ == "SafetensorError" and (found := re.search(r"os error (\d+)", str(error))):
-        number, what = int(found[1]), f"a tensor file cannot be written: {os.strerror(int(found[1]))}"
-    if not what:
-        return None
-    name = getattr(error, "filename", None)
-    return f"{f'{name}: ' if name else ''}{what}{f': {ADVICE[number]}' if number in ADVICE else ''}"
-
-
-def ends_with_one_line(command: Callable[[], object]) -> None:
-    """Runs a command; every expected failure is one clear line and an exit code, and so is what the machine refuses."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    try:
-        command()
-    except Interrupted as stop:
-        errors.print(escape(str(stop)))
-        sys.exit(130)
-    except MotetError as error:
-        errors.print(f"[red]error[/red]: {escape(str(error))}")
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
-    except Exception as error:
-        found = refusal(error)
-        if found is None:
-            raise
-        notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
-        errors.print(f"[red]error[/red]: {escape(found + notes)}")
-        sys.exit(1)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ FLOORS = [
     {"environments", "rollout", "policies", "config.parts", "config.schema", "config.verifier", "config.yaml"},
     {"trainer", "verifier", "cluster"},
     {"build", "config.load"},
-    {"cli", "cli_verifier", "cli_words", "__init__", "api", "tables", "experiments"},
+    {"cli", "cli_verifier", "cli_words", "endings", "__init__", "api", "tables", "experiments"},
 ]
 SHARED = (FLOORS[0], FLOORS[5], FLOORS[6], {"config.parts", "config.schema", "config.verifier", "config.yaml"})
 """Floors of single files that may read each other: the words below, the builders and the doors above."""

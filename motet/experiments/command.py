@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from motet.cli import ends_with_one_line, print_dry_run
+from motet.cli import print_dry_run
+from motet.endings import ends_with_one_line
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
 from motet.errors import ConfigError

@@ -97,8 +97,8 @@ class Session:
     async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
         """The whole run, or the rest of it from `resumed`; returns its summary.
 
-        Raises: Interrupted after SIGINT or SIGTERM, and MotetError as the loop does or where nothing can be written; before that
-        the last whole step is saved, where the weights are still its own.
+        Raises: Interrupted after SIGINT or SIGTERM, and MotetError as the loop does or where no checkpoint can be written; before
+        that the last whole step is saved, where the weights are still its own. OSError where nothing else can be written.
         """
         if resumed is not None:
             self._restore(resumed)
@@ -110,8 +110,6 @@ class Session:
                 self._weights.save(folder)
         except MotetError as error:
             raise self._parting(error) from error
-        except OSError as error:
-            raise self._parting(MotetError(f"{error.filename or self._folder.path}: {error.strerror}")) from error
         summary = self._ledger.summary()
         machine = {**summary["machine"], **self._facts}
         return {"seed": self._ensemble.seed, "steps": self._pace.steps, **summary, "machine": machine}
