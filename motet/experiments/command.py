@@ -12,9 +12,9 @@ from typing import Any
 from rich.markup import escape
 
 from motet.cli import print_dry_run
-from motet.endings import ends_with_one_line
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
+from motet.endings import ends_with_one_line
 from motet.errors import ConfigError
 from motet.experiments.trainers import COMLRL, TRAINERS
 from motet.experiments.translate import Translation, translate
