@@ -72,7 +72,9 @@ def train(
                 progress = stack.enter_context(Progress(show))
                 for line in (*found.warnings, *warnings_of(scene)):
                     progress.say(line)
-                settled = asyncio.run(bases.settle(scene, raw, folder.models, metrics, progress))
+                settled = asyncio.run(
+                    bases.settle(scene, raw, folder.models, None if found.checkpoint else metrics, progress)
+                )
                 company = assemble(scene, settled, train=True, stop=stop)
             session = Session(
                 ensemble_of(scene, company, stop),
@@ -92,16 +94,16 @@ def train(
             summary = asyncio.run(session.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
-    summary = {"name": settings.name, **summary}
-    write_json(folder.summary, summary)
-    learning_curve(read_metrics(folder.metrics), summary, folder.curve)
+        summary = {"name": settings.name, **summary}
+        write_json(folder.summary, summary)
+        learning_curve(read_metrics(folder.metrics), summary, folder.curve)
     return summary
 
 
 def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> Metrics:
     """Ready to be written to; the resolved config is beside it."""
+    write_whole(folder.config, dump_config(settings))  # first: what has one can be resumed, or begun anew
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
-    write_whole(folder.config, dump_config(settings))
     keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
     return Metrics(folder.metrics, mirrors, keep)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from motet.errors import ConfigError, MotetError
 
-SCHEMA = 2
+SCHEMA = 3
 _NAME = "step-{:06d}"
 
 
@@ -198,7 +198,7 @@ def what_is_wrong(folder: Path) -> str | None:
         return "no manifest.json"
     try:
         manifest = json.loads(manifest_path.read_text())
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return "manifest.json is not JSON"
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         return f"manifest.json is not of schema {SCHEMA}"
@@ -218,7 +218,7 @@ def _rank(folder: Path) -> float | None:
     """None where it was not measured, or the manifest is not to be read."""
     try:
         rank = json.loads((folder / "manifest.json").read_text())["rank"]
-    except (ValueError, OSError, KeyError, TypeError):
+    except (ValueError, OSError, RecursionError, KeyError, TypeError):
         return None
     return rank if isinstance(rank, float) else None
 
