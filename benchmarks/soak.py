@@ -199,7 +199,7 @@ def _watched(run: subprocess.Popen[bytes], metrics: Path, minutes: float) -> tup
 
 
 def figures(samples: Sequence[Sample], settled: float) -> dict[str, float]:
-    """Slopes and gains from minute `settled` of training on; a gain is from the median of its first quarter to that of its last."""
+    """Slopes and gains from minute `settled` of training on; a gain is from its first quarter's median to its last one's."""
     later = [one for one in samples if one.minutes >= settled]
     quarter = max(1, len(later) // 4)
 
