@@ -1,4 +1,4 @@
-"""Half an hour of the quickstart's training without a pause, after its warm-up, watched from outside: does anything pile up? Prints one table.
+"""Half an hour of the quickstart's training, after its warm-up, watched from outside: does anything pile up? Prints one table.
 
     python benchmarks/soak.py                  as `make soak` does
     python benchmarks/soak.py --minutes 6      a shorter look, which promises less
@@ -199,7 +199,7 @@ def _watched(run: subprocess.Popen[bytes], metrics: Path, minutes: float) -> tup
 
 
 def figures(samples: Sequence[Sample], settled: float) -> dict[str, float]:
-    """Slopes and gains of training from minute `settled` on; a gain is between the medians of the first and the last quarter of that time."""
+    """Slopes and gains from minute `settled` of training on; a gain is from its first quarter's median to its last one's."""
     later = [one for one in samples if one.minutes >= settled]
     quarter = max(1, len(later) // 4)
 
