@@ -18,7 +18,7 @@ from motet.trainer.evaluate import Evaluation, described, evaluate
 from motet.trainer.ledger import Clock, Ledger
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
 from motet.trainer.prepare import whole_folder
-from motet.trainer.report import Metrics, Progress, RunFolder, write_json
+from motet.trainer.report import Metrics, Progress, RunFolder, write_json, writing
 
 
 class Weights(Protocol):
@@ -193,7 +193,7 @@ class Session:
     def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
         path = self._folder.episodes(kind, number)
         path.parent.mkdir(exist_ok=True)
-        with path.open("w", encoding="utf-8") as file:
+        with writing(path), path.open("w", encoding="utf-8") as file:
             for episode in episodes:
                 write_episode(file, episode)
         self._unsynced.append(path)
