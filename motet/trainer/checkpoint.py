@@ -8,6 +8,7 @@ Safetensors and JSON only: nothing in a checkpoint can run code.
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError
 
 SCHEMA = 3
 _NAME = "step-{:06d}"
@@ -66,7 +67,7 @@ class Writer:
         self._root, self._retention = root, retention
         self._copies: dict[str, Tensor] = {}
         self._thread: threading.Thread | None = None
-        self._failed: MotetError | None = None
+        self._failed: OSError | None = None
 
     def write(self, checkpoint: Checkpoint, rests_on: Sequence[Path] = ()) -> None:
         """Begins to write; `rests_on` are files that have to be on the disk before it counts. Raises: as `wait`."""
@@ -78,7 +79,7 @@ class Writer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until everything is written. Raises: MotetError where that failed, once."""
+        """Until everything is written. Raises: OSError where that failed, once."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -99,12 +100,18 @@ class Writer:
             for path in rests_on:
                 _sync(path)
             save(self._root, checkpoint, self._retention)
-        except (OSError, SafetensorError) as error:  # the latter is what a full disk is to safetensors
-            self._failed = MotetError(
-                f"the checkpoint of step {checkpoint.step} cannot be written to {self._root}: {error}; those before it are "
-                f"intact: make room, or mend the disk"
-            )
-            self._failed.__cause__ = error
+        except (OSError, SafetensorError) as error:
+            self._failed = _refused(error, self._root / _NAME.format(checkpoint.step))
+
+
+def _refused(error: OSError | SafetensorError, path: Path) -> OSError:
+    """What the system refused, naming the checkpoint. safetensors has the system's number in its text only."""
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, error.filename or str(path))
+    found = re.search(r"os error (\d+)", str(error))
+    return (
+        OSError(int(found[1]), os.strerror(int(found[1])), str(path)) if found else OSError(None, str(error), str(path))
+    )
 
 
 def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:

@@ -97,8 +97,8 @@ class Session:
     async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
         """The whole run, or the rest of it from `resumed`; returns its summary.
 
-        Raises: Interrupted after SIGINT or SIGTERM, and MotetError as the loop does or where no checkpoint can be written; before
-        that the last whole step is saved, where the weights are still its own. OSError where nothing else can be written.
+        Raises: Interrupted after SIGINT or SIGTERM, and MotetError as the loop does; before that the last whole step is saved,
+        where the weights are still its own. OSError where something cannot be written.
         """
         if resumed is not None:
             self._restore(resumed)

@@ -127,8 +127,7 @@ def test_a_signal_ends_a_run_within_seconds_and_it_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_signal_while_an_expert_is_dead_ends_the_run_when_it_has_given_up_asking(tell, tmp_path, name):
-    """The first signal lets the step end, with all that it still asks; the second one ends it at once."""
+def test_a_signal_while_an_expert_is_dead_ends_the_run_although_it_would_ask_for_an_hour(tell, tmp_path, name):
     with clinic(lambda n: "fine") as alive:
         port = alive.server_port
         address = alive.address
@@ -138,14 +137,11 @@ def test_a_signal_while_an_expert_is_dead_ends_the_run_when_it_has_given_up_aski
         config = small("Advised", expert=expert, train={"max_fault_share": 1.0}, evaluation={"tasks": 1})
         started = Started(config, tmp_path / "killed")
         started.wait_for(lambda: server.asked > 0)
-        begun = time.monotonic()
-        started.process.send_signal(NUMBERS[name])
-        started.wait_for(lambda: "once more stops at once" in started.log.read_text())
         code, took, said = started.leaves(NUMBERS[name], 60)
     finally:
         server.shutdown()
         server.server_close()
-    told = {"ended": f"exit {code}: {said[:60]}", "seconds": f"{took:.1f} after the second signal"}
+    told = {"ended": f"exit {code}: {said[:60]}", "seconds": f"{took:.1f}"}
     tell(TABLE, injected=f"{name} while waiting for a dead expert", **told)
-    assert code == (130 if name == "SIGINT" else -signal.SIGTERM)
-    assert time.monotonic() - begun < 20
+    assert code == 130
+    assert took < LEAVES_WITHIN
