@@ -1,12 +1,14 @@
 """A client, against servers of every kind that the world has. They are real sockets on this machine."""
 
 import asyncio
+import base64
 import json
 import socket
 import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 
@@ -272,6 +274,26 @@ def test_a_key_stands_in_no_fault_even_if_the_server_repeats_it():
         assert KEY not in str(fault)
         assert "[key]" in str(fault)
         assert KEY not in repr(fault)
+
+
+@pytest.mark.parametrize("key", [KEY, 'sk/a"b\\c+d'])
+def test_a_key_is_blacked_out_of_an_answer_and_however_it_is_spelt(key):
+    answer, _ = ask(says(200, completion(f"Your key is {key}, is it not?")), key=key)
+    assert answer == "Your key is [key], is it not?"
+    packed = base64.b64encode(f"Bearer {key}".encode()).decode()
+    spelt = (json.dumps(key), json.dumps(key).replace("/", "\\/"), quote(key, safe=""), packed)
+    for spelling in spelt:
+        fault, _ = ask(says(401, f"no entry for {spelling}!".encode()), key=key)
+        assert "no entry for" in str(fault)
+        assert "[key]" in str(fault)
+        assert spelling.strip('"') not in str(fault)
+
+
+def test_a_redirection_is_a_refusal_and_its_address_is_never_asked():
+    with serving(OK) as other:
+        fault, requests = ask(says(307, b"over there", Location=f"{other.base_url}/chat/completions"), key=KEY)
+        assert other.requests == []
+    assert (fault.cause, len(requests)) == ("refused", 1)
 
 
 # ---------------------------------------------------------------------------------------------------- many at once, and where to

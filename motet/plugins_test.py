@@ -3,7 +3,7 @@
 import pytest
 
 from motet.errors import ConfigError
-from motet.plugins import is_reference, load_object, nearest
+from motet.plugins import is_reference, load_object, look_at, nearest
 
 
 def test_the_nearest_name_is_offered_and_a_far_one_is_not():
@@ -33,10 +33,13 @@ def test_objects_come_from_modules_and_from_files(tmp_path):
         ("raising.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("no_such_package:Mine", "No module named"),
         (":Mine", "expected an importable"),
+        ("motet_raises:Mine", "division by zero; expected an importable"),
         ("motet.core:Tusk", r"did you mean 'Task'"),
     ],
 )
-def test_what_leads_nowhere_is_one_clear_error(tmp_path, reference, message):
+def test_what_leads_nowhere_is_one_clear_error(tmp_path, monkeypatch, reference, message):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "motet_raises.py").write_text("1 / 0\n")
     (tmp_path / "mine.py").write_text("class Mine: pass\n")
     (tmp_path / "broken.py").write_text("class Mine\n")
     (tmp_path / "raising.py").write_text("1 / 0\n")
@@ -48,3 +51,12 @@ def test_of_many_names_the_eight_nearest_are_said():
     with pytest.raises(ConfigError, match=r"it defines (\w+, ){8}\.\.\.$") as refused:
         load_object("os.path:joyn")
     assert "(did you mean 'join'?)" in str(refused.value)
+
+
+def test_a_path_that_cannot_be_looked_at_is_said_and_one_that_cannot_be_is_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    looked = [look_at(tmp_path / name) for name in ("file", "", "none", "file/inside", "\0")]
+    assert looked == ["file", "folder", "nothing", "nothing", "nothing"]
+    with pytest.raises(ConfigError, match="cannot be looked at: File name too long") as refused:
+        look_at(tmp_path / ("x" * 5000))
+    assert len(str(refused.value)) < 400

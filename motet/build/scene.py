@@ -1,6 +1,5 @@
 """What is played: environment, team, tasks, sandbox. Everything that can be wrong about it is found here, before any work."""
 
-import math
 import os
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -327,4 +326,4 @@ def steps_of(scene: Scene) -> int:
     if length.steps is not None:
         return length.steps
     assert length.epochs is not None
-    return math.ceil(length.epochs * len(scene.tasks["train"]) / length.tasks_per_step)
+    return -(-length.epochs * len(scene.tasks["train"]) // length.tasks_per_step)  # rounded up, and exact

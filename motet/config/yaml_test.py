@@ -181,3 +181,27 @@ def test_a_list_fills_a_tuple_and_a_whole_number_a_float():
 def test_what_is_no_plain_value_is_refused():
     with pytest.raises(ConfigError, match="expected plain values, as in a YAML file"):
         validate_options(Options, {"size": object()}, {})
+
+
+LAUGHS = "l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
+"""Ten lines, and a thousand million values."""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: " + "[" * 60 + "]" * 60, r"x\.yaml:1: a\[0\]\[0\] is nested too deeply; expected at most 50 levels"),
+        ("a: " + "[" * 3000, r"x\.yaml: is nested too deeply; expected at most 50 levels"),
+        (LAUGHS, r"x\.yaml: has more than 100,000 values; expected a config"),
+    ],
+    ids=["deep", "deeper", "laughs"],
+)
+def test_a_text_without_end_is_refused(tmp_path, text, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        read_yaml(written(tmp_path, text))
+
+
+def test_a_long_key_does_not_make_a_long_line():
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, {"size": 1, "x" * 5000: 1}, {})
+    assert len(str(refused.value)) < 300

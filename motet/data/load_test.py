@@ -139,6 +139,7 @@ def test_no_rows_is_an_error(tmp_path, jsonl):
         ("rows.json", b'{"a": 1}', "holds one dict; expected a list of objects"),
         ("rows.json", b"[1]", "row 1 is a int"),
         ("rows.parquet", b"PAR?", "is not a Parquet file"),
+        ("rows.jsonl", b'{"a":' * 2000, "rows.jsonl, line 1 is not JSON: maximum recursion depth"),
         ("rows.tsv", b"a\tb", "ends in '.tsv'; expected .jsonl, .json, .csv, .parquet"),
     ],
 )

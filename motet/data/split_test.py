@@ -76,3 +76,9 @@ def test_rows_and_percent_do_not_mix():
 def test_more_than_all_rows_is_refused():
     with pytest.raises(ConfigError, match="120%; expected -100% to 100%"):
         parse_split("train[:120%]")
+
+
+def test_a_bound_of_five_thousand_digits_is_one_line():
+    with pytest.raises(ConfigError, match="expected name, name") as refused:
+        parse_split(f"train[:{'9' * 5000}]")
+    assert len(str(refused.value)) < 600

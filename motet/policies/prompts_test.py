@@ -111,3 +111,11 @@ def test_a_long_prompt_is_a_fault_only_where_no_token_of_an_answer_fits(plain: P
 def test_a_tokenizer_survives_its_folder(templated: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     templated.save_pretrained(tmp_path)
     assert encode(PreTrainedTokenizerFast.from_pretrained(tmp_path), CHAT) == encode(templated, CHAT)
+
+
+def test_half_a_character_is_a_fault_that_names_its_place(
+    plain: PreTrainedTokenizerFast, templated: PreTrainedTokenizerFast
+) -> None:
+    for words, prompt in ((plain, "the \ud800 dog"), (templated, (Message("user", "the \ud800 dog"),))):
+        with pytest.raises(BadPrompt, match=r"half a character, '.ud800', in 'the .ud800 dog'"):
+            encode(words, prompt)

@@ -125,3 +125,11 @@ def test_numbers_are_spelt_one_way():
     assert [written(Fraction(text)) for text in ("1200.00", "1/2", "-1/8", "1/3", "0", "-0.05")] == [
         "1200", "0.5", "-0.125", "1/3", "0", "-0.05",
     ]  # fmt: skip
+
+
+def test_a_box_is_found_after_braces_and_among_backslashes_and_soon():
+    assert boxed("}{{" + r"\\\boxed{a{b}}") == "a{b}"
+    assert boxed(r"\\{\boxed{a}\}") == "a"
+    begun = process_time()
+    assert boxed("\\" * 300_000) is None
+    assert process_time() - begun < 2.0, "trying every backslash again takes minutes"

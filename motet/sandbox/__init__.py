@@ -1,4 +1,4 @@
-"""The sandbox: runs untrusted Python fast, and closed in. SECURITY.md says what that promises.
+"""The sandbox: runs untrusted Python fast, and closed in. docs/sandbox.md says what that promises.
 
     with Sandbox(minimum=Level.SECCOMP) as sandbox:
         report = sandbox.run_sync(["def double(x): return 2 * x"], [Call("double", (21,))])

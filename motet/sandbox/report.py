@@ -13,7 +13,7 @@ from motet.sandbox import imports, protocol
 
 
 class Level(IntEnum):
-    """How well a program is locked in; each level includes the ones before. SECURITY.md says what each promises."""
+    """How well a program is locked in; each level includes the ones before. docs/sandbox.md says what each promises."""
 
     LIMITS = 1
     """A process of its own, without privileges or environment, that can open nothing and fork nothing. For accidents."""

@@ -57,8 +57,11 @@ FULL = {file.name: _resolved(file) for file in FILES}
 SHORT = {file.name: _resolved(file, exclude_defaults=True) for file in FILES}
 """What a config says itself."""
 PLAUSIBLE = one_of(
-    (0, 1, 2, 3, 7, -1, 0.5, 1.0, 1e-8, 1e-300, 1e30, 1e300, 2**40, "none", "std", "lora", "full", "frozen", "bfloat16", "joint", "own",
-     "crossed", "best", "turns", "maporl", "mappo", "iac", "ippo", "", "x", "\n", None, True, [], [2], [2, 1], [1, 1, 1], ["p", "q"], {})
+    (
+        0, 1, 2, 3, 7, -1, 0.5, 1.0, 1e-8, 1e-300, 1e30, 1e300, 2**40, None, True, "", "x", "\n", [], [2], [2, 1], [1, 1, 1], {},
+        "none", "std", "lora", "full", "frozen", "bfloat16", "joint", "own", "crossed", "best", "turns", "maporl", "mappo", "iac",
+        "ippo", ["p", "q"],
+    )
 )  # fmt: skip
 
 

@@ -123,6 +123,8 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
         ),
         ({**HUMANEVAL, "test": "def tset(): pass"}, "HumanEval/900: a suite of kind check defines no function check"),
         ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is no Python"),
+        ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is no Python"),
+        ({**MBPP, "test_list": 7, "task_id": None}, "7: its test_list is '7'; expected a list of assert statements"),
         (
             {**MBPP, "test_list": ["assert other(1)"]},
             "MBPP/901: its tests have no function in common that its code defines",
