@@ -25,9 +25,10 @@ class Count:
 
 
 def main(arguments: list[str]) -> int:
-    """`arguments` are pytest's; without any, all files of this folder."""
-    count = Count()
-    code = pytest.main(["-n", "2", *(arguments or [str(Path(__file__).parent)])], plugins=[count])
+    """`arguments` are pytest's; where none of them is a path, all files of this folder are run."""
+    count, here = Count(), str(Path(__file__).parent)
+    places = [] if any(Path(word.split("::")[0]).exists() for word in arguments) else [here]
+    code = pytest.main(["-n", "2", *places, *arguments], plugins=[count])
     print(f"{len(count.passed - count.failed)} passed, {len(count.failed)} failed")
     return int(code)
 
