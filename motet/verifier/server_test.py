@@ -10,7 +10,15 @@ from motet.verifier.server import _bound, serve
 
 
 def try_to_serve(tmp_path, **settings):
-    chosen = {"host": "127.0.0.1", "port": 0, "device": "cpu", "reads": "end", "key": None, "without_key": False, "limits": Limits()}
+    chosen = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "device": "cpu",
+        "reads": "end",
+        "key": None,
+        "without_key": False,
+        "limits": Limits(),
+    }
     with pytest.raises(ConfigError) as caught:
         serve(tmp_path / "nothing", "1", **{**chosen, **settings}, say=print)
     return str(caught.value)
