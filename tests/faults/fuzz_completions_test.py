@@ -20,11 +20,12 @@ SECONDS = 5.0
 """Of a processor, for one text said by everybody at every turn, a dozen readings of up to megabytes; nearly all take a hundredth
 of one. What programs take is not counted."""
 CASES: Mapping[str, int] = {
-    "gsm8k": 1000, "anli": 840, "tldr": 400, "arxiv": 300, "relay": 300, "debate_tiny": 300, "maths": 60,
+    "gsm8k": 800, "anli": 440, "tldr": 500, "arxiv": 300, "relay": 530, "debate_tiny": 600, "maths": 30,
     "code_generation": 600, "code_completion": 500, "bug_fix": 300, "quickstart": 250, "bug_fix_tiny": 150,
 }  # fmt: skip
 """Five thousand."""
-MILLION = 1_000_000
+MOST = 400_000
+"""As many characters as any reader reads."""
 SAID = (
     HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"], FIX["buggy_solution"], CLASS["solution_code"],
     ANLI["premise"], "def aux(x):\n    return x * x\n\ndef total(xs):\n    return sum(map(aux, xs))\n",
@@ -44,18 +45,18 @@ PIECES = (
     "not entailment ", "however ", "first ", "Line 1 ", "line ", "<", "|",
 )  # fmt: skip
 HEAVY = (
-    "9" * 10_000, "9" * MILLION, "1," * MILLION, "1e" + "9" * 5000, "\\boxed{" * 100_000, "{" * MILLION, "}" * MILLION,
+    "9" * 10_000, "9" * MOST, "1," * MOST, "1e" + "9" * 5000, "\\boxed{" * 100_000, "{" * MOST, "}" * MOST,
     "\\boxed{a}" * 50_000, "\\boxed{" + "9^" * 30 + "9}", "\\boxed{10^{10^{10}}}", "\\boxed{" + "x+" * 3000 + "x}",
     "\\boxed{" + "\\frac{1}{" * 300 + "1" + "}" * 300 + "}", "\\boxed{\\int_0^\\infty x^x dx}",
     "\\boxed{(x+1)^{10000}}", "\\boxed{1000000!}", "\\boxed{" + "\\sqrt{" * 200 + "2" + "}" * 201,
-    "answer is " * 100_000, "#### " * 200_000, "```\n" * 200_000, "```python\n" + "x = 1\n" * 50_000, "a" * MILLION,
-    "a " * (MILLION // 2), "\n" * MILLION, " " * MILLION, "\t" * 200_000 + "x", "<think>" * 100_000,
-    "</think>" * 100_000, "<" * MILLION, "def total(xs):\n" * 50_000, "    " * 100_000 + "return 1",
+    "answer is " * 100_000, "#### " * 200_000, "```\n" * 200_000, "```python\n" + "x = 1\n" * 50_000, "a" * MOST,
+    "a " * (MOST // 2), "\n" * MOST, " " * MOST, "\t" * 200_000 + "x", "<think>" * 100_000,
+    "</think>" * 100_000, "<" * MOST, "def total(xs):\n" * 50_000, "    " * 100_000 + "return 1",
     "def total(xs):\n    return " + "(" * 90 + "1" + ")" * 90, "def total(xs):\n    return " + "-" * 100_000 + "1",
     "x = " + "[" * 100_000, "def total(xs):\n    return " + "+".join(["1"] * 20_000),
     "def total(xs):\n" + "".join(" " * n + "if x:\n" for n in range(1, 120)), "class A:\n" * 20_000, "'''" * 100_001,
     "@a\n" * 100_000, "try:\n" * 50_000, ">>> " * 100_000, ">>> x\n" * 100_000, "if x: pass\nel" * 50_000,
-    "$" * MILLION, "1/" * 300_000, "1 " * 300_000, "½" * 300_000, "-" * MILLION, "not " * 200_000,
+    "$" * MOST, "1/" * 300_000, "1 " * 300_000, "½" * 300_000, "-" * MOST, "not " * 200_000,
     "entailment " * 90_000, "Line 1 " * 100_000, "import a\n" * 100_000, "total" * 200_000,
     "def total(xs): return '" + "\\" * 100_000, "first, " * 100_000, "(" * 300_000 + ")" * 300_000,
     "def total(xs):\n    while True: pass\n", "def total(xs):\n    return [0] * 10**10\n",
@@ -70,15 +71,18 @@ def completions(draw: DrawFn) -> str:
     """Sound texts cut and spliced, pieces over and over, and now and then something heavy."""
     parts = []
     for _ in range(draw(st.integers(1, 4))):
-        match draw(one_of(("said", "said", "piece", "piece", "pieces", "odd", "heavy"))):
+        match draw(
+            one_of(("said", "said", "said", "said", "piece", "piece", "piece", "pieces", "pieces", "odd", "heavy"))
+        ):
             case "said":
                 text = draw(one_of(SAID))
                 parts.append(text[draw(st.integers(0, 3)) : draw(one_of((None, -1, -3, len(text) // 2)))])
             case "piece":
-                parts.append(draw(one_of(PIECES)) * draw(one_of((1, 1, 2, 30, 3000, 200_000))))
+                parts.append(draw(one_of(PIECES)) * draw(one_of((1, 1, 1, 2, 2, 30, 30, 3000, 3000, 100_000))))
             case "pieces":
                 parts.append(
-                    "".join(draw(st.lists(one_of(PIECES), min_size=2, max_size=6))) * draw(one_of((1, 1, 500, 20_000)))
+                    "".join(draw(st.lists(one_of(PIECES), min_size=2, max_size=6)))
+                    * draw(one_of((1, 1, 1, 30, 500, 20_000)))
                 )
             case "odd":
                 parts.append(draw(one_of(ODD_TEXTS) | texts()))

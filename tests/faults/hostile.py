@@ -11,7 +11,7 @@ from time import process_time
 from types import FrameType
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -107,6 +107,7 @@ def repeatable(cases: int) -> Callable[..., Any]:
     ]
     return settings(
         max_examples=cases,
+        phases=(Phase.generate, Phase.shrink),
         derandomize=True,
         database=None,
         deadline=None,
