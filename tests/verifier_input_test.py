@@ -92,7 +92,7 @@ BAD = {
 @pytest.mark.parametrize("content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())])
 def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(server, known, content):
     sent, status, reason = content
-    with httpx2.Client(base_url=server.url) as connection:
+    with httpx2.Client(base_url=server.url, timeout=60.0) as connection:
         answer = connection.post("/predict", content=sent, headers={"Content-Type": "application/json"})
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
         assert reason in answer.json()["error"]
