@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing 
 """
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from motet.tables import (
 
 if TYPE_CHECKING:
     from motet import api
+    from motet.config.schema import RunConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,9 +89,16 @@ def train(
         with going_on(runs, settled.name):
             print_finished(api.train(settled, resume=resume, overwrite=overwrite, runs=runs), runs)
         return
+    settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers("--seeds", seeds)]
+    _train_all(settings, runs, resume, overwrite)
+
+
+def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool) -> None:
+    """One run after the other, under names with their seeds, and what they came to side by side."""
+    from motet import api
+
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
-    settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers("--seeds", seeds)]
     named = [one.model_copy(update={"name": f"{one.name}-seed{one.seed}"}) for one in settings]
     folders = [runs / one.name for one in named]
     taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]

@@ -14,6 +14,7 @@ import pytest
 
 from motet.core import Message
 from motet.endpoint import Endpoint, EndpointFault, is_loopback
+from motet.testing import running
 
 ASKED = (Message("system", "Be brief."), Message("user", "Why?", name="ann"))
 KEY = "sk-secret-0123456789"
@@ -100,16 +101,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(*behaviours):
-    server = Server(*behaviours)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running(Server(*behaviours)) as server:
+        try:
+            yield server
+        finally:
+            server.released.set()
 
 
 def endpoint(base_url, waits=None, **settings):
@@ -390,26 +386,13 @@ class KeepingHandler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-@contextmanager
-def keeping(**settings):
-    server = Keeping(**settings)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 async def ask_often(asks, times, at_once):
     for _ in range(times):
         assert await asyncio.gather(*(asks.ask(ASKED) for _ in range(at_once))) == ["Because."] * at_once
 
 
 def test_connections_are_kept_for_the_next_question():
-    with keeping() as server:
+    with running(Keeping()) as server:
         asyncio.run(ask_often(endpoint(server.base_url), times=10, at_once=1))
         assert server.connections == 1
         asyncio.run(ask_often(endpoint(server.base_url), times=10, at_once=8))
@@ -417,7 +400,7 @@ def test_connections_are_kept_for_the_next_question():
 
 
 def test_connections_close_with_their_loop():
-    with keeping() as server:
+    with running(Keeping()) as server:
         asks = endpoint(server.base_url)
         for number in range(1, 4):
             asyncio.run(ask_often(asks, times=3, at_once=3))
@@ -428,7 +411,7 @@ def test_connections_close_with_their_loop():
 
 
 def test_a_kept_connection_that_the_server_closes_meanwhile_is_no_fault():
-    with keeping(drop=True) as server:
+    with running(Keeping(drop=True)) as server:
 
         async def ask_on():
             asks = endpoint(server.base_url, retries=0)
@@ -451,6 +434,6 @@ def drops_at_once(handler):
 
 
 def test_a_question_carries_nothing_of_the_one_before():
-    with keeping(cookie=True) as server:
+    with running(Keeping(cookie=True)) as server:
         asyncio.run(ask_often(endpoint(server.base_url), times=3, at_once=1))
         assert server.cookies == [None] * 3

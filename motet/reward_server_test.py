@@ -14,6 +14,7 @@ from motet.core import Message
 from motet.endpoint import PATIENCE, ServerAway
 from motet.errors import RewardFault
 from motet.reward_server import ConstantScores, Ensemble, Needed, RewardServer, VerifierFault
+from motet.testing import running
 
 KEY = "sk-secret-0123456789"
 
@@ -80,16 +81,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(*behaviours):
-    server = Server(*behaviours)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running(Server(*behaviours)) as server:
+        try:
+            yield server
+        finally:
+            server.released.set()
 
 
 def verifier(port, **settings):

@@ -1,6 +1,6 @@
 """What whole-run tests share: runs in a folder of their own, and model folders that are written once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ import pytest
 
 import motet
 from motet.policies.testing import Architecture, make_model_folder
+from motet.verifier.testing import make_verifier_folder
+from tests.verifier_serving import Served, serving
 
 
 @pytest.fixture
@@ -32,3 +34,18 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
         return make_model_folder(path, architecture, chat_template=chat_template, seed=1)
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def verifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random verifier with scores far apart."""
+    return make_verifier_folder(tmp_path_factory.mktemp("verifier"))
+
+
+@pytest.fixture(scope="module")
+def verifier_server(verifier_folder: Path) -> Iterator[Served]:
+    """One for all that do not end it: in the end it is the one that was started, and nothing broke in it."""
+    with serving(verifier_folder, "--max-body-mb", "8") as one:
+        yield one
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints

@@ -145,6 +145,12 @@ def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
     ]
 
 
+def test_a_schedule_of_many_steps_is_read_at_once():
+    far = ["schedule={kind: turns, warmup: 1000000000}", "train.steps=1000000000"]
+    (warning,) = motet.dry_run(ROOT / "configs" / "debate.yaml", far).warnings
+    assert "lets a at turn 2, b at turn 2 learn nothing" in warning
+
+
 @pytest.mark.parametrize("name", ["relay_iac", "relay_maac", "relay_ippo", "relay_mappo"])
 def test_the_relays_configs_take_two_steps(name):
     assert motet.check(ROOT / "configs" / f"{name}.yaml", ["train.tasks_per_step=4"])["steps"] == 2

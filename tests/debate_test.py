@@ -1,7 +1,6 @@
 """Debates as their configs have them, on rows of one's own and on copies of the data; and with a verifier on this machine."""
 
 import json
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -10,6 +9,7 @@ import pytest
 import motet
 from motet.api import check, read_config
 from motet.errors import ConfigError
+from motet.testing import running
 from tests.small_runs import ROOT, TINY, run_config, summary
 
 GSM8K = {"question": "Six cakes of 200 dollars each?", "answer": "6 * 200 = <<6*200=1200>>1,200\n#### 1,200"}
@@ -104,14 +104,8 @@ class Scores(BaseHTTPRequestHandler):
 def scoring(score):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Scores)
     server.asked, server.score, server.daemon_threads = [], score, True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def verified(folder, port, **game):

@@ -154,6 +154,15 @@ def test_the_best_team_is_kept_with_its_checkpoint(train):
     assert own["reward"] == whole["reward"] != last["reward"]
 
 
+def test_a_count_ranks_as_a_share_does(train):
+    """play/tokens is a whole number; what is removed goes by what a checkpoint's own file says."""
+    config = run_config(train={**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "play/tokens"})
+    run = train(config)
+    spent = {row["step"]: row["play/tokens"] for row in rows(run) if "play/tokens" in row}
+    best = max(spent, key=lambda step: (spent[step], -step))
+    assert steps_saved(run) == sorted({6, best}, reverse=True)
+
+
 def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
     with pytest.raises(motet.ConfigError, match=r"train.keep_best is play/rewards, which is no metric.*play/reward"):
         train(run_config(train={**STEPS, "keep_best": "play/rewards"}))

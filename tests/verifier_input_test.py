@@ -14,29 +14,15 @@ import pytest
 
 from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
-from motet.verifier.testing import POISON, chat, make_verifier_folder
+from motet.verifier.testing import POISON, chat
 from tests.verifier_serving import CHATS, KEY, body, client, serving
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_verifier_folder(tmp_path_factory.mktemp("verifier"))
-
-
-@pytest.fixture(scope="module")
-def known(folder):
+def known(verifier_folder):
     """The score of the first of CHATS."""
-    verifier = Verifier.load(folder, device="cpu")
+    verifier = Verifier.load(verifier_folder, device="cpu")
     return verifier.scores([verifier.encode(CHATS[0])])
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    """One for all that does not end it: in the end it is the one that was started, and nothing broke in it."""
-    with serving(folder, "--max-body-mb", "8") as one:
-        yield one
-        code, complaints = one.stop()
-        assert (code, "Traceback" in complaints) == (0, False), complaints
 
 
 def asked(content, role="assistant", **more):
@@ -90,15 +76,15 @@ BAD = {
 
 
 @pytest.mark.parametrize("content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())])
-def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(server, known, content):
+def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(verifier_server, known, content):
     sent, status, reason = content
-    with httpx2.Client(base_url=server.url, timeout=60.0) as connection:
+    with httpx2.Client(base_url=verifier_server.url, timeout=60.0) as connection:
         answer = connection.post("/predict", content=sent, headers={"Content-Type": "application/json"})
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
         assert reason in answer.json()["error"]
         after = connection.post("/predict", json=body(CHATS[0]))
     assert after.json()["result"] == pytest.approx([known[0]], abs=1e-5)
-    assert server.process.poll() is None
+    assert verifier_server.process.poll() is None
 
 
 @pytest.mark.parametrize(
@@ -116,8 +102,8 @@ def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(server, kn
         ("GET", "/%ed%a0%80", 404),
     ],
 )
-def test_what_is_not_served_is_said_in_json(server, method, path, status):
-    answer = httpx2.request(method, server.url + path)
+def test_what_is_not_served_is_said_in_json(verifier_server, method, path, status):
+    answer = httpx2.request(method, verifier_server.url + path)
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
     assert len(answer.json()["error"]) < 320
     assert status != 405 or answer.headers["allow"] in ("GET", "POST")
@@ -141,18 +127,20 @@ def speak(server, *parts, seconds=10.0):
 HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
-def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(server):
+def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(verifier_server):
     small = json.dumps(body(CHATS[0])).encode()
-    assert b" 400 " in speak(server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small)[:20]
-    assert b" 400 " in speak(server, HEAD + b"Content-Length: -5\r\n\r\n" + small)[:20]
-    assert b'"error"' in speak(server, HEAD + b"Content-Length: 9\r\n\r\n" + small)  # cut off: no JSON
-    assert b"HTTP/1.1 200" not in speak(server, HEAD + f"Content-Length: {len(small) + 9}\r\n\r\n".encode() + small)
-    assert httpx2.get(f"{server.url}/health").status_code == 200
+    assert b" 400 " in speak(verifier_server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small)[:20]
+    assert b" 400 " in speak(verifier_server, HEAD + b"Content-Length: -5\r\n\r\n" + small)[:20]
+    assert b'"error"' in speak(verifier_server, HEAD + b"Content-Length: 9\r\n\r\n" + small)  # cut off: no JSON
+    assert b"HTTP/1.1 200" not in speak(
+        verifier_server, HEAD + f"Content-Length: {len(small) + 9}\r\n\r\n".encode() + small
+    )
+    assert httpx2.get(f"{verifier_server.url}/health").status_code == 200
 
 
-def test_a_body_without_a_length_is_counted_as_it_comes(server):
+def test_a_body_without_a_length_is_counted_as_it_comes(verifier_server):
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    said = speak(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n")
+    said = speak(verifier_server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 413")
     assert b"the body has more than 8,388,608 bytes" in said
 
@@ -168,9 +156,9 @@ def test_a_body_without_a_length_is_counted_as_it_comes(server):
         ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, "the Content-Encoding is 'gzip'"),
     ],
 )
-def test_what_is_not_said_to_be_json_is_not_read(server, headers, reason):
+def test_what_is_not_said_to_be_json_is_not_read(verifier_server, headers, reason):
     sent = json.dumps(body(CHATS[0])).encode()
-    answer = httpx2.post(f"{server.url}/predict", content=sent, headers=headers)
+    answer = httpx2.post(f"{verifier_server.url}/predict", content=sent, headers=headers)
     assert (answer.status_code, list(answer.json())) == (415, ["error"])
     assert reason in answer.json()["error"]
 
@@ -178,9 +166,11 @@ def test_what_is_not_said_to_be_json_is_not_read(server, headers, reason):
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON; charset=utf-8", "application/json;charset=UTF-8"]
 )
-def test_json_is_json_however_it_is_spelt(server, kind):
+def test_json_is_json_however_it_is_spelt(verifier_server, kind):
     sent = json.dumps(body(CHATS[0])).encode()
-    assert httpx2.post(f"{server.url}/predict", content=sent, headers={"Content-Type": kind}).status_code == 200
+    assert (
+        httpx2.post(f"{verifier_server.url}/predict", content=sent, headers={"Content-Type": kind}).status_code == 200
+    )
 
 
 def flood(server, head, chunk, seconds=30.0):
@@ -214,8 +204,8 @@ def flood(server, head, chunk, seconds=30.0):
         (b"Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n", b"no chunk", 415),
     ],
 )
-def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(server, head, chunk, status):
-    said, closed = flood(server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n", chunk)
+def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(verifier_server, head, chunk, status):
+    said, closed = flood(verifier_server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n", chunk)
     assert said.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"\r\nconnection: close\r\n" in said.lower()
     assert said.count(b"HTTP/1.1") == 1
@@ -224,36 +214,36 @@ def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(server, head, chunk,
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("POST", "/nowhere", 404), ("DELETE", "/predict", 405)])
-def test_a_body_that_no_route_reads_is_not_read_to_its_end(server, method, path, status):
+def test_a_body_that_no_route_reads_is_not_read_to_its_end(verifier_server, method, path, status):
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n".encode()
-    said, _ = flood(server, head, b" " * 65_536)
+    said, _ = flood(verifier_server, head, b" " * 65_536)
     assert said.startswith(f"HTTP/1.1 {status} ".encode())
 
 
-def test_a_length_that_is_too_large_is_refused_before_the_body_is_sent(server):
+def test_a_length_that_is_too_large_is_refused_before_the_body_is_sent(verifier_server):
     head = HEAD + b"Expect: 100-continue\r\nContent-Length: 9999999999\r\n\r\n"
-    said = speak(server, head)
+    said = speak(verifier_server, head)
     assert said.startswith(b"HTTP/1.1 413 ")
     assert b"100 Continue" not in said
 
 
-def test_a_client_hears_why_although_it_had_not_sent_all(server):
+def test_a_client_hears_why_although_it_had_not_sent_all(verifier_server):
     """Not that the connection broke: then it would ask again."""
     for _ in range(5):
         with pytest.raises(VerifierFault, match=r"status 413: .*has more than 8,388,608 bytes") as caught:
-            asyncio.run(client(server.url).score([chat("x" * 40_000_000)]))
+            asyncio.run(client(verifier_server.url).score([chat("x" * 40_000_000)]))
         assert caught.value.cause == "verifier_refused"
 
 
-def test_two_lengths_are_one_too_many_and_nothing_behind_them_is_a_request(server):
+def test_two_lengths_are_one_too_many_and_nothing_behind_them_is_a_request(verifier_server):
     hidden = b"GET /model HTTP/1.1\r\nHost: x\r\n\r\n"
     both = HEAD + f"Content-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-    said = speak(server, both + b"0\r\n\r\n" + hidden)
+    said = speak(verifier_server, both + b"0\r\n\r\n" + hidden)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.1") == 1
 
 
-def test_what_is_no_http_gets_a_reason_in_json_and_does_not_stop_it(server):
+def test_what_is_no_http_gets_a_reason_in_json_and_does_not_stop_it(verifier_server):
     for noise in (
         b"\x16\x03\x01\x02\x00",
         b"POST /predict\r\n\r\n",
@@ -261,12 +251,12 @@ def test_what_is_no_http_gets_a_reason_in_json_and_does_not_stop_it(server):
         HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
         HEAD + b"Transfer-Encoding: gzip\r\n\r\n12345",
     ):
-        head, _, said = speak(server, noise).partition(b"\r\n\r\n")
+        head, _, said = speak(verifier_server, noise).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 "), noise[:50]
         assert b"content-type: application/json" in head.lower()
         assert list(json.loads(said)) == ["error"]
-    speak(server, b"\r\n" * 50)
-    assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
+    speak(verifier_server, b"\r\n" * 50)
+    assert httpx2.get(f"{verifier_server.url}/health").json() == {"status": "ok"}
 
 
 def conform(url, folder, examples):
@@ -292,8 +282,8 @@ def conform(url, folder, examples):
 
 
 @pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.slow)])
-def test_the_schema_says_what_the_server_does(folder, tmp_path, examples):
-    with serving(folder, "--key-variable", "SERVER_KEY") as one:
+def test_the_schema_says_what_the_server_does(verifier_folder, tmp_path, examples):
+    with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
         assert conform(one.url, tmp_path, examples) >= examples
         told = httpx2.get(f"{one.url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
         answered = {int(status) for status in re.findall(r'requests_total{status="(\d+)"}', told)}

@@ -15,55 +15,40 @@ import pytest
 from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
 from motet.verifier.scorer import LocalScorer
-from motet.verifier.testing import make_verifier_folder
 from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client, figure, serving
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_verifier_folder(tmp_path_factory.mktemp("verifier"))
-
-
-@pytest.fixture(scope="module")
-def known(folder):
+def known(verifier_folder):
     """The score of each of CHATS by itself, in this process."""
-    verifier = Verifier.load(folder, device="cpu")
+    verifier = Verifier.load(verifier_folder, device="cpu")
     found = [verifier.scores([verifier.encode(one)])[0] for one in CHATS]
     assert max(found) - min(found) > 0.2
     assert len({round(score, 4) for score in found}) > 300
     return found
 
 
-@pytest.fixture(scope="module")
-def server(folder):
-    """One for all that does not end it: in the end it is the one that was started, and nothing broke in it."""
-    with serving(folder, "--max-body-mb", "8") as one:
-        yield one
-        code, complaints = one.stop()
-        assert (code, "Traceback" in complaints) == (0, False), complaints
-
-
 # ---------------------------------------------------------------------------------------------------- the scores
 
 
-def test_served_and_local_batched_and_single_are_the_same_scores_in_any_order(server, folder, known):
+def test_served_and_local_batched_and_single_are_the_same_scores_in_any_order(verifier_server, verifier_folder, known):
     order = random.Random(0).sample(range(len(CHATS)), len(CHATS))
     chats, expected = [CHATS[place] for place in order], [known[place] for place in order]
-    local = LocalScorer(Verifier.load(folder, device="cpu"))
+    local = LocalScorer(Verifier.load(verifier_folder, device="cpu"))
     found = {
-        "served": asyncio.run(client(server.url).score(chats)),
-        "served in one request": asyncio.run(client(server.url, batch_size=400).score(chats)),
+        "served": asyncio.run(client(verifier_server.url).score(chats)),
+        "served in one request": asyncio.run(client(verifier_server.url, batch_size=400).score(chats)),
         "local": asyncio.run(local.score(chats)),
     }
     for name, scores in found.items():
         assert scores == pytest.approx(expected, abs=1e-5), name
 
 
-def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(server, known):
-    before = figure(server.url, "answers_total")
+def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(verifier_server, known):
+    before = figure(verifier_server.url, "answers_total")
 
     async def one_client(number):
-        draw, asks, found = random.Random(number), client(server.url), []
+        draw, asks, found = random.Random(number), client(verifier_server.url), []
         for _ in range(5):
             places = draw.sample(range(len(CHATS)), draw.randrange(1, 8))
             found.append((places, await asks.score([CHATS[place] for place in places])))
@@ -76,16 +61,16 @@ def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(serve
     assert len(answers) == 64 * 5
     for places, scores in answers:
         assert scores == pytest.approx([known[place] for place in places], abs=1e-5)
-    assert figure(server.url, "answers_total") - before == sum(len(places) for places, _ in answers)
-    batches = figure(server.url, "batch_answers_count")
-    assert figure(server.url, "batch_answers_sum") > 2 * batches  # requests were joined
+    assert figure(verifier_server.url, "answers_total") - before == sum(len(places) for places, _ in answers)
+    batches = figure(verifier_server.url, "batch_answers_count")
+    assert figure(verifier_server.url, "batch_answers_sum") > 2 * batches  # requests were joined
 
 
 # ---------------------------------------------------------------------------------------------------- keys and queues
 
 
-def test_a_server_with_a_key_answers_who_has_it(folder, known):
-    with serving(folder, "--key-variable", "SERVER_KEY") as one:
+def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
+    with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
         with pytest.raises(VerifierFault, match=r"status 401: .*no key came"):
             asyncio.run(client(one.url).score(CHATS[:2]))
         with pytest.raises(VerifierFault, match=r"status 401: .*the key is wrong"):
@@ -95,8 +80,8 @@ def test_a_server_with_a_key_answers_who_has_it(folder, known):
         assert one.stop() == (0, "")
 
 
-def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(folder, known):
-    with serving(folder, "--max-queue", "1") as one:
+def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_folder, known):
+    with serving(verifier_folder, "--max-queue", "1") as one:
 
         async def crowd():
             async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as connections:
@@ -123,8 +108,8 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(folder, known
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_that_is_told_to_end_answers_what_is_open(folder, known, how):
-    with serving(folder, "--token-budget", "512") as one:
+def test_a_server_that_is_told_to_end_answers_what_is_open(verifier_folder, known, how):
+    with serving(verifier_folder, "--token-budget", "512") as one:
 
         async def ask_and_end():
             asks = client(one.url, batch_size=400)
@@ -147,9 +132,9 @@ def figure_of(answer):
     return float(re.search(r"^motet_verifier_queue_answers (\S+)$", answer.text, re.MULTILINE)[1])
 
 
-def test_a_server_that_is_killed_and_started_again_loses_no_call(folder, known):
+def test_a_server_that_is_killed_and_started_again_loses_no_call(verifier_folder, known):
     """Every call ends in its scores or in a fault that says why."""
-    with serving(folder) as first:
+    with serving(verifier_folder) as first:
         port, calls = first.port, 0
 
         async def one_client(number):
@@ -175,7 +160,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_call(folder, known):
                 await asyncio.sleep(0.01)
             first.process.kill()
             await asyncio.to_thread(first.process.wait)
-            second = await asyncio.to_thread(Served, folder, port=port)
+            second = await asyncio.to_thread(Served, verifier_folder, port=port)
             try:
                 await asyncio.sleep(1.0)
                 done.set()

@@ -5,8 +5,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -55,7 +57,7 @@ class Served:
 
 
 @contextmanager
-def serving(folder, *options, **settings):
+def serving(folder: Path, *options: str, **settings: Any) -> Iterator[Served]:
     one = Served(folder, *options, **settings)
     try:
         yield one

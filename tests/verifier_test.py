@@ -1,5 +1,6 @@
 """The whole way of a verifier by its commands, on the embedded debate: answers, balance, training, and a team that it pays."""
 
+import asyncio
 import json
 import shlex
 import sys
@@ -10,7 +11,9 @@ import pytest
 
 import motet
 import motet.api
+from motet.build.scene import verifier_of
 from motet.cli import main
+from motet.config.parts import Verifier as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
@@ -123,6 +126,20 @@ def test_a_folder_is_looked_at_at_once_and_loaded_with_the_first_answer(tmp_path
     (folder / "head.safetensors").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
         motet.api.dry_run(DEBATE, [section])
+
+
+@pytest.mark.parametrize("reads", ["end", "mean", "lowest"])
+def test_a_run_is_paid_what_its_config_reads(reads, tmp_path):
+    folder, chat = (
+        make_verifier_folder(tmp_path),
+        (Message("user", "6 * 7?"), Message("assistant", "two times\nthree\nsix")),
+    )
+    section = VerifierSection.model_validate({"folder": str(folder), "reads": reads, "device": "cpu"})
+    (score,) = asyncio.run(verifier_of(section, seed=0).score([chat]))
+    each = {way: Verifier.load(folder, device="cpu", reads=way) for way in ("end", "mean", "lowest")}
+    expected = {way: one.scores([one.encode(chat)])[0] for way, one in each.items()}
+    assert len({round(value, 5) for value in expected.values()}) == 3
+    assert score == pytest.approx(expected[reads], abs=1e-6)
 
 
 def test_a_verifier_that_cannot_be_used_is_found_before_any_game(tmp_path, monkeypatch, capsys):

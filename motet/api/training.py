@@ -10,7 +10,7 @@ from typing import Any
 from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
 from motet.api.resuming import Resumed, resumed
 from motet.build import bases
-from motet.build.company import assemble, ensemble_of, pace_of
+from motet.build.company import Company, assemble, ensemble_of, pace_of
 from motet.build.scene import Scene, open_scene, steps_of, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
@@ -76,21 +76,7 @@ def train(
                     bases.settle(scene, raw, folder.models, None if found.checkpoint else metrics, progress)
                 )
                 company = assemble(scene, settled, train=True, stop=stop)
-            session = Session(
-                ensemble_of(scene, company, stop),
-                company,
-                scene.tasks["train"],
-                scene.tasks["eval"] if "eval" in scene.tasks else (),
-                pace_of(scene),
-                _cadence(settings),
-                settings.guards,
-                folder,
-                metrics,
-                progress,
-                go_on,
-                facts={"sandbox_level": scene.sandbox_level},
-                clock=clock,
-            )
+            session = _session(scene, company, stop, folder, metrics, progress, go_on, clock)
             summary = asyncio.run(session.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
@@ -98,6 +84,34 @@ def train(
         write_json(folder.summary, summary)
         learning_curve(read_metrics(folder.metrics), summary, folder.curve)
     return summary
+
+
+def _session(
+    scene: Scene,
+    company: Company,
+    stop: Stop,
+    folder: RunFolder,
+    metrics: Metrics,
+    progress: Progress,
+    go_on: str,
+    clock: Clock,
+) -> Session:
+    settings = scene.config
+    return Session(
+        ensemble_of(scene, company, stop),
+        company,
+        scene.tasks["train"],
+        scene.tasks["eval"] if "eval" in scene.tasks else (),
+        pace_of(scene),
+        _cadence(settings),
+        settings.guards,
+        folder,
+        metrics,
+        progress,
+        go_on,
+        facts={"sandbox_level": scene.sandbox_level},
+        clock=clock,
+    )
 
 
 def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> Metrics:
@@ -137,11 +151,12 @@ def warnings_of(scene: Scene) -> list[str]:
 def _never_due(scene: Scene) -> list[str]:
     """What is to be trained, and has no step of the schedule."""
     schedule, seats = scene.config.schedule, scene.team.learning_seats(len(scene.config.rollout.samples))
-    steps = range(1, steps_of(scene) + 1)
+    firsts = [1, *(schedule.warmup + schedule.block * block + 1 for block in range(len(seats)))]  # of every block
+    begun = [step for step in firsts if step <= steps_of(scene)]
     return [
         f"{policy} at turn {turn + 1}"
         for policy, turn in seats
-        if not any(schedule.trains(step, policy, turn, seats) for step in steps)
+        if not any(schedule.trains(step, policy, turn, seats) for step in begun)
     ]
 
 

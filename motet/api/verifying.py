@@ -125,25 +125,10 @@ def balance_answers(
     asks = ("expert",) if writer == "expert" else ()
     with scene_in_scratch(settings, None, train=False, asks=asks) as (scene, scratch):
         check_markable(scene.environment)
-        if writer not in (None, "expert", *scene.team.agents):
-            raise ConfigError(
-                f"writer is {writer!r}; expected expert or one of the agents {', '.join(scene.team.agents)}"
-            )
-        if writer == "expert" and settings.expert is None:
-            raise ConfigError("writer is expert, and the config has no expert: add a section with base_url and model")
-
-        async def writer_of() -> Writer | None:
-            if writer is None:
-                return None
-            if writer == "expert":
-                assert settings.expert is not None
-                return EndpointWriter(expert_of(settings.expert, settings.seed))
-            company = await company_of(scene, run_of(target), scratch, show)
-            decode = scene.team.decode[writer].model_copy(update={"temperature": temperature})
-            return PolicyWriter(company.sampler, scene.team.policy_of(writer, 0), decode)
+        _check_writer(scene, writer)
 
         async def work() -> dict[str, Any]:
-            found_writer = await writer_of()
+            found_writer = await _writer_of(scene, writer, temperature, run_of(target), scratch, show)
             with Progress(show) as progress:
                 progress.stage("balance", len({answer.question for answer in given}))
                 found = await balanced(
@@ -269,6 +254,26 @@ def _key(variable: str) -> str:
     if not key:
         raise ConfigError(f"--key-variable names {variable}, which is not set: put the server's key in it")
     return key
+
+
+def _check_writer(scene: Scene, writer: str | None) -> None:
+    if writer not in (None, "expert", *scene.team.agents):
+        raise ConfigError(f"writer is {writer!r}; expected expert or one of the agents {', '.join(scene.team.agents)}")
+    if writer == "expert" and scene.config.expert is None:
+        raise ConfigError("writer is expert, and the config has no expert: add a section with base_url and model")
+
+
+async def _writer_of(
+    scene: Scene, writer: str | None, temperature: float, run: Path | None, scratch: Path, show: Show
+) -> Writer | None:
+    if writer is None:
+        return None
+    if writer == "expert":
+        assert scene.config.expert is not None
+        return EndpointWriter(expert_of(scene.config.expert, scene.config.seed))
+    company = await company_of(scene, run, scratch, show)
+    decode = scene.team.decode[writer].model_copy(update={"temperature": temperature})
+    return PolicyWriter(company.sampler, scene.team.policy_of(writer, 0), decode)
 
 
 def _fresh(settings: VerifierTraining, answers: Sequence[Answer], scratch: Path) -> Verifier:

@@ -1,6 +1,6 @@
 """What a step or an evaluation amounts to as metrics; what has no value is left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from motet.core import Episode
@@ -54,11 +54,6 @@ def of_evaluation(summary: Summary, episodes: Sequence[Episode]) -> dict[str, fl
 def shown(summary: Summary) -> dict[str, float]:
     """What a person who watches sees of a step."""
     return {name: value for name in ("reward", "success") if (value := getattr(summary, name)) is not None}
-
-
-def of_the_run(figures: Mapping[str, float]) -> dict[str, float]:
-    """Those that the same run has again: all but the clock's."""
-    return {name: value for name, value in figures.items() if not name.startswith("time/")}
 
 
 def _timed(step: Step) -> dict[str, float]:

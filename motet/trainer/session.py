@@ -179,7 +179,7 @@ class Session:
             raise ConfigError(
                 f"train.keep_best is {metric}, which is no metric of this run; expected one such as {known}"
             )
-        standing.rank = measured[metric]
+        standing.rank = float(measured[metric])
         if self._ledger.best is None or standing.rank > self._ledger.best:
             self._ledger.best = standing.rank
             with whole_folder(self._folder.best) as path:

@@ -247,7 +247,7 @@ METRICS: dict[str, Harm] = {
 
 
 @pytest.mark.parametrize("harm", METRICS)
-def test_metrics_that_are_not_what_the_checkpoint_counted_are_never_a_silent_gap(harm, hurt, resume, tell):
+def test_metrics_that_are_not_what_the_checkpoint_counted_are_never_a_silent_gap(harm, hurt, whole, resume, tell):
     METRICS[harm](hurt / "metrics.jsonl")
     before = pictured(hurt)
     code, lines = resume()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ import yaml
 
 from motet.rollout.record import read_episodes
 from motet.sandbox import Call, Returned, Sandbox
+from motet.testing import running
 from tests.faults.sound_rows import GSM8K
 from tests.faults.spies import MARK, row, spy
 from tests.small_runs import ROOT, TINY, run_config
@@ -180,14 +180,8 @@ def echoing(status: int, *, sound: bool = True, escapes: bool = False) -> Iterat
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     server.asked, server.keys, server.status, server.sound, server.escapes = [], set(), status, sound, escapes
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _small(folder: Path, rows: list[dict[str, Any]], **sections: Any) -> dict[str, Any]:
