@@ -10,6 +10,8 @@ class MotetError(Exception):
 
     cause: str | None = None
     """One stable word to count a fault by; where it is None, a fault is counted by the class of what was raised."""
+    may_pass: bool = False
+    """Whether the same once more may go well, as where a service was busy: an environment that raises it is asked again."""
 
 
 class ConfigError(MotetError):

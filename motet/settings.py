@@ -6,7 +6,16 @@ They lie on the lowest floor because credit, rollout and policies each read thei
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 
 class Settings(BaseModel):
@@ -54,6 +63,10 @@ class Plan(Settings):
     """How long an environment may take to start, step or close, its reward and whom it asks included. Then it is a counted
     fault, or one connection that says nothing more would hold up the run for ever. What computes without waiting cannot be
     broken off. null: no limit."""
+    retries: NonNegativeInt = 2
+    """How often an environment is asked to start or step once more where it failed for a cause that may pass: a lost connection,
+    a time-out of its own, an error that says `may_pass`. From the same state, so one that does not branch is not asked to step
+    again."""
 
     def joint_actions(self, turn: int, acting: int) -> int:
         """J of one Round: how many joint actions `acting` agents make at `turn`."""

@@ -19,6 +19,7 @@ from motet.trainer.report import RunFolder, kept_lines, lost_episodes
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     rf"threads|(report|guards)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
+    r"rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
 """Keys that change no result. (How many threads there were, the checkpoint knows.)"""

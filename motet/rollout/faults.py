@@ -1,7 +1,7 @@
 """Where an exception becomes data: the one place that turns what an environment raises into a recorded Fault."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from motet.core import Boundary, Fault
@@ -55,6 +55,24 @@ async def _broken_off(doing: "asyncio.Future[T]") -> None:
     await asyncio.wait({doing}, timeout=_HEARING_SECONDS)
     if doing.done() and not doing.cancelled():
         doing.exception()  # has been looked at: what it raises while it is broken off is nobody's news
+
+
+async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
+    """What `action()` gives. Where it fails for a cause that may pass (a lost connection, a time-out, an error that says
+    `may_pass`) it is called again, up to `retries` times, after a wait that doubles. Raises: what the last call raised."""
+    for number in range(retries):
+        try:
+            return await action()
+        except (ConnectionError, TimeoutError):
+            pass
+        except MotetError as error:
+            if not error.may_pass:
+                raise
+        await asyncio.sleep(_FIRST_WAIT_SECONDS * 2**number)
+    return await action()
+
+
+_FIRST_WAIT_SECONDS = 0.5
 
 
 async def attempt(action: Awaitable[T]) -> T | Fault:

@@ -12,7 +12,8 @@ from motet.errors import (
     SandboxFault,
     TrainingDiverged,
 )
-from motet.rollout.faults import attempt
+from motet.rollout import faults
+from motet.rollout.faults import again, attempt
 
 
 async def _raise(error: BaseException) -> None:
@@ -66,3 +67,58 @@ def test_what_concerns_the_run_passes_through(error: type[BaseException]) -> Non
 
 def test_what_succeeds_is_handed_on() -> None:
     assert asyncio.run(attempt(asyncio.sleep(0, "value"))) == "value"
+
+
+# ---------------------------------------------------------------------------------------------------- asked again
+
+
+class Busy(RewardFault):
+    may_pass = True
+
+
+class Failing:
+    """Raises one error after the other, then gives 7."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors, self.calls = list(errors), 0
+
+    async def __call__(self) -> int:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return 7
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it was waited, and nobody waits."""
+    found: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr(faults.asyncio, "sleep", sleep)
+    return found
+
+
+def test_what_may_pass_is_asked_again_after_a_wait_that_doubles(waits: list[float]) -> None:
+    failing = Failing(ConnectionResetError("gone"), TimeoutError(), Busy("in a minute"))
+    assert asyncio.run(again(3, failing)) == 7
+    assert (failing.calls, waits) == (4, [0.5, 1.0, 2.0])
+
+
+def test_what_does_not_pass_in_time_is_the_fault_of_the_last_try(waits: list[float]) -> None:
+    failing = Failing(*(Busy(f"try {number}") for number in range(9)))
+    found = asyncio.run(attempt(again(2, failing)))
+    assert found == Fault("reward", "Busy", "try 2")
+    assert (failing.calls, waits) == (3, [0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    "error", [RewardFault("wrong"), KeyError("gold"), ConfigError("no"), faults.TimedOut("an hour"), OSError("disk")]
+)
+def test_what_will_not_pass_is_not_asked_again(error: Exception, waits: list[float]) -> None:
+    failing = Failing(error)
+    with pytest.raises(type(error)):
+        asyncio.run(again(2, failing))
+    assert (failing.calls, waits) == (1, [])

@@ -31,7 +31,7 @@ from motet.core import (
     Transition,
 )
 from motet.errors import ConfigError, EnvironmentFault
-from motet.rollout.faults import attempt, within
+from motet.rollout.faults import again, attempt, within
 from motet.rollout.pairing import joint_actions
 from motet.rollout.prompts import with_system
 from motet.rollout.waves import Waves
@@ -76,8 +76,8 @@ async def play(
     Raises: ConfigError and TrainingDiverged from the environment, anything from the sampler. The environment is closed even then.
     """
     game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
-    limit = plan.timeout_seconds
-    state = await attempt(within(limit, "start", environment.start(task, game.key("start"))))
+    limit, key = plan.timeout_seconds, game.key("start")
+    state = await attempt(again(plan.retries, lambda: within(limit, "start", environment.start(task, key))))
     if isinstance(state, Fault):
         return Episode(episode_id, task, None, fault=state)
     trees = [_round(game, state, ())]
@@ -170,7 +170,9 @@ async def _step(
 
 async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], seed: int) -> Transition:
     """One step, checked. Raises: EnvironmentFault where agents are missing or a number is not finite."""
-    led_to = await within(game.plan.timeout_seconds, "step", game.environment.step(state, replies, seed))
+    plan, environment = game.plan, game.environment
+    retries = plan.retries if environment.branches else 0
+    led_to = await again(retries, lambda: within(plan.timeout_seconds, "step", environment.step(state, replies, seed)))
     agents = game.team.agents
     if set(led_to.rewards) != set(agents):
         raise EnvironmentFault(

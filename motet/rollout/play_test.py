@@ -7,6 +7,7 @@ import pytest
 
 from motet.core import Episode, Fault, Message, Round, Task, walk
 from motet.errors import ConfigError, EnvironmentFault, RewardFault, SandboxFault
+from motet.rollout import faults
 from motet.rollout.fakes import PAIR, KeySampler, Replies, Talk, team_of
 from motet.rollout.play import check_plan, play
 from motet.rollout.waves import Waves
@@ -234,6 +235,34 @@ def test_a_broken_step_is_a_fault_and_its_siblings_stay(error: Exception, where:
     assert broken.fault == Fault(where, type(error).__name__, "x")
     assert (broken.rewards, broken.terms, broken.next, broken.end) == ({}, {}, None, None)
     assert [root.outcomes[j] for j in (0, 1, 3)] == [sound.outcomes[j] for j in (0, 1, 3)]
+
+
+def _once(where: str, error: Exception) -> Callable[[str, Said], None]:
+    """Breaks the first time only."""
+    left = [error]
+
+    def check(place: str, said: Said) -> None:
+        if place == where and left:
+            raise left.pop()
+
+    return check
+
+
+@pytest.mark.parametrize("where", ["start", "step"])
+def test_what_passes_leaves_the_episode_as_if_nothing_had_been(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_FIRST_WAIT_SECONDS", 0.0)
+    sound, plan = Talk(pay=_ann), Plan(samples=(3, 2))
+    talk = Talk(pay=_ann, break_at=_once(where, ConnectionError("gone")))
+    assert _play(talk, plan) == _play(sound, plan)
+    assert sorted(talk.seeds) == sorted(sound.seeds)
+    lost = _play(Talk(break_at=_once(where, ConnectionError("gone"))), plan.model_copy(update={"retries": 0}))
+    found = lost.fault if where == "start" else next(one.fault for one in _root(lost).outcomes if one.fault)
+    assert found == Fault("environment", "ConnectionError", "gone")
+
+
+def test_who_does_not_branch_is_not_asked_to_step_again() -> None:
+    talk = Talk(branches=False, break_at=_once("step", ConnectionError("gone")))
+    assert _play(talk, Plan(samples=(1, 1))).fault == Fault("environment", "ConnectionError", "gone")
 
 
 @pytest.mark.parametrize("where", ["observe", "step"])
