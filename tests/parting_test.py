@@ -209,6 +209,20 @@ def test_what_would_be_another_run_is_refused_and_named(changed, told, train):
     assert contents(run) == before
 
 
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_other_tasks_than_the_run_began_with_are_refused(split, train):
+    class Another(Coded):
+        def tasks(self, of):
+            found = super().tasks(of)
+            return [*found[:-1], motet.Task(found[-1].id, {"number": 77})] if of == split else found
+
+    run = train(LONG)
+    before = contents(run)
+    with pytest.raises(motet.ConfigError, match=rf"data\.{split} gives other tasks than when the run in .* began"):
+        train(LONG, resume=True, environment=Another(Another.Options()))
+    assert contents(run) == before
+
+
 def test_a_finished_run_may_grow_where_no_rate_depends_on_its_length(train, tmp_path):
     run = train(LONG)
     train(LONG, ["train.steps=8"], resume=True)

@@ -1,7 +1,7 @@
 """What a run may go on with: its own config, but for what changes no result; a sound checkpoint; a machine that counts alike."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ import torch
 
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
+from motet.core import Task
 from motet.errors import ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.ledger import machine
+from motet.trainer.ledger import fingerprint, machine
 from motet.trainer.report import RunFolder, kept_lines, lost_episodes
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
@@ -33,11 +34,11 @@ class Resumed:
     warnings: list[str] = field(default_factory=list)
 
 
-def resumed(place: Path, settings: RunConfig) -> Resumed:
+def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]]) -> Resumed:
     """The newest sound checkpoint of the run in `place`, with a line for all that a person should know.
 
-    Raises: ConfigError for another config, another number of threads, metrics that are not whole, and where no checkpoint is
-    sound.
+    `tasks` are those of each split as they are now. Raises: ConfigError for another config, other tasks, another number of
+    threads, metrics that are not whole, and where no checkpoint is sound.
     """
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} holds no run to resume; start it without --resume")
@@ -53,6 +54,12 @@ def resumed(place: Path, settings: RunConfig) -> Resumed:
             f"the run used {then['threads']} CPU threads, this process has {torch.get_num_threads()}: results "
             f"would differ in the last bits; set threads={then['threads']}"
         )
+    for split, before in found.state["tasks"].items():
+        if fingerprint(tasks.get(split, ())) != before:
+            raise ConfigError(
+                f"data.{split} gives other tasks than when the run in {place} began, and a resumed run would be neither: bring "
+                f"the old ones back, or start again with --overwrite"
+            )
     differs = [f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]]
     if differs:
         warnings.append(

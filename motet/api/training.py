@@ -64,7 +64,7 @@ def train(
         stack.enter_context(alone(place))
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
-        found = resumed(place, settings) if resume else Resumed()
+        found = resumed(place, settings, scene.tasks) if resume else Resumed()
         raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from motet.errors import ConfigError
 
-SCHEMA = 3
+SCHEMA = 4
 _NAME = "step-{:06d}"
 
 

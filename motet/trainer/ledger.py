@@ -1,14 +1,17 @@
 """What a run has come to so far: the part of a checkpoint that is neither weights nor credit."""
 
+import hashlib
+import json
 import platform
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
+from motet.core import Task
 from motet.settings import Guards
 from motet.trainer.guards import Alarm, Watch
 from motet.trainer.loop import Step
@@ -36,6 +39,14 @@ class Clock:
 def machine() -> dict[str, Any]:
     """What the last bits of a result depend on besides config and seed."""
     return {"torch": torch.__version__, "threads": torch.get_num_threads(), "platform": platform.platform()}
+
+
+def fingerprint(tasks: Sequence[Task]) -> str:
+    """Another one for other tasks, or the same ones in another order."""
+    said = hashlib.sha256()
+    for task in tasks:
+        said.update(json.dumps([task.id, task.fields], sort_keys=True, default=repr).encode())
+    return said.hexdigest()
 
 
 class Ledger:

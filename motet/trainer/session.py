@@ -15,7 +15,7 @@ from motet.settings import Guards
 from motet.trainer import figures
 from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, step_of
 from motet.trainer.evaluate import Evaluation, described, evaluate
-from motet.trainer.ledger import Clock, Ledger
+from motet.trainer.ledger import Clock, Ledger, fingerprint
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
 from motet.trainer.prepare import whole_folder
 from motet.trainer.report import Metrics, Progress, RunFolder, write_json, writing
@@ -82,6 +82,7 @@ class Session:
     ) -> None:
         self._ensemble, self._weights = ensemble, weights
         self._train_tasks, self._eval_tasks = train_tasks, eval_tasks
+        self._fingerprints = {"train": fingerprint(train_tasks), "eval": fingerprint(eval_tasks)}
         self._pace, self._cadence, self._guards = pace, cadence, guards
         self._folder, self._metrics, self._progress = folder, metrics, progress
         self._go_on = go_on
@@ -240,6 +241,7 @@ class Session:
             "averages": {seat: list(pair) for seat, pair in standing.state.averages.items()},
             "kl_coefficients": dict(standing.state.kl_coefficients),
             "evaluated": standing.evaluated,
+            "tasks": self._fingerprints,
             "metrics_lines": self._metrics.lines,
             "metrics_digest": self._metrics.digest,
         }

@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from motet.batch import Metrics, ValueBatch
+from motet.core import Chat
 from motet.errors import ConfigError
 from motet.losses import reduce
 from motet.policies.learner import LocalLearner
 from motet.policies.padding import padded
 from motet.seeding import derive
 from motet.settings import Optimizer
-from motet.verifier.answers import Answer, by_question
+from motet.verifier.answers import Answer
 from motet.verifier.model import Reading, Unreadable, Verifier
 from motet.verifier.quality import Bin, accuracy, auc, calibration_error, reliability
 from motet.verifier.scorer import batches as parts
@@ -71,9 +72,12 @@ class Example:
 def split(answers: Sequence[Answer], held_out: float, seed: int) -> tuple[list[Answer], list[Answer]]:
     """Answers of the questions that are trained on, and of the others. Which is which follows from the question and the seed.
 
-    Raises: ConfigError where either is empty.
+    Tasks that ask the same in the same words are one question. Raises: ConfigError where either is empty.
     """
-    questions = sorted(by_question(answers), key=lambda question: derive(seed, "held out", question))
+    names: dict[Chat, str] = {}
+    for answer in answers:
+        names[answer.prompt] = min(answer.question, names.get(answer.prompt, answer.question))
+    questions = sorted(set(names.values()), key=lambda question: derive(seed, "held out", question))
     count = round(held_out * len(questions))
     apart = set(questions[:count])
     if not 0 < count < len(questions):
@@ -81,8 +85,8 @@ def split(answers: Sequence[Answer], held_out: float, seed: int) -> tuple[list[A
             f"{len(questions)} questions with held_out {held_out:g} leave {len(questions) - count} to train on and {count} to "
             f"measure with; expected some of both: give more questions, or another share"
         )
-    kept = [answer for answer in answers if answer.question not in apart]
-    return kept, [answer for answer in answers if answer.question in apart]
+    kept = [answer for answer in answers if names[answer.prompt] not in apart]
+    return kept, [answer for answer in answers if names[answer.prompt] in apart]
 
 
 def read_all(verifier: Verifier, answers: Sequence[Answer], *, question_only: bool) -> tuple[list[Example], int]:

@@ -1,6 +1,7 @@
 """Training a verifier on a rule that can be seen in the answer, on a tiny model."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def test_questions_not_answers_are_held_out() -> None:
     assert split(answers()[::-1], 0.25, seed=0)[1] == apart[::-1]
     with pytest.raises(ConfigError, match=r"1 questions with held_out 0\.25 leave 1 to train on and 0 to measure"):
         split(answers(1), 0.25, seed=0)
+
+
+def test_the_same_question_under_two_names_is_never_on_both_sides() -> None:
+    twice = [*answers(), *(replace(one, question=f"r{one.question}") for one in answers())]
+    kept, apart = split(twice, 0.25, seed=0)
+    assert (len(kept), len(apart)) == (120, 40)
+    assert not {one.prompt for one in kept} & {one.prompt for one in apart}
+    assert [one for one in apart if one.question[0] == "q"] == split(answers(), 0.25, seed=0)[1]
+    assert split(twice[::-1], 0.25, seed=0)[1] == apart[::-1]
 
 
 @pytest.mark.parametrize(("loss", "read"), [("every", [4, 1]), ("last", [1, 1])])
