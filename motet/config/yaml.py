@@ -6,9 +6,10 @@ PyYAML alone speaks YAML 1.1, in which `5e-6` is a text and `no` is False.
 import json
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -23,6 +24,8 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys that lead to a value from the top: ("team", "aux", "decode")."""
 _DEEPEST = 50
 """Keys above a value. No config needs a tenth of it, and Python's own stack ends at a thousand."""
+_MOST_BITS = 14_000
+"""Of a whole number: with more, Python will not write it in decimal."""
 _MOST_VALUES = 100_000
 """Of one text: aliases of aliases would make a few lines fill the memory."""
 Model = TypeVar("Model", bound=Settings)
@@ -129,7 +132,8 @@ def _scalar(node: yaml.Node, place: str) -> Any:
     try:
         return convert(node.value)
     except ValueError as error:
-        raise ConfigError(f"{place}: got {node.value!r}, expected what its tag {node.tag} says") from error
+        said = shortened(repr(node.value), 100)
+        raise ConfigError(f"{place}: got {said}, expected what its tag {node.tag} says") from error
 
 
 def _integer(text: str) -> int:
@@ -189,6 +193,9 @@ def validate_options(
 
     Raises: ConfigError with one line per problem: `configs/x.yaml:12: algorithm.discout: unknown key; did you mean discount?`
     """
+    unsayable = [f"{_prefix(places, at + path)}{dotted(at + path)}: {wrong}" for path, wrong in _beyond_json(data)]
+    if unsayable:
+        raise ConfigError("\n".join(unsayable))
     try:
         # As JSON, because there strict means what a config means: a list fills a tuple, and no text fills a number.
         return model.model_validate_json(json.dumps(data), strict=True, context=places)
@@ -196,6 +203,20 @@ def validate_options(
         raise ConfigError(f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file") from error
     except ValidationError as error:
         raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from error
+
+
+def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Numbers that JSON cannot say, with what is wrong with them."""
+    if isinstance(value, float) and not isfinite(value):
+        yield path, f"got {_shown(value)}, expected a finite number"
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        yield path, f"got a whole number of {value.bit_length():,} bits, expected one of at most {_MOST_BITS:,}"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _beyond_json(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _beyond_json(item, (*path, index))
 
 
 def dotted(path: KeyPath) -> str:
@@ -244,7 +265,6 @@ _WISHES = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
-    "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "a text",
     "model_type": "keys and values",

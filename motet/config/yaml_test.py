@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field
@@ -10,6 +11,7 @@ from motet.settings import Decode, Settings
 
 class Inner(Settings):
     rate: float = 0.1
+    free: Any = None
     rounds: tuple[int, ...] = Field(default=(1,), min_length=1)
 
 
@@ -149,6 +151,11 @@ def test_aliases_are_read_and_never_written(tmp_path):
         ("size: 5.0", "x.yaml:1: options.size: got 5.0, expected a whole number"),
         ("size: 1\nloud: no", "x.yaml:2: options.loud: got 'no', expected true or false"),
         ("size: 1\ninner: {rate: .inf}", "x.yaml:2: options.inner.rate: got Infinity, expected a finite number"),
+        ("size: 1\ninner: {free: [1, .nan]}", "x.yaml:2: options.inner.free[1]: got NaN, expected a finite number"),
+        (
+            f"size: 0x{'f' * 4000}",
+            "x.yaml:1: options.size: got a whole number of 16,000 bits, expected one of at most 14,000",
+        ),
         ("size: 1\ninner: {rounds: [1,\n  x]}", "x.yaml:3: options.inner.rounds[1]: got 'x', expected a whole number"),
         ("size: 1\ninner: {rounds: []}", "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them"),
         ("size: 1\ninner: [1]", "x.yaml:2: options.inner: got [1], expected keys and values"),
