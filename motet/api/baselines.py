@@ -14,7 +14,7 @@ from motet.core import Environment
 from motet.errors import ConfigError
 from motet.rollout.playthrough import rewards, successes
 from motet.trainer.intervals import CONFIDENCE, RESAMPLES, Estimate, estimate, lead
-from motet.trainer.report import Progress
+from motet.trainer.progress import Progress
 from motet.trainer.rivals import Cast, Result, Stage, play_rivals, result
 
 TRAINED = "trained team"

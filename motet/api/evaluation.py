@@ -20,9 +20,7 @@ from motet.rollout.summary import summarise
 from motet.trainer.evaluate import Evaluation, described, said_first
 from motet.trainer.evaluate import evaluate as play_all
 from motet.trainer.intervals import estimate
-from motet.trainer.report import (
-    Progress,
-)
+from motet.trainer.progress import Progress
 
 
 def evaluate(

@@ -14,9 +14,7 @@ from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.plugins import look_at
-from motet.trainer.report import (
-    Progress,
-)
+from motet.trainer.progress import Progress
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
 Show: TypeAlias = Literal["auto", "silent"]

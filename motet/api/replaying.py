@@ -11,9 +11,10 @@ from motet.build.company import assemble, ensemble_of, pace_of
 from motet.build.scene import steps_of, use_threads
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
+from motet.trainer.progress import Progress
 from motet.trainer.replay import Replay, last_played
 from motet.trainer.replay import replay as replay_step
-from motet.trainer.report import Progress, RunFolder
+from motet.trainer.run_folder import RunFolder
 
 _EPISODE = r"(\d{6,}):.+"
 

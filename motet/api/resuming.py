@@ -15,7 +15,8 @@ from motet.errors import ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.ledger import fingerprint, machine
-from motet.trainer.report import RunFolder, kept_lines, lost_episodes
+from motet.trainer.metrics import kept_lines
+from motet.trainer.run_folder import RunFolder, lost_episodes
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(

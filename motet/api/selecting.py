@@ -19,7 +19,7 @@ from motet.rollout.playthrough import Games
 from motet.seeding import derive
 from motet.trainer.candidates import Judged, Pool, asked, judge
 from motet.trainer.intervals import Estimate, estimate
-from motet.trainer.report import Progress
+from motet.trainer.progress import Progress
 from motet.trainer.selection import METHODS, SUBSETS, accuracies
 
 VerifierLike: TypeAlias = str | Path | Verifier

@@ -19,7 +19,7 @@ from motet.policies import memory
 from motet.policies.sampler import LocalSampler
 from motet.settings import Lora
 from motet.trainer.evaluate import Evaluation, conventions, evaluate
-from motet.trainer.report import read_json
+from motet.trainer.run_folder import read_json
 
 # ---------------------------------------------------------------------------------------------------- before a run
 
@@ -106,7 +106,7 @@ def _memory(scene: Scene) -> dict[str, int]:
 
 def _models_of_critics(config: RunConfig) -> list[str]:
     """The model of every critic that the run will have."""
-    first = {name: agent for agent, name in reversed(config.critic_of.items())}
+    first = {name: agent for agent, name in reversed(list(config.critic_of.items()))}
     said = config.critic.model if config.critic is not None else None
     return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
 
@@ -180,7 +180,8 @@ def _summary(run: Path) -> dict[str, Any]:
     path = run / "summary.json"
     if not path.is_file():
         raise ConfigError(f"{run} has no summary.json: expected the folder of a finished run")
-    return read_json(path)
+    found: dict[str, Any] = read_json(path)
+    return found
 
 
 def differing(one: Any, other: Any, at: str = "") -> list[str]:

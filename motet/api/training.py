@@ -19,20 +19,10 @@ from motet.errors import ConfigError, Interrupted
 from motet.trainer.alone import alone
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.ledger import Clock
+from motet.trainer.metrics import Metrics, Mirror, TensorBoard, Wandb, read_metrics
 from motet.trainer.plot import learning_curve
-from motet.trainer.report import (
-    Metrics,
-    Mirror,
-    Progress,
-    RunFolder,
-    TensorBoard,
-    Wandb,
-    claimed,
-    read_metrics,
-    refuse,
-    write_json,
-    write_whole,
-)
+from motet.trainer.progress import Progress
+from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
 from motet.trainer.session import Cadence, Session
 from motet.trainer.stopping import Stop, terminated_as_interrupted
 

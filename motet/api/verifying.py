@@ -23,7 +23,7 @@ from motet.core import Task
 from motet.errors import ConfigError
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
-from motet.trainer.report import Progress
+from motet.trainer.progress import Progress
 from motet.verifier.answers import Answer, read_answers, some_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
@@ -194,7 +194,7 @@ def train_verifier(
             known = {} if figures.auc is None else {"auc": figures.auc}
             progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
 
-        figures, epoch = asyncio.run(trained(verifier, *read, course, on_epoch=told, on_step=counting))
+        figures, epoch = asyncio.run(trained(verifier, read[0], read[1], course, on_epoch=told, on_step=counting))
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
         facts = {"figures": said, "trained_on": len(read[0]), "loss": settings.loss, "question_only": question_only}
         with whole_folder(folder) as beside:

@@ -8,8 +8,9 @@ from motet.build.scene import Scene, check_first_prompts
 from motet.config.schema import RunConfig
 from motet.core import Prompt
 from motet.trainer.lessons import Lessons, lessons_of
+from motet.trainer.metrics import Metrics
 from motet.trainer.prepare import CORPUS, check_seal, make_embedded, seal, warm_base, whole_folder
-from motet.trainer.report import Metrics, Progress
+from motet.trainer.progress import Progress
 
 Bases = Mapping[str, str | Path]
 """Model name -> a folder, or a name of the hub."""

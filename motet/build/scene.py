@@ -110,7 +110,7 @@ def _check_devices(config: RunConfig) -> None:
 
 def _optimizers_on(config: RunConfig, model: str) -> set[str]:
     """The kinds of optimiser that step policies on a model, or warm it up. Critics have no warm-up to wait for."""
-    kinds = {
+    kinds: set[str] = {
         config.optimizer_of(name).kind
         for name, policy in config.policies.items()
         if policy.model == model and policy.train != "frozen"

@@ -10,6 +10,7 @@ from pathlib import Path
 from motet.core import Prompt
 from motet.errors import ConfigError
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.loading import DType
 from motet.policies.tiny import make_tiny
 from motet.policies.warmup import warm_up
 from motet.seeding import derive
@@ -39,7 +40,7 @@ async def warm_base(
     options: Warmup,
     *,
     device: str,
-    dtype: str,
+    dtype: DType,
     checkpointing: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:

@@ -14,7 +14,8 @@ from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.trainer import checkpoint, figures
 from motet.trainer.loop import Ensemble, Pace, learn_step, play_step, tasks_of
-from motet.trainer.report import RunFolder, read_metrics
+from motet.trainer.metrics import read_metrics
+from motet.trainer.run_folder import RunFolder
 from motet.trainer.session import Weights, credit_of
 
 

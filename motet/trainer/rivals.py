@@ -15,7 +15,7 @@ from motet.rollout.playthrough import Games, Playthrough
 from motet.rollout.selection import Answer, affordable, best, commonest, groups, tokens_per_group, verbatim
 from motet.settings import Plan
 from motet.trainer.evaluate import Evaluation, evaluate
-from motet.trainer.report import Progress
+from motet.trainer.progress import Progress
 
 UNTRAINED, SINGLE = "untrained team", "single agent"
 NAIVE, PIPELINE, DISCUSSION = "naive concatenation", "sequential pipeline", "one-round discussion"

@@ -8,7 +8,7 @@ from motet.core import Completion, Sampled, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.settings import Decode, Plan
-from motet.trainer.report import Progress
+from motet.trainer.progress import Progress
 from motet.trainer.rivals import (
     BEST,
     DISCUSSION,

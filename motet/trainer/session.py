@@ -17,8 +17,10 @@ from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, ste
 from motet.trainer.evaluate import Evaluation, described, evaluate
 from motet.trainer.ledger import Clock, Ledger, fingerprint
 from motet.trainer.loop import Ensemble, Pace, Step, refuse_too_many_faults, train
+from motet.trainer.metrics import Metrics
 from motet.trainer.prepare import whole_folder
-from motet.trainer.report import Metrics, Progress, RunFolder, write_json, writing
+from motet.trainer.progress import Progress
+from motet.trainer.run_folder import RunFolder, write_json, writing
 
 
 class Weights(Protocol):

@@ -1,0 +1,94 @@
+"""What a person sees while a run goes on."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from itertools import count
+from time import monotonic
+from typing import Literal, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
+
+
+class Progress:
+    """One bar per stage on a terminal, aligned lines elsewhere, or nothing. It goes to stderr: stdout is for results.
+
+    with Progress() as progress:
+        progress.stage("train", total=60)
+        progress.show(1, {"reward": 0.31, "success": 0.25}, tokens=5120)
+    """
+
+    def __init__(
+        self,
+        mode: Literal["auto", "silent"] = "auto",
+        *,
+        console: Console | None = None,
+        every: int = 10,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`every`: steps per line where there is no terminal; more where that would make over half a dozen lines a stage."""
+        self._console = Console(stderr=True) if console is None else console
+        self._every, self._clock, self._silent = every, clock, mode == "silent"
+        columns = (
+            TextColumn("{task.description:<9}"),
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+        )
+        self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
+        self._tasks: dict[str, TaskID] = {}
+        self.stage("", 0)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def stage(self, name: str, total: int, first: int = 0) -> None:
+        """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes, or ahead of another
+        stage in between)."""
+        self._name, self._total, self._first = name, total, first
+        self._tokens, self._since = 0, self._clock()
+        if name in self._tasks:
+            self._bar.update(self._tasks[name], total=total, completed=first)
+        else:
+            self._tasks[name] = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
+        self._task = self._tasks[name]
+
+    def counter(self, name: str, total: int) -> Callable[[object], None]:
+        """Begins a stage; every call of what it returns is one more done."""
+        self.stage(name, total)
+        done = count(1)
+        return lambda _: self.show(next(done), {})
+
+    def show(self, done: int, figures: Mapping[str, float], tokens: int = 0) -> None:
+        """`done` steps of the stage are done; `tokens` were sampled or trained since the last call."""
+        if self._silent:
+            return
+        self._tokens += tokens
+        seconds = max(self._clock() - self._since, 1e-9)
+        parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
+        parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
+        left = seconds / max(done - self._first, 1) * (self._total - done)
+        parts.append(f"left {_clock_face(left)}" if done < self._total else f"took {_clock_face(seconds)}")
+        text = "  ".join(parts)
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=done, figures=text)
+        elif done % max(self._every, self._total // 6) == 0 or done == self._total:
+            width = len(str(self._total))
+            self._console.print(
+                f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True
+            )
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar where there is one."""
+        if not self._silent:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def _clock_face(seconds: float) -> str:
+    """Whole seconds as 0:01:30."""
+    return str(timedelta(seconds=round(seconds)))

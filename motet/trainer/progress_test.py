@@ -1,0 +1,49 @@
+import io
+
+from rich.console import Console
+
+from motet.trainer.progress import Progress
+
+
+def shown(terminal: bool, mode: str = "auto") -> str:
+    ticks = iter(range(1000))
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120, _environ={})
+    with Progress(mode, console=console, every=10, clock=lambda: float(next(ticks))) as progress:
+        progress.stage("train", total=25, first=5)
+        for step in range(6, 26):
+            progress.show(step, {"reward": step / 10, "success": 0.25}, tokens=100)
+    return out.getvalue()
+
+
+def test_off_a_terminal_every_tenth_step_and_the_last_is_one_aligned_line():
+    lines = shown(terminal=False).strip().splitlines()
+    assert lines == [
+        "train     10/25  reward  1.000  success  0.250      100 tokens/s  left 0:00:15",
+        "train     20/25  reward  2.000  success  0.250      100 tokens/s  left 0:00:05",
+        "train     25/25  reward  2.500  success  0.250      100 tokens/s  took 0:00:20",
+    ]
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_figures():
+    text = shown(terminal=True)
+    assert "25/25" in text
+    assert "reward  2.500  success  0.250      100 tokens/s  took 0:00:20" in text
+
+
+def test_a_stage_goes_on_after_another_one_in_between():
+    out = io.StringIO()
+    console = Console(file=out, width=120, _environ={})
+    with Progress(console=console, every=1) as progress:
+        progress.stage("train", total=2)
+        progress.show(1, {})
+        progress.counter("step 1", 1)(None)
+        progress.stage("train", total=2, first=1)
+        progress.show(2, {})
+    assert [line[:13] for line in out.getvalue().splitlines()] == ["train     1/2", "step 1    1/1", "train     2/2"]
+    assert [bar.description for bar in progress._bar.tasks if bar.visible] == ["train", "step 1"]
+
+
+def test_silent_shows_nothing():
+    assert shown(terminal=True, mode="silent") == ""
+    assert shown(terminal=False, mode="silent") == ""

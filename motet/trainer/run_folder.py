@@ -1,0 +1,165 @@
+"""The folder of a run: what lies where, who may begin there, and how a file is written.
+
+runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  best/  tensorboard/
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from motet.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything of one run stands."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object per line: see `Metrics`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.png"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What a killed run goes on from."""
+        return self.path / "checkpoints"
+
+    @property
+    def models(self) -> Path:
+        """Base models made or warmed up by the run."""
+        return self.path / "models"
+
+    @property
+    def team(self) -> Path:
+        """The trained policies, in the hub's folder formats."""
+        return self.path / "team"
+
+    @property
+    def best(self) -> Path:
+        """A run folder with the team as it was when train.keep_best was highest, and best.json about it."""
+        return self.path / "best"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def episodes(self, kind: str, step: int) -> Path:
+        """The episodes of one step; kind is train or an evaluation's name."""
+        return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
+
+
+@contextmanager
+def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
+    """The folder of a run that is about to start, empty unless it resumes: then without what a killed process had begun to write.
+
+    A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
+    Raises: as `refuse`, and ConfigError where nothing can be written.
+    """
+    refuse(path, resume=resume, overwrite=overwrite)
+    new, before = path, path.with_name(f".{path.name}.before")
+    while not new.parent.exists():
+        new = new.parent
+    shutil.rmtree(before, ignore_errors=True)
+    try:
+        if path.exists() and not resume:
+            path.rename(before)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
+        ) from error
+    for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()  # begun by a process that was killed
+    try:
+        yield RunFolder(path)
+    except ConfigError:
+        if not resume:
+            shutil.rmtree(new)
+            if before.exists():
+                before.rename(path)
+        raise
+    finally:
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Raises: ConfigError for an existing run without one of the flags, and for what is no run folder; touches nothing."""
+    if resume and overwrite:
+        raise ConfigError("got --resume and --overwrite, expected at most one of them")
+    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+    if blocking is not None:
+        raise ConfigError(f"{path} cannot be made: {blocking} is a file; expected a folder for runs")
+    is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
+    if resume and not is_run:
+        raise ConfigError(f"{path} holds no run to resume; start it without --resume")
+    if resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not is_run:
+        raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
+    if not overwrite:
+        raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Names `path` in what the disk refuses: a write that fails does not know which file it was for. Raises: OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A reader sees the old file or all of the new one."""
+    beside = path.with_name(f".{path.name}.writing")
+    with writing(path):
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain values, indented for people."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
+    """A line where the training episodes of one of the first `steps` steps are missing, or cut short. None of them is read."""
+    files = [folder.episodes("train", step) for step in range(1, steps + 1)]
+    lost = [file for file in files if not _ends(file)]
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return [f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is not"] if lost else []
+
+
+def _ends(path: Path) -> bool:
+    """Whether there is a last line, and the end of it."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

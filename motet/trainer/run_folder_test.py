@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+
+from motet.errors import ConfigError
+from motet.trainer.run_folder import RunFolder, claimed, lost_episodes, write_whole
+
+
+def claim(path, **flags):
+    with claimed(path, **flags) as folder:
+        return folder
+
+
+def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
+    folder = claim(tmp_path / "runs" / "a")
+    folder.metrics.write_text("{}\n")
+    with pytest.raises(
+        ConfigError, match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew"
+    ):
+        claim(folder.path)
+    assert folder.metrics.read_text() == "{}\n"
+
+
+def test_overwrite_starts_with_nothing_and_resume_with_everything(tmp_path):
+    folder = claim(tmp_path / "a")
+    folder.metrics.write_text("{}\n")
+    assert claim(folder.path, resume=True).metrics.exists()
+    assert not claim(folder.path, overwrite=True).metrics.exists()
+    assert folder.path.is_dir()
+
+
+def test_a_resumed_run_has_nothing_left_that_a_killed_process_had_begun(tmp_path):
+    folder = claim(tmp_path / "a")
+    for path in (
+        folder.config,
+        folder.path / ".summary.json.writing",
+        folder.models / "tiny" / "x",
+        folder.models / ".tiny.0.writing" / "x",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    claim(folder.path, resume=True)
+    assert sorted(path.name for path in folder.path.rglob("*")) == ["config.yaml", "models", "tiny", "x"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line():
+    with pytest.raises(
+        ConfigError, match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to"
+    ):
+        claim(Path("/proc/nowhere/a"))
+
+
+def test_a_run_that_turns_out_not_to_work_puts_back_what_it_overwrote(tmp_path):
+    folder = claim(tmp_path / "runs" / "a")
+    folder.metrics.write_text("{}\n")
+
+    def begin(name):
+        with claimed(tmp_path / name, overwrite=True) as begun:
+            begun.metrics.write_text("new")
+            raise ConfigError("no such model")
+
+    for name in ("runs/a", "other/b"):
+        with pytest.raises(ConfigError, match="no such model"):
+            begin(name)
+    assert folder.metrics.read_text() == "{}\n"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "metrics.jsonl", "runs"]
+
+
+def test_what_is_no_run_folder_is_never_deleted(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match="exists and is no run folder"):
+        claim(tmp_path, overwrite=True)
+    with pytest.raises(ConfigError, match="exists and is no run folder"):
+        claim(tmp_path / "thesis.tex", overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "x"
+
+
+def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent holds no run to resume; start it without --resume"):
+        claim(tmp_path / "absent", resume=True)
+    with pytest.raises(ConfigError, match="expected at most one"):
+        claim(tmp_path / "absent", resume=True, overwrite=True)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_run_folder_knows_its_places(tmp_path):
+    folder = claim(tmp_path / "a")
+    assert folder.episodes("train", 7) == tmp_path / "a" / "episodes" / "train-000007.jsonl"
+    write_whole(folder.summary, "old")
+    write_whole(folder.summary, "new")
+    assert [path.name for path in folder.path.iterdir()] == ["summary.json"]
+    assert folder.summary.read_text() == "new"
+
+
+def test_episodes_that_are_missing_or_cut_short_are_one_line(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.episodes("train", 1).parent.mkdir()
+    for step in range(1, 5):
+        folder.episodes("train", step).write_text("{}\n{}\n")
+    assert lost_episodes(folder, 4) == []
+    folder.episodes("train", 2).write_text("{}\n{")
+    folder.episodes("train", 3).write_text("")
+    folder.episodes("train", 4).unlink()
+    assert lost_episodes(folder, 1) == []
+    (line,) = lost_episodes(folder, 4)
+    assert line.startswith(f"{folder.episodes('train', 2)} and 2 more: ")
