@@ -5,13 +5,21 @@ episode or one joint action: they are recorded as `core.Fault`, counted and show
 """
 
 
+def shortened(text: str, most: int = 200, end: int = 40) -> str:
+    """`text`, or its beginning and its last `end` characters where it is longer than a message should be."""
+    return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
+
+
 class MotetError(Exception):
-    """Base of every error that Motet raises on purpose."""
+    """Base of every error that Motet raises on purpose. What a message repeats may be of any length; a line of it is not."""
 
     cause: str | None = None
     """One stable word to count a fault by; where it is None, a fault is counted by the class of what was raised."""
     may_pass: bool = False
     """Whether the same once more may go well, as where a service was busy: an environment that raises it is asked again."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__("\n".join(shortened(line, 1500, 500) for line in str(message).split("\n")))
 
 
 class ConfigError(MotetError):

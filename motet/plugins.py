@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -33,11 +33,6 @@ def look_at(path: Path) -> Literal["file", "folder", "nothing"]:
         raise ConfigError(
             f"{shortened(str(path))} cannot be looked at: {error.strerror}; expected a path that can be read"
         ) from error
-
-
-def shortened(text: str, most: int = 200) -> str:
-    """`text`, or its beginning and its end where it is longer than a message should be."""
-    return text if len(text) <= most else f"{text[: most - 50]} ... {text[-40:]}"
 
 
 def is_reference(name: str) -> bool:

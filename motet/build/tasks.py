@@ -11,8 +11,7 @@ from motet.config.parts import Source
 from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.data.load import check_fields, load_rows
-from motet.errors import ConfigError, MotetError
-from motet.plugins import shortened
+from motet.errors import ConfigError, MotetError, shortened
 
 _LINE = 800
 """Characters of what somebody else's message may be."""

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from motet.config.parts import written_out
 from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
-from motet.errors import ConfigError
-from motet.plugins import look_at, nearest, shortened
+from motet.errors import ConfigError, shortened
+from motet.plugins import look_at, nearest
 from motet.settings import Settings
 
 Some = TypeVar("Some", bound=Settings)

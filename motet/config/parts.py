@@ -20,6 +20,9 @@ from pydantic import (
 
 from motet.settings import Decode, Lora, Optimizer, Settings, TinyModel
 
+AtOnce = Annotated[int, Field(gt=0, le=1024)]
+"""Threads or processes side by side on one machine."""
+
 # ---------------------------------------------------------------------------------------------------- what is played
 
 
@@ -375,7 +378,7 @@ class Verifier(Settings):
 class SandboxSettings(Settings):
     """Where code that models wrote is run, and how much of the machine it gets."""
 
-    workers: PositiveInt | None = None
+    workers: AtOnce | None = None
     """Programs at once; one per core unless set."""
     minimum_level: Literal["limits", "seccomp", "landlock", "namespaces"] = "seccomp"
     """Refuse to run with less protection than this."""

@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     NonNegativeInt,
-    PositiveInt,
     PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -25,6 +24,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import check_plan, resolve
 from motet.config.parts import (
+    AtOnce,
     Base,
     CriticSettings,
     Data,
@@ -94,7 +94,7 @@ class RunConfig(Settings):
     """The run folder is runs/NAME."""
     seed: NonNegativeInt = 0
     """Every random draw of the run follows from it."""
-    threads: PositiveInt | None = None
+    threads: AtOnce | None = None
     """Threads torch uses on the CPU; all of them unless set. Recorded, because results to the bit depend on it."""
     environment: Named
     """The game, and its own options."""

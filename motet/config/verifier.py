@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from motet.config.parts import Base
+from motet.config.parts import AtOnce, Base
 from motet.settings import Lora, Optimizer, Settings
 
 
@@ -26,7 +26,7 @@ class VerifierTraining(Settings):
 
     seed: NonNegativeInt = 0
     """Which questions are held out, the order of the answers, and the first weights follow from it."""
-    threads: PositiveInt | None = None
+    threads: AtOnce | None = None
     """Threads torch uses on the CPU; all of them unless set."""
     model: Base
     """What it is made of."""

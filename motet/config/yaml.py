@@ -16,8 +16,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_orig
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from motet.errors import ConfigError
-from motet.plugins import shortened
+from motet.errors import ConfigError, shortened
 from motet.settings import Settings
 
 KeyPath: TypeAlias = tuple[str | int, ...]

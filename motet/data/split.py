@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from motet.errors import ConfigError
-from motet.plugins import shortened
+from motet.errors import ConfigError, shortened
 
 _NUMBER = r"(-?\d{1,18}%?)?"
 _EXPRESSION = re.compile(rf"(\w[\w.-]*)(?:\[{_NUMBER}:{_NUMBER}\])?")

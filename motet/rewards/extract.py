@@ -17,8 +17,8 @@ from motet.rewards.python import MAX_CHARACTERS, bound_outside, definition, free
 from motet.rewards.spoken import spoken
 
 _MOST_CHARACTERS = 4 * MAX_CHARACTERS
-_READ_AGAIN = 4
-"""How often the characters of a text are parsed, on average and at most ..."""
+_READ_AGAIN = 8
+"""How often the characters of a text are parsed in all its readings, on average and at most ..."""
 _CALL = 100
 """... where a call of the parser costs as much as so many of them, and every text has a hundred calls to begin with."""
 _MOST_ENDS = 16
@@ -44,11 +44,11 @@ def extract(text: str, name: str = "", opening: str = "") -> str:
             broken, that is kept as it stands, so that what is wrong with it can be said.
         opening: `def name(...):`, for a text that may be only the body that goes on from there.
     """
-    places = list(readings(text))
-    found = [_statements(place, name) for place in places]
+    places, patience = list(readings(text)), _Patience(min(len(text), _MOST_CHARACTERS))
+    found = [_statements(place, name, patience) for place in places]
     whole = [code for code in found if code.defines]
     if not whole and opening:
-        whole = [code for place in places for code in _continued(opening, place, name)]
+        whole = [code for place in places for code in _continued(opening, place, name, patience)]
     broken = [code for code in found if code.broken]
     return next((code.text for code in (*whole, *broken, *found) if code.text), "")
 
@@ -122,8 +122,22 @@ class _Piece:
     node: ast.stmt | None
 
 
-def _statements(text: str, name: str) -> _Code:
-    pieces = list(_pieces(text))
+class _Patience:
+    """How many more characters of a text are parsed: a model may say what takes a parser long, and everyone waits for it."""
+
+    def __init__(self, characters: int) -> None:
+        self._left = _READ_AGAIN * (characters + 100 * _CALL)
+
+    @property
+    def over(self) -> bool:
+        return self._left <= 0
+
+    def spend(self, characters: int) -> None:
+        self._left -= characters + _CALL
+
+
+def _statements(text: str, name: str, patience: _Patience) -> _Code:
+    pieces = list(_pieces(text, patience))
     kept = _kept([piece for piece in pieces if piece.node is not None])
     if name and not any(_is_def(piece.node, name) for piece in kept):
         kept += _for_method(kept, name)
@@ -138,11 +152,11 @@ def _statements(text: str, name: str) -> _Code:
     return _Code("\n\n".join(piece.text for piece in kept), defines, bool(broken) and not defines)
 
 
-def _continued(opening: str, text: str, name: str) -> Iterator[_Code]:
+def _continued(opening: str, text: str, name: str, patience: _Patience) -> Iterator[_Code]:
     """The text as the body of `opening`: as it is, with the first line's indentation lost, or without any."""
     opening = opening.rstrip() + "\n"
     for body in (text.lstrip("\n"), "    " + text.lstrip(), indent(dedent(text), "    ")):
-        code = _statements(opening + body, name)
+        code = _statements(opening + body, name, patience)
         tree = parse_bounded(code.text)
         function = definition(tree, name) if tree is not None else None
         if function is not None and returns(function):
@@ -168,42 +182,44 @@ def _is_done(node: ast.stmt | None, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name and returns(node)
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
+def _pieces(text: str, patience: _Patience) -> Iterator[_Piece]:
     """The text's top-level statements. Where it is no program as a whole, those that stand between what is none."""
+    if patience.over:
+        return
     whole = _parsed(dedent(text))
     if whole is not None:
+        patience.spend(len(text))
         yield from whole
         return
     lines = text.split("\n")
-    at, budget = 0, _READ_AGAIN * (len(text) + 100 * _CALL)
-    while at < len(lines) and budget > 0:
+    at = 0
+    while at < len(lines) and not patience.over:
         if _STARTS.match(lines[at].lstrip()):
-            found, at, read = _statement_at(lines, at)
-            budget -= read
+            found, at = _statement_at(lines, at, patience)
             yield from found
         else:
             at += 1
 
 
-def _statement_at(lines: Sequence[str], start: int) -> tuple[list[_Piece], int, int]:
-    """The statement that starts at a line, where the next may start, and how many characters were parsed to find that out.
+def _statement_at(lines: Sequence[str], start: int, patience: _Patience) -> tuple[list[_Piece], int]:
+    """The statement that starts at a line, and where the next may start.
 
     It ends before the first line that is indented no deeper; a later one is right where something is still open: a bracket, a
     text in quotes, a decorator.
     """
     column = len(lines[start]) - len(lines[start].lstrip())
     margins = (at for at in range(start + 1, len(lines)) if _is_at_margin(lines[at], column))
-    first, read = len(lines), 0
+    first = len(lines)
     for end in islice(chain(margins, [len(lines)]), _MOST_ENDS):
         first = min(first, end)
         source = dedent("\n".join(lines[start:end]))
-        read += len(source) + _CALL
+        patience.spend(len(source))
         parsed = _parsed(source)
         if parsed is not None:
-            return parsed, end, read
+            return parsed, end
         if not _OPENS.match(source) and not _OPEN.search(syntax_error(source)):
             break
-    return [_Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first, read
+    return [_Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first
 
 
 def _is_at_margin(line: str, column: int) -> bool:

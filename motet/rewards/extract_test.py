@@ -219,9 +219,11 @@ def test_extracting_twice_changes_nothing_where_the_code_parses(text):
         "try:\n import x\n" * 8_000,
         "def aux(x):\n    return (\n" * 5_000,
         "<|a" * 40_000,
+        "return\n```python\n" + "x = 1\n" * 50_000,
+        "```python\n[INST]0\n" + "def aux(x):\n" * 20_000,
     ],
 )
 def test_a_hostile_text_takes_no_longer_than_a_moment(text):
     begun = time.process_time()
     assert isinstance(extract(text, "aux", HEAD), str)
-    assert time.process_time() - begun < 3.0
+    assert time.process_time() - begun < 1.5

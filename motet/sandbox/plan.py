@@ -10,6 +10,7 @@ import marshal
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -162,12 +163,22 @@ def _shadows(trees: Sequence[ast.Module]) -> list[str]:
 
 
 def _compile(tree: ast.Module, name: str) -> CodeType:
-    return compile(tree, name, "exec", dont_inherit=True)
+    with _no_python():
+        return compile(tree, name, "exec", dont_inherit=True)
 
 
 def _tree(source: str) -> ast.Module:
+    """Of a text that compiles: some that can be parsed do not (a `return` outside a function, a sum of thousands of terms)."""
+    with _no_python():
+        tree = ast.parse(source)
+    _compile(tree, "<suite>")
+    return tree
+
+
+@contextmanager
+def _no_python() -> Iterator[None]:
     try:
-        return ast.parse(source)
+        yield
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"a suite that is not Python: {error}") from error
 

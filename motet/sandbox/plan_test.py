@@ -1,3 +1,4 @@
+import ast
 import marshal
 
 import pytest
@@ -113,3 +114,11 @@ def test_what_a_suite_imports() -> None:
     source = "import a.b\nfrom c import d\ndef f():\n    import e"
     assert imports(source) == "import a.b\nfrom c import d"
     assert of("asserts", source, ("assert f",)).modules == ["a.b", "c", "c.d", "e"]
+
+
+@pytest.mark.parametrize("test", ["return", "x = " + " + ".join(["1"] * 2_500), "nonlocal x", "def f(): await g()"])
+def test_a_suite_that_parses_and_does_not_compile_is_none(test: str) -> None:
+    ast.parse(test)
+    text = Text("check", f"{test}\ndef check(candidate):\n    assert candidate() == 1", ())
+    with pytest.raises(ValueError, match="a suite that is not Python: "):
+        find(text)

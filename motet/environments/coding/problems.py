@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 from motet.environments.coding.examples import find_examples
-from motet.errors import ConfigError
-from motet.plugins import shortened
+from motet.errors import ConfigError, shortened
 from motet.rewards.extract import without
 from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded
 from motet.sandbox.suite import Suite
