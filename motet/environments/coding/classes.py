@@ -128,7 +128,11 @@ def _methods(name: str, infos: Any) -> dict[str, Any]:
             case _:
                 got = repr(info)[:100]
                 raise ConfigError(f"class {name}, field 'methods_info': got {got}; expected objects with a method_name")
-        said[method] = info["method_description"] if "method_description" in info else ""
+        described = info["method_description"] if "method_description" in info else None
+        if not isinstance(described, str | None):
+            got = repr(described)[:100]
+            raise ConfigError(f"class {name}, method {method}: got {got} as its method_description; expected a text")
+        said[method] = described or ""
     return {"methods": said, "calls": calls}
 
 

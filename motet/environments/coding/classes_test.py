@@ -37,6 +37,10 @@ def test_a_row_without_what_can_be_done_without():
         (row_without(methods_info=["area"]), "class t/1, field 'methods_info': got 'area'"),
         (row_without(methods_info="area"), "class t/1, field 'methods_info': got 'area'"),
         (row_without(methods_info=[{"method_name": "volume"}]), "class Circle has no method volume"),
+        (
+            row_without(methods_info=[{"method_name": "volume", "method_description": 7}]),
+            "class t/1, method volume: got 7 as its method_description; expected a text",
+        ),
     ],
 )
 def test_a_wrong_row_is_an_error_that_names_the_field(row, message):
