@@ -68,11 +68,12 @@ async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
         except MotetError as error:
             if not error.may_pass:
                 raise
-        await asyncio.sleep(_FIRST_WAIT_SECONDS * 2**number)
+        await _pause(_FIRST_WAIT_SECONDS * 2**number)
     return await action()
 
 
 _FIRST_WAIT_SECONDS = 0.5
+_pause = asyncio.sleep
 
 
 async def attempt(action: Awaitable[T]) -> T | Fault:

@@ -97,7 +97,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr(faults.asyncio, "sleep", sleep)
+    monkeypatch.setattr(faults, "_pause", sleep)
     return found
 
 

@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 import motet
 from motet.policies import prompts
+from motet.rollout import faults
 from motet.rollout.faults import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
 from tests.small_runs import contents, rows, summary, weights
@@ -38,6 +39,22 @@ def test_what_an_environment_raises_is_counted_and_the_survivors_teach(train, te
     train(config, resume=True)
     assert before == (rows(run), weights(run), contents(run / "episodes"))
     told(tell, f"environment raises in {place}, seed {harm}", found, took, "resumed: nothing changed")
+
+
+@pytest.mark.parametrize("place", ["start", "step"])
+def test_an_environment_that_lost_a_connection_is_asked_again(train, tell, monkeypatch, tmp_path, place):
+    waits = []
+    monkeypatch.setattr(faults, "_pause", lambda seconds: waits.append(seconds) or asyncio.sleep(0))
+    with seconds() as took:
+        run = train(small("Harmed", game={"raises": place, "passes": True}))
+    sound = train(small("Harmed"), runs=tmp_path / "sound")
+    assert len(waits) >= 2
+    assert set(waits) == {0.5}
+    assert causes(run) == {}
+    assert (rows(run), weights(run), contents(run / "episodes")) == (
+        rows(sound), weights(sound), contents(sound / "episodes")
+    )  # fmt: skip
+    told(tell, f"environment loses its connection in {place}, {len(waits)} times", causes(run), took, "as unbroken")
 
 
 @pytest.mark.parametrize("place", ["start", "step", "close"])

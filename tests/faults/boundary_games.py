@@ -47,10 +47,16 @@ class Harmed(Coded):
         """Of the calls, by what they are asked: the same ones in any order."""
         harm: int = 0
         """The seed of the harm."""
+        passes: bool = False
+        """What is raised is a lost connection, and the second try goes well."""
         spared: int = 0
         """The task that nothing befalls: the first, which every run looks at before it begins."""
 
     options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._failed = set[tuple[object, ...]]()
 
     async def start(self, task: motet.Task, seed: int) -> Talk:
         await self._perhaps("start", task.fields["number"])
@@ -70,7 +76,12 @@ class Harmed(Coded):
 
     async def _perhaps(self, place: Place, number: int, *what: object) -> None:
         if self._struck(place, number, *what):
-            if self.options.raises == place:
+            if self.options.passes and self.options.raises == place:
+                asked = (place, number, *what)
+                if asked not in self._failed:
+                    self._failed.add(asked)
+                    raise ConnectionError("hung up")
+            elif self.options.raises == place:
                 raise LookupError(f"{place} is out of order at {number}")
             if self.options.hangs == place:
                 await asyncio.Event().wait()
