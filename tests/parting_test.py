@@ -176,6 +176,7 @@ def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
     [
         ["train.checkpoint_every=1", "train.keep_checkpoints=5", "train.keep_every=2", "train.checkpoint_beside=false"],
         ["train.max_fault_share=1.0", "guards.min_entropy=9.0", "guards.patience=1", "report.episodes=all"],
+        ["rollout.retries=0", "rollout.timeout_seconds=60.0"],
     ],
 )
 def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path):
