@@ -59,8 +59,12 @@ async def _broken_off(doing: "asyncio.Future[T]") -> None:
 
 async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
     """What `action()` gives. Where it fails for a cause that may pass (a lost connection, a time-out, an error that says
-    `may_pass`) it is called again, up to `retries` times, after a wait that doubles. Raises: what the last call raised."""
-    for number in range(retries):
+    `may_pass`) it is called again, up to `retries` times, after a wait that doubles until it is half a minute.
+
+    Raises: what the last call raised.
+    """
+    wait = _FIRST_WAIT_SECONDS
+    for _ in range(retries):
         try:
             return await action()
         except (ConnectionError, TimeoutError):
@@ -68,11 +72,13 @@ async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
         except MotetError as error:
             if not error.may_pass:
                 raise
-        await _pause(_FIRST_WAIT_SECONDS * 2**number)
+        await _pause(wait)
+        wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
     return await action()
 
 
 _FIRST_WAIT_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 30.0
 _pause = asyncio.sleep
 
 

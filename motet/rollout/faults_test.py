@@ -107,6 +107,12 @@ def test_what_may_pass_is_asked_again_after_a_wait_that_doubles(waits: list[floa
     assert (failing.calls, waits) == (4, [0.5, 1.0, 2.0])
 
 
+def test_nobody_waits_longer_than_half_a_minute(waits: list[float]) -> None:
+    assert asyncio.run(again(2000, Failing(*(TimeoutError() for _ in range(1500))))) == 7
+    assert waits[:8] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert max(waits) == 30.0
+
+
 def test_what_does_not_pass_in_time_is_the_fault_of_the_last_try(waits: list[float]) -> None:
     failing = Failing(*(Busy(f"try {number}") for number in range(9)))
     found = asyncio.run(attempt(again(2, failing)))
