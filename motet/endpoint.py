@@ -133,7 +133,8 @@ class Server:
 
     def _wait(self, passing: _Passing, tried: int) -> float:
         if passing.wait is None:
-            return float(self._first_wait_seconds * 2**tried * (0.5 + 0.5 * self._jitter()))
+            doubled = min(self._first_wait_seconds * 2 ** min(tried, 30), self.timeout_seconds)
+            return float(doubled * (0.5 + 0.5 * self._jitter()))
         if passing.wait > self.timeout_seconds:
             raise EndpointFault(
                 passing.cause,

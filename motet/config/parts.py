@@ -304,7 +304,8 @@ class Expert(Settings):
     timeout_seconds: PositiveFloat = 60.0
     """Time one try has, from connecting to the end of the answer."""
     retries: NonNegativeInt = 3
-    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles."""
+    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles, up
+    to timeout_seconds."""
     concurrency: PositiveInt = 8
     """Questions at once."""
     temperature: NonNegativeFloat | None = None
@@ -355,7 +356,8 @@ class Verifier(Settings):
     timeout_seconds: PositiveFloat = 60.0
     """Time one try has, from connecting to the end of the answer."""
     retries: NonNegativeInt = 3
-    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles."""
+    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles, up
+    to timeout_seconds."""
     concurrency: PositiveInt = 8
     """Requests at once."""
     batch_size: PositiveInt = 64
