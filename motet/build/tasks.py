@@ -13,9 +13,6 @@ from motet.core import Task
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
 
-_LINE = 800
-"""Characters of what somebody else's message may be."""
-
 
 class Tasks(Mapping[str, list[Task]]):
     """Split -> its tasks, read when they are first asked for: an evaluation may never need what there is to train on."""
@@ -122,12 +119,12 @@ def _refuse_repeats(tasks: list[Task], where: str) -> None:
 
 
 def from_row(row: Mapping[str, Any], where: str, environment: Any) -> list[Task]:
-    """The tasks of one row. Raises: ConfigError in one line, however much of the row the environment's own message repeats."""
+    """The tasks of one row. Raises: ConfigError."""
     with asking(f"{where} with {shortened(', '.join(row))}"):
         try:
             made: Task | list[Task] = environment.task(row)
         except ConfigError as error:
-            raise ConfigError(f"{where}: {shortened(str(error), _LINE)}") from error
+            raise ConfigError(f"{where}: {error}") from error
     return [made] if isinstance(made, Task) else list(made)
 
 
@@ -140,5 +137,4 @@ def asking(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        said = shortened(f"{type(error).__name__}: {error}", _LINE)
-        raise ConfigError(f"{what}: {said} ({place.filename}:{place.lineno})") from error
+        raise ConfigError(f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})") from error

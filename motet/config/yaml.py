@@ -248,8 +248,7 @@ def _complaints(
         elif kind == "missing":
             lines[f"{prefix}{key}: missing; it has no default"] = []
         elif kind in ("value_error", "motet"):
-            said = shortened(text, 1000)  # it may repeat a value of any length
-            lines[prefix + (said if not key or said.startswith(key) else f"{key}: {said}")] = []
+            lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
         elif kind in _WISHES or text.startswith("Input should be "):
             wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
             lines.setdefault(f"{prefix}{key}: got {_shown(got)}, expected ", []).append(wish)

@@ -42,10 +42,11 @@ def machine() -> dict[str, Any]:
 
 
 def fingerprint(tasks: Sequence[Task]) -> str:
-    """Another one for other tasks, or the same ones in another order."""
+    """Another one for other tasks, or the same ones in another order. Of what is no plain JSON value it knows the type."""
     said = hashlib.sha256()
     for task in tasks:
-        said.update(json.dumps([task.id, task.fields], sort_keys=True, default=repr).encode())
+        fields = json.dumps(dict(task.fields), skipkeys=True, default=lambda value: type(value).__name__)
+        said.update(json.dumps([task.id, fields]).encode())
     return said.hexdigest()
 
 
