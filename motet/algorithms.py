@@ -101,6 +101,8 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"rollout.expand {plan.expand} leaves one path after turn 1, so rollout.samples {samples} gives {comparing} and "
             f"returns {algorithm.returns} nothing to compare or to read: use expand: all, or at least 2 samples at every turn"
         )
+    if plan.prunes:
+        _check_pruning(algorithm, plan, comparing)
     if grouped and samples[0] < 2 and algorithm.compare == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
@@ -115,3 +117,21 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
+
+
+def _check_pruning(algorithm: Algorithm, plan: Plan, comparing: str) -> None:
+    """Raises: ConfigError where those that went on give no unbiased estimate."""
+    if algorithm.pruned == "lend":
+        return
+    if plan.expand == "best":
+        raise ConfigError(
+            "rollout.expand best plays on from the best joint action only, which allows no unbiased "
+            "estimate, got algorithm.pruned reweight: use expand: random or all, or pruned: lend, the "
+            "published trainer's biased credit"
+        )
+    if not BASELINES[algorithm.baseline].linear:
+        raise ConfigError(
+            f"rollout.expand random with algorithm.pruned reweight needs a baseline that is linear in "
+            f"the returns, got {comparing}: use another baseline, expand: all, or pruned: lend, the "
+            f"published trainer's biased credit"
+        )

@@ -81,6 +81,11 @@ class Plan(Settings):
         return tuple(counts)
 
     @property
+    def prunes(self) -> bool:
+        """Whether joint actions may be left behind: a Round before the last turn has several, and not all go on."""
+        return self.expand != "all" and any(count > 1 for count in self.samples[:-1])
+
+    @property
     def straight(self) -> bool:
         """Whether every Round after the first has one sample per agent: the tree is a bundle of paths."""
         return all(count == 1 for count in self.samples[1:])
@@ -134,6 +139,11 @@ class Algorithm(Settings):
     only the end of an episode is rewarded."""
     compare: Literal["round", "task"] = "round"
     """Whom a sample is compared with: its siblings of one Round, or the agent's samples of that turn across the task."""
+    pruned: Literal["reweight", "lend"] = "reweight"
+    """What a joint action earns for later turns where `rollout.expand` is not all. reweight: the one
+    that went on counts by the inverse of its probability, the others count nothing, which is
+    unbiased for expand: random. lend: each is lent the continuation of the one that went on, as
+    published, which is biased (docs/algorithms.md)."""
     scale: Literal["none", "std"] = "none"
     """Whether advantages are divided by their group's population standard deviation."""
     whiten: bool = False

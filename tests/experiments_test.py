@@ -31,7 +31,8 @@ COMMANDS = {
         "environment.helpers": 1, "data.train.name": CHE, "rollout.samples": [4], "algorithm.name": "magrpo"
     },
     "python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml": {
-        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4], "rollout.expand": "random"
+        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4], "rollout.expand": "random",
+        "algorithm.pruned": "lend",
     },
     """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
         --override model_name=bigcode/starcoder2-3b""": {"models.base.path": "bigcode/starcoder2-3b"},

@@ -19,7 +19,7 @@ PLANS = {
     "tree": ([2, 2], {}, 3, 6),
     "paths": ([2, 1], {}, 3, 4),
     "crossed": ([2, 2], {"pairing": "crossed"}, 5, 20),
-    "best": ([2, 2], {"expand": "best"}, 2, 4),
+    "best": ([2, 2], {"expand": "best"}, 2, 4),  # lent: nothing else is trained from the best
     "random": ([3, 2], {"expand": "random"}, 2, 5),
 }
 
@@ -30,7 +30,7 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
     config = run_config(
         game={"turns": 2},
         rollout={"samples": samples, **rest},
-        algorithm={"name": "magrpo", "compare": "task"},
+        algorithm={"name": "magrpo", "compare": "task", "pruned": "lend" if plan == "best" else "reweight"},
     )
     run = train(config)
     cost = motet.dry_run(config)

@@ -93,8 +93,10 @@ def _comparison(
     greedy_S, without_greedy_S = _greedy_returns(played, table, algorithm, turns)
     comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.rows, state))
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
-    siblings = BASELINES[algorithm.baseline].siblings
-    return comparison, (alone_S if siblings else torch.zeros_like(alone_S)) | without_greedy_S
+    baseline = BASELINES[algorithm.baseline]
+    # One alone has no spread to be divided by.
+    stays = not baseline.siblings or (baseline.alone and algorithm.scale == "none")
+    return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
 
 
 def _groups(table: Table, algorithm: Algorithm) -> Tensor:

@@ -142,6 +142,12 @@ def test_a_group_of_one_is_left_out_and_counted():
     assert len(credit([broken], ALGORITHMS["mareinforce"]).samples) == 2
 
 
+def test_one_left_alone_has_no_baseline_under_leave_one_out_unless_a_spread_is_wanted():
+    broken = episode(round_(0, [outcome(0, 2.0), outcome(1, 0.0, fault=FAULT)]))
+    assert advantages(credit([broken], ALGORITHMS["marloo"])) == [2.0]
+    assert credit([broken], resolve("marloo", {"scale": "std"})).metrics["credit/left_out"] == 2
+
+
 def test_paths_are_compared_across_the_task():
     paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 4.0, 7.0)]
     tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]))

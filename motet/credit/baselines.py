@@ -32,10 +32,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Baseline:
-    """`of(comparison) -> b [S]`. `siblings`: it needs others in the group, so a group of one has no advantage at all."""
+    """`of(comparison) -> b [S]`."""
 
     of: Callable[[Comparison], Tensor]
     siblings: bool
+    """It compares with others of the group, so a plan must give it groups."""
+    alone: bool = False
+    """What it gives a group of one is a baseline too. Otherwise such a sample is left out of the
+    step and counted."""
+    linear: bool = False
+    """It is a sum of returns, each times a number, so that unbiased estimates of the returns give
+    an unbiased gradient: `pruned: reweight` needs that."""
 
 
 def none(comparison: Comparison) -> Tensor:
@@ -49,7 +56,12 @@ def group_mean(comparison: Comparison) -> Tensor:
 
 
 def leave_one_out(comparison: Comparison) -> Tensor:
-    """b_g = Σ_{k≠g} R_k / (G − 1) (RLOO, arXiv 2402.14740)."""
+    """b_g = Σ_{k≠g} R_k / (G − 1) (RLOO, arXiv 2402.14740); 0 where there is no other.
+
+    A sample may be left alone where paths ended or broke. To leave it out would scale the gradient
+    by how often there is company, 1 − q^(G−1), which differs from turn to turn and from task to
+    task. With b = 0 the gradient stays exact.
+    """
     sums_S = segment_sum(comparison.returns_S, comparison.group_S, comparison.groups)[comparison.group_S]
     others_S = segment_size(comparison.group_S, comparison.groups)[comparison.group_S] - 1
     return (sums_S - comparison.returns_S) / others_S.clamp(min=1)
@@ -75,11 +87,11 @@ def moving_average(comparison: Comparison) -> Tensor:
 
 
 BASELINES: dict[str, Baseline] = {
-    "none": Baseline(none, siblings=False),
-    "group_mean": Baseline(group_mean, siblings=True),
-    "leave_one_out": Baseline(leave_one_out, siblings=True),
+    "none": Baseline(none, siblings=False, linear=True),
+    "group_mean": Baseline(group_mean, siblings=True, linear=True),
+    "leave_one_out": Baseline(leave_one_out, siblings=True, alone=True, linear=True),
     "group_max": Baseline(group_max, siblings=True),
-    "greedy_path": Baseline(greedy_path, siblings=False),
-    "moving_average": Baseline(moving_average, siblings=False),
+    "greedy_path": Baseline(greedy_path, siblings=False, linear=True),
+    "moving_average": Baseline(moving_average, siblings=False, linear=True),
 }
 """Names that `Algorithm.baseline` may have. An own one is added before the config is read: BASELINES["median"] = ..."""

@@ -50,7 +50,9 @@ def appraise_turns(table: Table, algorithm: Algorithm, scores: Scores, team: Tea
     values_NJ, returns_NJ = table.of_actions(value_S), table.returns_NJ(algorithm, penalty_S)
     if algorithm.returns == "tree":
         rewards_NJ = table.rewards_NJ(algorithm) - table.of_actions(penalty_S)
-        folded_NJ = tree_fold(rewards_NJ, values_NJ, table.acts_NJ, forest, algorithm.discount, algorithm.trace)
+        folded_NJ = tree_fold(
+            rewards_NJ, values_NJ, table.acts_NJ, forest, algorithm.discount, algorithm.trace, algorithm.pruned
+        )
         target_NJ, advantages_NJ = values_NJ + folded_NJ, folded_NJ + table.extras_NJ(algorithm)
         if algorithm.critic_view == "joint":
             target_NJ = _joint_targets(table, algorithm, rewards_NJ, values_NJ)
@@ -78,6 +80,7 @@ def _joint_targets(table: Table, algorithm: Algorithm, rewards_NJ: Tensor, value
         table.forest,
         algorithm.discount,
         algorithm.trace,
+        algorithm.pruned,
     )
     return (values_1J + folded_1J).expand_as(rewards_NJ)
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from motet.credit.segments import segment_mean
+from motet.credit.segments import segment_mean, segment_size
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,13 @@ def absorb(rewards_NJ: Tensor, missing_J: Tensor, discount: float) -> Tensor:
 
 
 def tree_fold(
-    rewards_NJ: Tensor, values_NJ: Tensor, acts_NJ: Tensor, forest: Forest, discount: float, trace: float
+    rewards_NJ: Tensor,
+    values_NJ: Tensor | None,
+    acts_NJ: Tensor,
+    forest: Forest,
+    discount: float,
+    trace: float,
+    pruned: Literal["reweight", "lend"] = "reweight",
 ) -> Tensor:
     """Generalised advantage estimation on trees, per agent over its own decisions.
 
@@ -49,35 +55,72 @@ def tree_fold(
 
     With V = 0 and λ = 1 this is the Monte-Carlo tree return R_j = r_j + γ·mean_c R_c; with one child per node it is textbook
     GAE (Schulman et al. 2016, arXiv 1506.02438, eq. 16); rounds in which an agent is silent add their rewards and a factor γ,
-    and no λ. A node without children has nothing after it: V(next) = 0. A pruned node gets the mean continuation of its
-    siblings that went on, so what came later is credited to the Round, not to having been chosen.
+    and no λ. A node without children has nothing after it: V(next) = 0. Where some siblings were
+    pruned, `_reweighted` or `_lent` says what stands for γ·mean C.
 
-    Args: rewards, values (of the Round the node was taken in) and acts (bool), each [N, J]; discount γ, trace λ.
+    Args: rewards, values (of the Round the node was taken in; None is no critic, V = 0) and acts
+    (bool), each [N, J]; discount γ, trace λ.
     Returns: advantages [N, J]; entries where an agent does not act mean nothing.
     """
+    known_NJ = torch.zeros_like(rewards_NJ) if values_NJ is None else values_NJ
     onward_NJ = torch.zeros_like(rewards_NJ)
     advantages_NJ = torch.zeros_like(rewards_NJ)
     grown_J = torch.zeros_like(forest.pruned_J)
     grown_J[forest.parent_J[forest.parent_J >= 0]] = True
+    expected_NJ = None if values_NJ is None else _expected_after(rewards_NJ, values_NJ, acts_NJ, forest, grown_J)
     for turn in range(int(forest.turn_J.max()) if len(forest.turn_J) else -1, -1, -1):
         here = forest.turn_J == turn
-        onward_NJ = _lend_to_pruned(onward_NJ, forest, here, grown_J)
-        folded_NJ = rewards_NJ + discount * onward_NJ
-        advantages_NJ = torch.where(here, folded_NJ - values_NJ, advantages_NJ)
-        carried_NJ = torch.where(acts_NJ, values_NJ + trace * advantages_NJ, folded_NJ)
+        after_NJ = discount * onward_NJ
+        if bool((here & forest.pruned_J).any()):
+            if pruned == "lend":
+                after_NJ = _lent(after_NJ, forest, here, grown_J)
+            else:
+                after_NJ = _reweighted(after_NJ, expected_NJ, forest, here, grown_J)
+        folded_NJ = rewards_NJ + after_NJ
+        advantages_NJ = torch.where(here, folded_NJ - known_NJ, advantages_NJ)
+        carried_NJ = torch.where(acts_NJ, known_NJ + trace * advantages_NJ, folded_NJ)
         linked = here & (forest.parent_J >= 0)
         means_NJ = segment_mean(carried_NJ[:, linked], forest.parent_J[linked], len(forest.turn_J))
         onward_NJ = torch.where((forest.turn_J == turn - 1) & grown_J, means_NJ, onward_NJ)
     return advantages_NJ
 
 
-def _lend_to_pruned(onward_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
-    pruned = here & forest.pruned_J
-    if not bool(pruned.any()):
-        return onward_NJ
+def _reweighted(after_NJ: Tensor, expected_NJ: Tensor | None, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
+    """What comes after each node: unbiased where those that went on were drawn at random.
+
+        c + 1[went on] · (open/grown) · (after − c)
+
+    with `open` and `grown` counted per Round. It is the inverse-probability estimate of Horvitz and
+    Thompson (1952) around an expectation c (0 without a critic), in the doubly robust form of Dudík,
+    Langford and Li (2011, arXiv 1103.4601). Its mean over who goes on is each node's own `after`,
+    whatever c is.
+    """
+    open_J = here & (grown_J | forest.pruned_J)
+    rounds = int(forest.round_J.max()) + 1
+    open_R, grown_R = (segment_size(forest.round_J[rows], rounds) for rows in (open_J, here & grown_J))
+    inverse_J = (open_R / grown_R.clamp(min=1))[forest.round_J]
+    around_NJ = torch.zeros_like(after_NJ) if expected_NJ is None else expected_NJ
+    estimate_NJ = around_NJ + grown_J * inverse_J * (after_NJ - around_NJ)
+    return torch.where(open_J & (open_R > grown_R)[forest.round_J], estimate_NJ, after_NJ)
+
+
+def _expected_after(rewards_NJ: Tensor, values_NJ: Tensor, acts_NJ: Tensor, forest: Forest, grown_J: Tensor) -> Tensor:
+    """What a critic expects after a node that can go on: (V − mean reward of the Round) · J / open.
+
+    0 where an agent is silent.
+    """
+    rounds = int(forest.round_J.max()) + 1
+    gap_NR = segment_mean(values_NJ - rewards_NJ, forest.round_J, rounds)
+    open_R = segment_size(forest.round_J[grown_J | forest.pruned_J], rounds).clamp(min=1)
+    each_NR = gap_NR * segment_size(forest.round_J, rounds) / open_R
+    return torch.where(acts_NJ, each_NR[:, forest.round_J], 0.0)
+
+
+def _lent(after_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
+    """A pruned node gets the mean continuation of its siblings that went on."""
     went_on = here & grown_J
-    means_NR = segment_mean(onward_NJ[:, went_on], forest.round_J[went_on], int(forest.round_J.max()) + 1)
-    return torch.where(pruned, means_NR[:, forest.round_J], onward_NJ)
+    means_NR = segment_mean(after_NJ[:, went_on], forest.round_J[went_on], int(forest.round_J.max()) + 1)
+    return torch.where(here & forest.pruned_J, means_NR[:, forest.round_J], after_NJ)
 
 
 def turn_returns(

@@ -13,11 +13,11 @@ def forest(parents, rounds, turns, pruned=None):
     return Forest(torch.tensor(parents), torch.tensor(rounds), torch.tensor(turns), torch.tensor(pruned))
 
 
-def fold(rewards, shape, *, values=None, acts=None, discount=1.0, trace=1.0):
+def fold(rewards, shape, *, values=None, acts=None, discount=1.0, trace=1.0, pruned="reweight"):
     rewards_NJ = torch.tensor([rewards], dtype=torch.float64)
-    values_NJ = torch.zeros_like(rewards_NJ) if values is None else torch.tensor([values], dtype=torch.float64)
+    values_NJ = None if values is None else torch.tensor([values], dtype=torch.float64)
     acts_NJ = torch.ones_like(rewards_NJ, dtype=torch.bool) if acts is None else torch.tensor([acts])
-    return tree_fold(rewards_NJ, values_NJ, acts_NJ, shape, discount, trace)[0].tolist()
+    return tree_fold(rewards_NJ, values_NJ, acts_NJ, shape, discount, trace, pruned)[0].tolist()
 
 
 TREE = forest([-1, -1, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1, 1])
@@ -80,10 +80,33 @@ def test_agents_fold_apart():
     assert tree_fold(rewards_NJ, torch.zeros(2, 2), acts_NJ, path, 1.0, 1.0).tolist() == [[3, 2], [30, 20]]
 
 
-def test_a_pruned_node_is_lent_the_continuation_of_its_siblings():
-    # node 1 could have gone on but was not chosen: what came later must not reward having been chosen
-    tree = forest([-1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1], pruned=[False, True, False, False])
-    assert fold([1, 2, 4, 8], tree) == [1 + 6, 2 + 6, 4, 8]
+PRUNED = forest([-1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1], pruned=[False, True, False, False])
+"""Node 1 could have gone on but was not chosen."""
+
+
+def test_the_one_of_two_that_went_on_counts_twice_and_the_pruned_one_nothing():
+    assert fold([1, 2, 4, 8], PRUNED) == [1 + 2 * 6, 2, 4, 8]
+    assert fold([1, 2, 4, 8], PRUNED, discount=0.5) == [1 + 2 * 3, 2, 4, 8]
+
+
+def test_who_could_not_have_gone_on_is_not_counted():
+    tree = forest([-1, -1, -1, 0], [0, 0, 0, 1], [0, 0, 0, 1], pruned=[False, True, False, False])
+    assert fold([1, 2, 3, 5], tree) == [1 + 2 * 5, 2, 3, 5]
+
+
+def test_a_critic_is_asked_what_would_have_come_of_the_pruned_ones():
+    # V = 5 here and rewards of 1.5 in the mean: 3.5 is expected later. Below, V = 4 and A = 0 and 4;
+    # γ = λ = 1/2: after = (4 + 0.5 * 2) / 2 = 2.5, which is 1 less than expected, and counts twice
+    found = fold([1, 2, 4, 8], PRUNED, values=[5, 5, 4, 4], discount=0.5, trace=0.5)
+    assert found == [1 + 3.5 - 2 * 1 - 5, 2 + 3.5 - 5, 0, 4]
+
+
+def test_where_all_is_as_the_critic_expects_nobody_is_moved_by_who_went_on():
+    assert fold([0, 0, 6, 6], PRUNED, values=[6, 6, 6, 6]) == [0, 0, 0, 0]
+
+
+def test_a_pruned_node_may_be_lent_the_continuation_of_its_siblings():
+    assert fold([1, 2, 4, 8], PRUNED, pruned="lend") == [1 + 6, 2 + 6, 4, 8]
 
 
 def test_a_node_that_ended_is_lent_nothing():

@@ -98,12 +98,7 @@ class Table:
                 rewards_NJ, dtype=torch.bool
             )  # with V = 0 and λ = 1 silence changes nothing
             folded_NJ = tree_fold(
-                rewards_NJ - penalty_NJ,
-                torch.zeros_like(rewards_NJ),
-                everywhere_NJ,
-                self.forest,
-                algorithm.discount,
-                1.0,
+                rewards_NJ - penalty_NJ, None, everywhere_NJ, self.forest, algorithm.discount, 1.0, algorithm.pruned
             )
         else:
             read_NJ = turn_returns(rewards_NJ, self.forest, algorithm.returns, algorithm.discount, algorithm.share)

@@ -72,7 +72,7 @@ KEYS: tuple[Row, ...] = (
     Joins(("*.num_turns",), "rollout.samples: how many", AtLeast(1)),
     Joins(("*.num_generations",), "rollout.samples: each of them", AtLeast(1)),
     Goes(("*.joint_mode",), "rollout.pairing", PAIRINGS),
-    Goes(("*.handoff",), "rollout.expand", OneOf({"best": "best", "random": "random"})),
+    Joins(("*.handoff",), "rollout.expand, and algorithm.pruned: lend", OneOf({"best": "best", "random": "random"})),
     Goes(("*.early_termination_threshold", "*.termination_threshold"), "rollout.stop_at_reward"),
     Goes(("reward_processor.scale_factor",), "environment.reward.scale"),
     Goes(("reward_processor.shift", "*.reward_shift"), "environment.reward.shift", lambda value: 0.0 if value is None else value),

@@ -55,6 +55,14 @@ def plan_of(words: Words, samples: tuple[int, ...]) -> Plan:
     return Plan(samples=samples, pairing=words.value("*.joint_mode", "aligned"), expand=expand, max_nodes=10**9)
 
 
+def handoff(words: Words) -> Iterator[Placed]:
+    """One joint action of a Round is handed on, and its siblings are credited with what came of it."""
+    if words.said("*.handoff"):
+        said = words["*.handoff"]
+        yield Placed("rollout.expand", said.value, said)
+        yield Placed("algorithm.pruned", "lend", said)
+
+
 def turn_weights(words: Words, turns: int) -> Iterator[Placed]:
     word = "*.turn_gradient_weights"
     if words.said(word):

@@ -76,6 +76,7 @@ def _comlrl(words: Words, trainer: Trainer) -> Iterator[Placed]:
     yield from joins.data(words)
     yield from joins.players(words, benchmark, agents)
     yield from joins.portions(words, tasks)
+    yield from joins.handoff(words)
     yield from joins.turn_weights(words, len(plan.samples))
     yield from joins.divergence(words)
     yield from joins.clipping(words)

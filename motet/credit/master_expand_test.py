@@ -1,0 +1,149 @@
+"""The master test where not all joint actions go on (`rollout.expand`): what `pruned: reweight` and
+`pruned: lend` estimate.
+
+Which one went on is enumerated too. Rewards come at each turn, or at the end only.
+"""
+
+import pytest
+import torch
+
+from motet.algorithms import check_plan, resolve
+from motet.credit.testing import EXACT, Toy, exact_gradient, expected_estimate, expected_targets
+from motet.errors import ConfigError
+from motet.settings import Plan
+
+TOYS = {
+    "reward at each turn": Toy(),
+    "reward at the end": Toy(first_pays=0.0),
+    "some end early": Toy(ends=frozenset({(1, 1), (0, 1)})),
+    "turn-taking": Toy(second=("b",)),
+}
+TREE, PATH = {"samples": (2, 2)}, {"samples": (2, 1)}
+PLANS = {"aligned": PATH, "three": {"samples": (3, 1)}, "crossed": {"samples": (2, 1), "pairing": "crossed"}}
+toys = pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS)
+VALUES = torch.tensor([[0.9, 1.5, -0.3, 2.0, 0.1], [0.4, -1.0, 0.8, 1.2, 3.0]], dtype=torch.float64)
+"""What critics say, [agent, observation]: nothing in particular."""
+CRITICS = ("iac", "maac", "ippo", "mappo")
+
+
+def algorithm_of(name, **overrides):
+    """Whitening divides by what was drawn, so it is left out."""
+    plain = {"whiten": False} if name in ("ippo", "mappo") else {}
+    return resolve(name, {**EXACT, **plain, **overrides})
+
+
+def estimate(toy, algorithm, expand, plan=TREE, values=None):
+    return expected_estimate(toy, toy.logits(), Plan(expand=expand, **plan), algorithm, values)
+
+
+def exact_of(toy):
+    return exact_gradient(toy, toy.logits())
+
+
+def alike(one, other):
+    return torch.cosine_similarity(one.flatten(), other.flatten(), dim=0)
+
+
+# ---------------------------------------------------------------------------------------------------- reweight
+
+
+@toys
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_plain_reinforce_with_one_drawn_at_random_is_exact(toy, plan):
+    assert torch.allclose(estimate(toy, algorithm_of("mareinforce"), "random", plan), exact_of(toy), atol=1e-10)
+
+
+@toys
+def test_leave_one_out_with_one_drawn_at_random_is_exact(toy):
+    assert torch.allclose(estimate(toy, algorithm_of("marloo"), "random"), exact_of(toy), atol=1e-10)
+
+
+def test_leave_one_out_with_one_of_three_drawn_at_random_is_exact():
+    toy = TOYS["turn-taking"]
+    assert torch.allclose(
+        estimate(toy, algorithm_of("marloo"), "random", {"samples": (3, 2)}), exact_of(toy), atol=1e-10
+    )
+
+
+@toys
+def test_the_group_mean_with_one_drawn_at_random_has_the_exact_direction(toy):
+    assert torch.allclose(estimate(toy, algorithm_of("magrpo"), "random"), exact_of(toy) / 2, atol=1e-10)
+
+
+@toys
+def test_remax_with_one_drawn_at_random_is_exact(toy):
+    assert torch.allclose(estimate(toy, algorithm_of("remax"), "random", PATH), exact_of(toy), atol=1e-10)
+
+
+@toys
+@pytest.mark.parametrize("name", CRITICS)
+def test_with_critics_at_trace_one_one_drawn_at_random_is_exact(toy, name):
+    found = estimate(toy, algorithm_of(name, trace=1.0), "random", PATH, VALUES)
+    assert torch.allclose(found, exact_of(toy), atol=1e-10)
+
+
+@toys
+@pytest.mark.parametrize("name", ["iac", "maac"])
+@pytest.mark.parametrize("trace", [0.0, 0.95])
+def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(toy, name, trace):
+    algorithm = algorithm_of(name, trace=trace)
+    found, whole = (estimate(toy, algorithm, expand, PATH, VALUES) for expand in ("random", "all"))
+    assert torch.allclose(found, whole, atol=1e-10)
+    found, whole = (
+        expected_targets(toy, toy.logits(), Plan(expand=expand, **PATH), algorithm, VALUES)
+        for expand in ("random", "all")
+    )
+    assert found == pytest.approx(whole, abs=1e-10)
+
+
+# ---------------------------------------------------------------------------------------------------- lend
+
+
+@pytest.mark.parametrize("expand", ["best", "random"])
+@pytest.mark.parametrize("name", ["magrpo", "marloo"])
+def test_a_lent_future_leaves_turn_one_nothing_where_only_the_end_is_rewarded(name, expand):
+    toy = TOYS["reward at the end"]
+    found = estimate(toy, algorithm_of(name, pruned="lend"), expand)
+    assert torch.equal(found[:, :1], torch.zeros_like(found[:, :1]))
+    assert exact_of(toy)[:, :1].abs().max() > 0.1
+
+
+@pytest.mark.parametrize("expand", ["best", "random"])
+@pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", "remax", *CRITICS])
+@pytest.mark.parametrize("toy", ["reward at each turn", "reward at the end"])
+def test_a_lent_future_points_elsewhere(toy, name, expand):
+    critic = {"trace": 1.0} if name in CRITICS else {}
+    plan, values = (PATH, VALUES) if name in (*CRITICS, "remax") else (TREE, None)
+    algorithm = algorithm_of(name, pruned="lend", **critic)
+    assert alike(estimate(TOYS[toy], algorithm, expand, plan, values if critic else None), exact_of(TOYS[toy])) < 0.999
+
+
+def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
+    """The gradient at turn 2 is right at each history; how often each is seen is what the choice made of it."""
+    toy = TOYS["reward at each turn"]
+    found = estimate(toy, algorithm_of("mareinforce", pruned="lend"), "best", PATH)[:, 1:]
+    seen = found / exact_of(toy)[:, 1:]
+    assert torch.allclose(seen, seen.mean(dim=(0, 2), keepdim=True).expand_as(seen), atol=1e-9)
+    assert seen.max() / seen.min() > 2
+
+
+# ---------------------------------------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", *CRITICS])
+def test_the_best_is_refused_where_its_future_would_be_believed(name):
+    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: lend"):
+        check_plan(algorithm_of(name), Plan(samples=(2, 2), expand="best"), 2)
+    check_plan(algorithm_of(name, pruned="lend"), Plan(samples=(2, 2), expand="best"), 2)
+
+
+def test_a_baseline_that_is_not_linear_is_refused_with_one_drawn_at_random():
+    with pytest.raises(ConfigError, match="linear in the returns, got baseline group_max"):
+        check_plan(algorithm_of("maremax"), Plan(samples=(2, 2), expand="random"), 2)
+    check_plan(algorithm_of("maremax", pruned="lend"), Plan(samples=(2, 2), expand="random"), 2)
+    check_plan(algorithm_of("magrpo"), Plan(samples=(2, 2), expand="random"), 2)
+
+
+@pytest.mark.parametrize("samples", [(4,), (1, 4)])
+def test_where_nothing_can_be_pruned_nothing_is_refused(samples):
+    check_plan(algorithm_of("mareinforce"), Plan(samples=samples, expand="best"), 2)
