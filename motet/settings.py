@@ -92,13 +92,18 @@ class Plan(Settings):
 
 
 class Incentives(Settings):
-    """MAPoRL's bonuses for changing one's mind rightly and for making others do so (arXiv 2502.18439; the signs are ours:
-    docs/algorithms.md). "Right" is by the gold label; the others are right where strictly more than half of them are."""
+    """MAPoRL's bonuses for changing one's mind rightly and for making others do so (arXiv 2502.18439;
+    docs/algorithms.md has the sources). "Right" is by the gold label; the others are right where
+    strictly more than half of them are."""
 
+    alphas: Literal["paper", "code"] = "paper"
+    """Whose alpha0 and alpha1: the paper's, or the published code's, where they have changed places."""
     alpha0: NonNegativeFloat = 0.0
-    """Own answer from wrong to right: + where the others were right before; from right to wrong: - where they were wrong."""
+    """Against the others. Own answer from wrong to right: + where they were wrong before; from right
+    to wrong: - where they were right."""
     alpha1: NonNegativeFloat = 0.0
-    """Own answer from wrong to right: + where the others were wrong before; from right to wrong: - where they were right."""
+    """With the others. Own answer from wrong to right: + where they were right before; from right to
+    wrong: - where they were wrong."""
     beta0: NonNegativeFloat = 0.0
     """The others wrong to right at the next turn: + where one's own answer was wrong; right to wrong: - where it was right."""
     beta1: NonNegativeFloat = 0.0

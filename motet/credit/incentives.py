@@ -16,12 +16,14 @@ def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
 
     With c an agent's own correctness and o that of the others (strictly more than half of them right; a tie is wrong):
 
-        own answer wrong -> right since the turn before:   + α0 if o before, else + α1
-        own answer right -> wrong:                         - α1 if o before, else - α0
+        own answer wrong -> right since the turn before:   + α1 if o before, else + α0
+        own answer right -> wrong:                         - α0 if o before, else - α1
         the others wrong -> right at the next turn:        + β1 if c now, else + β0
         the others right -> wrong:                         - β0 if c now, else - β1
 
-    Where the neighbouring turn was not played there is no such term; over several next joint actions it is their mean.
+    So α1 is for going with the others, α0 for going against them; an agent alone has only α0. With
+    `alphas: code` the two change places. Where the neighbouring turn was not played there is no such
+    term; over several next joint actions it is their mean.
     """
     others_NJ = _others(right_NJ)
     later = forest.parent_J >= 0
@@ -30,8 +32,12 @@ def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
     led_NK, follow_NK = others_NJ[:, parent_K], others_NJ[:, later]
     sizes = (incentives.alpha0, incentives.alpha1, incentives.beta0, incentives.beta1)
     alpha0, alpha1, beta0, beta1 = torch.tensor(sizes, dtype=torch.float64)
-    own_NK = torch.where(led_NK, alpha0, alpha1) * (~before_NK & after_NK)
-    own_NK = own_NK - torch.where(led_NK, alpha1, alpha0) * (before_NK & ~after_NK)
+    if incentives.alphas == "code":
+        alpha0, alpha1 = alpha1, alpha0
+    alone = right_NJ.shape[0] == 1
+    follows, resists = (alpha0 if alone else alpha1), alpha0
+    own_NK = torch.where(led_NK, follows, resists) * (~before_NK & after_NK)
+    own_NK = own_NK - torch.where(led_NK, resists, follows) * (before_NK & ~after_NK)
     on_others_NK = torch.where(before_NK, beta1, beta0) * (~led_NK & follow_NK)
     on_others_NK = on_others_NK - torch.where(before_NK, beta0, beta1) * (led_NK & ~follow_NK)
     total_NJ = segment_mean(on_others_NK, parent_K, right_NJ.shape[1])

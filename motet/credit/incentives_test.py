@@ -39,15 +39,19 @@ def others_are_right(said: Said, agent: int) -> bool:
 
 
 def for_my_answer(said: Said, agent: int, sizes: Incentives) -> float:
-    """own wrong -> right: +α0 if the others were right before, +α1 if not; own right -> wrong: −α0 if they were wrong, −α1 if
-    right. No term in the first turn: the one before it was not played."""
+    """own wrong -> right: +α1 if the others were right before, +α0 if not; own right -> wrong: −α1 if
+    they were wrong, −α0 if right. In the published code α0 and α1 have changed places. No term in the
+    first turn: the one before it was not played."""
     if said.before is None:
         return 0.0
+    against, along = sizes.alpha0, sizes.alpha1
+    if sizes.alphas == "code":
+        against, along = along, against
     was, am, led = said.before.right[agent], said.right[agent], others_are_right(said.before, agent)
     if not was and am:
-        return sizes.alpha0 if led else sizes.alpha1
+        return along if led else against
     if was and not am:
-        return -sizes.alpha1 if led else -sizes.alpha0
+        return -against if led else -along
     return 0.0
 
 
@@ -110,11 +114,11 @@ def debates(draw) -> tuple[list[Said], int]:
     return nodes, agents
 
 
-@given(debates(), st.tuples(*[st.floats(0, 5)] * 4))
+@given(debates(), st.tuples(*[st.floats(0, 5)] * 4), st.sampled_from(["paper", "code"]))
 @settings(max_examples=150, deadline=None)
-def test_bonuses_on_random_trees_are_what_the_sentences_say(debate, sizes):
+def test_bonuses_on_random_trees_are_what_the_sentences_say(debate, sizes, alphas):
     nodes, agents = debate
-    chosen = Incentives(**dict(zip(("alpha0", "alpha1", "beta0", "beta1"), sizes, strict=True)))
+    chosen = Incentives(alphas=alphas, **dict(zip(("alpha0", "alpha1", "beta0", "beta1"), sizes, strict=True)))
     expected = brute_force(nodes, agents, chosen)
     for row, wanted in zip(got(nodes, chosen), expected, strict=True):
         assert row == pytest.approx(wanted, abs=1e-9)
@@ -126,10 +130,10 @@ def test_bonuses_on_random_trees_are_what_the_sentences_say(debate, sizes):
 @pytest.mark.parametrize(
     ("turns", "mine"),
     [
-        (((0, 1), (1, 1)), [0, +1]),  # I came round to who was right
-        (((0, 0), (1, 0)), [0, +10]),  # I found it by myself
-        (((1, 0), (0, 0)), [0, -1]),  # I gave in to who was wrong
-        (((1, 1), (0, 1)), [0, -10]),  # I left what all of us had right
+        (((0, 1), (1, 1)), [0, +10]),  # I was persuaded by who was right
+        (((0, 0), (1, 0)), [0, +1]),  # I learnt from wrong answers
+        (((1, 0), (0, 0)), [0, -10]),  # I gave in to who was wrong
+        (((1, 1), (0, 1)), [0, -1]),  # I left what all of us had right
         (((1, 0), (1, 1)), [+1000, 0]),  # I persuaded
         (((0, 0), (0, 1)), [+100, 0]),  # they came to it though I was wrong
         (((0, 1), (0, 0)), [-1000, 0]),  # I misled
@@ -168,8 +172,17 @@ def test_over_several_next_joint_actions_a_bonus_is_their_mean():
     assert got([root, *root.after])[0][0] == 500
 
 
-def test_an_agent_alone_has_no_others_to_move():
-    assert got(path((0,), (1,), (0,))) == [[0, 10, -1]]
+def test_in_the_published_code_alpha0_and_alpha1_have_changed_places():
+    code = SIZES.model_copy(update={"alphas": "code"})
+    for turns, mine in [(((0, 1), (1, 1)), 1), (((0, 0), (1, 0)), 10), (((1, 0), (0, 0)), -1), (((1, 1), (0, 1)), -10)]:
+        assert got(path(*turns), code)[0][1] == mine
+
+
+def test_an_agent_alone_goes_against_nobody_and_both_changes_of_mind_are_alpha0():
+    alone = path((0,), (1,), (0,))
+    assert got(alone) == [[0, 1, -1]]
+    # the published code, too, has one for both: its alpha1
+    assert got(alone, SIZES.model_copy(update={"alphas": "code"})) == [[0, 10, -10]]
 
 
 # ---------------------------------------------------------------------------------------------------- in the advantages
@@ -236,7 +249,7 @@ def test_a_bonus_of_a_later_turn_does_not_change_the_turn_before(returns):
         return [sample.advantage for sample in samples if sample.id.agent == "me"]
 
     assert by_turn() == [0, 0]
-    assert by_turn(alpha0=3.0) == [0, 3]
+    assert by_turn(alpha1=3.0) == [0, 3]
 
 
 def test_who_asks_for_incentives_must_be_told_who_was_right():

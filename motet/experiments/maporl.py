@@ -248,8 +248,11 @@ def _portions(words: Words) -> Iterator[Placed]:
 
 
 def _learning(words: Words) -> Iterator[Placed]:
-    for name, value in zip(("alpha0", "alpha1", "beta0", "beta1"), words.value("alpha", ()), strict=False):
-        yield Placed(f"algorithm.incentives.{name}", value, words["alpha"])
+    if words.said("alpha"):
+        said = words["alpha"]
+        yield Placed("algorithm.incentives.alphas", "code", said)
+        for name, value in zip(("alpha0", "alpha1", "beta0", "beta1"), said.value, strict=True):
+            yield Placed(f"algorithm.incentives.{name}", value, said)
     if words.said("kl_coef"):
         said = words["kl_coef"]
         yield Placed("algorithm.kl_in", "none" if said.value == 0 else "reward", said)

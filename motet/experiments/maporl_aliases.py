@@ -61,7 +61,7 @@ KEYS: tuple[Row, ...] = (
     Goes(("max_output_length",), "decode.max_new_tokens"),
     Goes(("temperature",), "decode.temperature"),
     # how they learn
-    Joins(("alpha",), "algorithm.incentives: alpha0, alpha1, beta0, beta1", incentives),
+    Joins(("alpha",), "algorithm.incentives: alpha0, alpha1, beta0, beta1, alphas: code", incentives),
     Goes(("rule_horizon",), "algorithm.returns", HORIZONS),
     Goes(("rule_agent_share",), "algorithm.share", SHARES),
     Goes(("rule_discount",), "algorithm.discount"),

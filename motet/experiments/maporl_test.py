@@ -104,7 +104,10 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "temperature": (1.0, {"decode.temperature": 1.0}, {}),
     "alpha": (
         [1, 2, 3, 0.5],
-        {"algorithm.incentives": {"alpha0": 1.0, "alpha1": 2.0, "beta0": 3.0, "beta1": 0.5}, "name": "run_alpha_1_2_3_0.5"},
+        {
+            "algorithm.incentives": {"alphas": "code", "alpha0": 1.0, "alpha1": 2.0, "beta0": 3.0, "beta1": 0.5},
+            "name": "run_alpha_1_2_3_0.5",
+        },
         {},
     ),
     "rule_horizon": ("last", {"algorithm.returns": "last"}, {}),
