@@ -17,8 +17,8 @@ _LONGEST = 1000
 """Of what is read as a number, with what stands around it."""
 _MOST_DIGITS = 60
 """Of a number, its exponent included: longer ones are no answer to anything, and slow."""
-NEAR = Fraction(1, 200)
-"""How far an answer may be from a number that has more than two decimals: rounding to two is allowed."""
+_FEWEST_DECIMALS, _FEWEST_DIGITS = 2, 2
+"""What a rounded number must have kept, digits being counted from the first that is not zero."""
 
 
 def number(text: str) -> Fraction | None:
@@ -38,26 +38,45 @@ def number(text: str) -> Fraction | None:
 
 
 def same_number(answer: Fraction, gold: Fraction) -> bool:
-    """Equal; or, where `gold` has more than two decimals, within 0.005 and within 0.5 % of it."""
-    if gold * 100 % 1 == 0:
-        return answer == gold
-    return abs(answer - gold) <= NEAR * min(Fraction(1), abs(gold))
+    """Equal; or, where `gold` has more than two decimals, one is the other rounded to two or more.
+
+    0.33 is 1/3 and 0.333333 is 1/3; a half may go either way, so 0.125 is 0.12 and 0.13. Two digits
+    must be left: 0.07 is not 1/15, and 0 is not 0.004.
+    """
+    if answer == gold:
+        return True
+    exact = gold * 10**_FEWEST_DECIMALS % 1 == 0
+    return not exact and (_rounded(gold, answer) or _rounded(answer, gold))
 
 
-def written(value: Fraction) -> str:
-    """One spelling for every number: 1200, 0.5, 1/3."""
+def _rounded(value: Fraction, to: Fraction) -> bool:
+    """Whether `to` is `value` at as many decimals as `to` has. Trailing zeros are not seen: 3 is 3.00."""
+    places = _decimals(to)
+    if places is None:
+        return False
+    unit = Fraction(1, 10 ** max(places, _FEWEST_DECIMALS))
+    return abs(value - to) <= unit / 2 and abs(to) >= unit * 10 ** (_FEWEST_DIGITS - 1)
+
+
+def _decimals(value: Fraction) -> int | None:
+    """How many a number has behind the point; None where they do not end."""
     rest = value.denominator
     twos = fives = 0
     while rest % 2 == 0:
         rest, twos = rest // 2, twos + 1
     while rest % 5 == 0:
         rest, fives = rest // 5, fives + 1
-    places = max(twos, fives)
-    if rest != 1 or places > 12:
+    return max(twos, fives) if rest == 1 else None
+
+
+def written(value: Fraction) -> str:
+    """One spelling for every number: 1200, 0.5, 1/3."""
+    places = _decimals(value)
+    if places is None or places > 12:
         return str(value)
     digits = f"{abs(value.numerator) * 10**places // value.denominator:0{places + 1}}"
-    whole, decimals = digits[: len(digits) - places], digits[len(digits) - places :]
-    return ("-" if value < 0 else "") + whole + (f".{decimals}" if decimals else "")
+    whole, rest = digits[: len(digits) - places], digits[len(digits) - places :]
+    return ("-" if value < 0 else "") + whole + (f".{rest}" if rest else "")
 
 
 # ---------------------------------------------------------------------------------------------------- where

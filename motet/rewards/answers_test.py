@@ -111,14 +111,35 @@ def test_a_box_is_closed_not_empty_and_the_last_one():
     assert boxed("boxed{a}") is None
 
 
-def test_only_a_gold_number_with_many_decimals_may_be_rounded():
-    third = Fraction("3.333333333")
-    assert same_number(Fraction("3.33"), third)
-    assert same_number(Fraction(10, 3), third)
-    assert not same_number(Fraction("3.3"), third)
-    assert not same_number(Fraction("72.004"), Fraction(72))
-    assert not same_number(Fraction(0), Fraction("0.004"))
-    assert not same_number(Fraction("0.504"), Fraction("0.5"))
+SAME = [
+    ("0.33", "1/3"), ("0.333", "1/3"), ("0.333333", "1/3"), (".67", "2/3"), ("-0.33", "-1/3"), ("33.33%", "100/3"),
+    ("3.33", "3.333333333"), ("10/3", "3.333333333"), ("3.3333333333333", "3.333333333"), ("1,234.57", "1234.5678"),
+    ("0.13", "0.125"), ("0.12", "0.125"), ("-0.13", "-0.125"), ("12.35", "12.345"), ("12.34", "12.345"),
+    ("3", "3.004"), ("3.00", "3.004"), ("2.5", "2.499"), ("0.0417", "1/24"), ("1/3", "0.333"), ("1.0000", "1"),
+]  # fmt: skip
+"""An answer, and a gold number that it is, or was rounded from, or was cut from."""
+OTHERS = [
+    ("0.3", "1/3"), ("0.34", "1/3"), ("0.32", "1/3"), ("0.331", "1/3"), ("-0.33", "1/3"), ("3", "10/3"), ("3.3", "10/3"),
+    ("3.331", "10/3"), ("0.14", "0.125"), ("0.11", "0.125"), ("0.1", "0.125"), ("33", "100/3"), ("0.3333", "33.333%"),
+    ("1234.6", "1234.5678"), ("1235", "1234.5678"),
+    ("0", "0.004"), ("0.01", "0.0125"), ("0.07", "1/15"), ("0.04", "1/24"),
+    ("72.004", "72"), ("0.504", "0.5"), ("2.999999", "3"), ("10/3", "3.33"), ("1/8", "0.13"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "gold"), SAME)
+def test_a_gold_number_with_more_than_two_decimals_may_be_rounded_to_two_or_more(answer, gold):
+    assert same_number(number(f"\\boxed{{{answer}}}"), number(f"\\boxed{{{gold}}}"))
+
+
+@pytest.mark.parametrize(("answer", "gold"), OTHERS)
+def test_a_number_that_was_rounded_further_or_is_another_is_wrong(answer, gold):
+    assert not same_number(number(f"\\boxed{{{answer}}}"), number(f"\\boxed{{{gold}}}"))
+
+
+@given(st.fractions(max_denominator=1000).filter(lambda gold: abs(gold) >= Fraction(1, 10)), st.integers(2, 6))
+def test_what_python_rounds_to_two_or_more_decimals_is_the_same_number(gold, places):
+    assert same_number(round(gold, places), gold)
 
 
 def test_numbers_are_spelt_one_way():
