@@ -69,8 +69,11 @@ POLICY_LOSSES: dict[str, PolicyLoss] = {
 
 
 def kl_k2(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
-    """½(log π − log π_ref)²: in expectation its gradient is that of KL(π ‖ π_ref).
+    """½(log π − log π_ref)²: in expectation its gradient is that of KL(π ‖ π_ref) of the next token.
 
+    Summed over a completion of the current policy it is the gradient of the sum of the divergences
+    after each prefix, with the prefixes as they were drawn. That of the completion's divergence has
+    a second term: what a token does to the prefixes behind it. k1 in the reward has both.
     Source: Schulman, "Approximating KL divergence" (2020), k2.
     """
     _check_shapes(logp_BL=logp_BL, reference_logp_BL=reference_logp_BL)
@@ -80,7 +83,8 @@ def kl_k2(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
 def kl_k3(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
     """exp(d) − d − 1 with d = log π_ref − log π: an unbiased estimate of KL(π ‖ π_ref), never negative.
 
-    As a loss (GRPO, arXiv 2402.03300) its expected gradient is that of KL(π_ref ‖ π), the divergence the other way round.
+    As a loss (GRPO, arXiv 2402.03300) its expected gradient is that of KL(π_ref ‖ π) of the next token,
+    the divergence the other way round; over a completion, summed over prefixes as with k2.
     Source: Schulman, "Approximating KL divergence" (2020), k3.
     """
     _check_shapes(logp_BL=logp_BL, reference_logp_BL=reference_logp_BL)

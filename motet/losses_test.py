@@ -1,3 +1,4 @@
+import itertools
 from typing import get_args
 
 import pytest
@@ -185,3 +186,51 @@ def test_any_split_into_micro_batches_equals_one_batch(data: st.DataObject, how:
     weight_B = loss_weights(torch.tensor(shares, dtype=torch.float64), length_B, how, longest=6)
     parts = [reduce(loss_BL[micro_B == i], mask_BL[micro_B == i], weight_B[micro_B == i]) for i in range(4)]
     assert torch.isclose(sum(parts, torch.tensor(0.0)), reduce(loss_BL, mask_BL, weight_B), atol=1e-12)
+
+
+# ------------------------------------------------------------ whose gradient a divergence is
+
+
+def two_token_policies():
+    """Logits of three words at the first place, and at the second after each of them: [1 + 3, 3]; and a reference's."""
+    generator = torch.Generator().manual_seed(11)
+    logits, reference = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
+    return logits.requires_grad_(), reference.log_softmax(-1)
+
+
+def expected_over_completions(logits, reference, estimator):
+    """Σ over all completions, by their probability, of the gradient of the estimator summed over both tokens."""
+    loss = torch.zeros((), dtype=torch.float64)
+    for first, second in itertools.product(range(3), repeat=2):
+        logp = logits.log_softmax(-1)
+        said = torch.stack([logp[0, first], logp[1 + first, second]])
+        known = torch.stack([reference[0, first], reference[1 + first, second]])
+        loss = loss + said.sum().exp().detach() * estimator(said, known).sum()
+    return torch.autograd.grad(loss, logits)[0]
+
+
+def divergence_after(logits, reference, prefix_weights, forward):
+    """Σ over prefixes of weight · KL of the next word."""
+    logp = logits.log_softmax(-1)
+    over, under = (logp, reference) if forward else (reference, logp)
+    return (prefix_weights * (over.exp() * (over - under)).sum(-1)).sum()
+
+
+def prefix_weights(logits):
+    return torch.cat([torch.ones(1, dtype=torch.float64), logits.softmax(-1)[0]])
+
+
+@pytest.mark.parametrize(("estimator", "forward"), [(kl_k2, True), (kl_k3, False)])
+def test_token_by_token_a_divergence_has_the_gradient_of_its_sum_over_given_prefixes(estimator, forward):
+    logits, reference = two_token_policies()
+    summed = divergence_after(logits, reference, prefix_weights(logits).detach(), forward)
+    (exact,) = torch.autograd.grad(summed, logits)
+    assert torch.allclose(expected_over_completions(logits, reference, estimator), exact, atol=1e-12)
+
+
+def test_token_by_token_it_has_not_the_gradient_of_the_whole_completions_divergence():
+    logits, reference = two_token_policies()
+    (whole,) = torch.autograd.grad(divergence_after(logits, reference, prefix_weights(logits), True), logits)
+    found = expected_over_completions(logits, reference, kl_k2)
+    assert torch.allclose(found[1:], whole[1:], atol=1e-12)  # the last token has nothing behind it
+    assert (found[0] - whole[0]).abs().max() > 0.01

@@ -164,7 +164,8 @@ class Algorithm(Settings):
     kl_coefficient: NonNegativeFloat = 0.0
     """Its weight."""
     kl_estimator: Literal["k2", "k3"] = "k2"
-    """In the loss: k2 has the right gradient, k3 is the one of GRPO."""
+    """In the loss: k2 has the gradient of KL(π‖π_ref) after each prefix, k3 is GRPO's, that of
+    KL(π_ref‖π)."""
     kl_target: PositiveFloat | None = None
     """Adapt each policy's coefficient until its divergence (nats per completion) is this; fixed unless set."""
     kl_horizon: PositiveInt = 10000

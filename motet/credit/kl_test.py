@@ -1,6 +1,9 @@
 """Divergence in the reward: what it is, who pays for it, and how its price adapts."""
 
+import itertools
+
 import pytest
+import torch
 
 from motet.algorithms import resolve
 from motet.core import (
@@ -147,3 +150,23 @@ def test_in_token_scope_each_token_pays_for_itself():
     assert advantages(found)["a", 1] == (pytest.approx(-0.1 + 0.5 * 1.7), pytest.approx(1.7))
     assert advantages(found)["a", 0] == (pytest.approx(1 - 0.1),)
     assert advantages(found)["b", 1] == (pytest.approx(2.0),)
+
+
+def test_in_the_reward_it_has_the_gradient_of_the_whole_completions_divergence():
+    """Over every completion of two tokens out of three words: Σ p · A · ∇log π = −coefficient · ∇KL(π ‖ π_ref)."""
+    generator = torch.Generator().manual_seed(11)
+    logits, other = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
+    logits, reference = logits.requires_grad_(), other.log_softmax(-1)
+    logp = logits.log_softmax(-1)
+    estimate, divergence = torch.zeros_like(logp[0, 0]), torch.zeros_like(logp[0, 0])
+    for first, second in itertools.product(range(3), repeat=2):
+        place = ((0, first), (1 + first, second))
+        said, known = ([float(table[at]) for at in place] for table in (logp.detach(), reference))
+        drawn = logp[place[0]] + logp[place[1]]
+        result = credit(path((0.0, said, (-0.5,))), reference={**REFERENCE, SampleId("e", (), "a", 0): tuple(known)})
+        estimate = estimate + drawn.exp().detach() * advantages(result)["a", 0] * drawn
+        divergence = divergence + drawn.exp() * (drawn - sum(known))
+    (found,) = torch.autograd.grad(estimate, logits, retain_graph=True)
+    (exact,) = torch.autograd.grad(divergence, logits)
+    assert torch.allclose(found, -0.1 * exact, atol=1e-12)
+    assert exact.abs().max() > 0.01
