@@ -119,6 +119,25 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
 
 
+def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
+    """What is allowed, and leads the gradient astray."""
+    found = []
+    rounds = plan.rounds(agents) if algorithm.compare == "task" else (1,) * len(plan.samples)
+    groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
+    if algorithm.baseline == "group_mean" and len(set(groups)) > 1:
+        shares = ", ".join(f"{size - 1}/{size}" for size in groups)
+        found.append(
+            f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to {len(groups)}, and so "
+            f"weighs the turns' gradients by {shares}: use baseline leave_one_out, or groups of one size"
+        )
+    if plan.prunes and algorithm.pruned == "lend":
+        found.append(
+            f"algorithm.pruned lend under rollout.expand {plan.expand} is the published credit, and biased: later rewards "
+            f"teach earlier turns little or nothing. pruned: reweight with expand: random is unbiased"
+        )
+    return found
+
+
 def _check_pruning(algorithm: Algorithm, plan: Plan, comparing: str) -> None:
     """Raises: ConfigError where those that went on give no unbiased estimate."""
     if algorithm.pruned == "lend":

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from motet.algorithms import cautions
 from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
 from motet.api.resuming import Resumed, resumed
 from motet.build import bases
@@ -128,6 +129,7 @@ def warnings_of(scene: Scene) -> list[str]:
         found.append(
             f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
         )
+    found += cautions(settings.algorithm, settings.rollout, len(settings.team))
     both = scene.tasks.shared
     if both:
         found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")

@@ -293,7 +293,7 @@ DEBATED = {(e, t, agent): 0.1 * t for e in "ef" for t in (0, 1) for agent in AGE
 def test_an_incentive_of_a_later_turn_leaves_the_turn_before_as_it_was(returns, whiten):
     fields = {"returns": returns, "whiten": whiten, "trace": 1.0, "discount": 0.5}
     without, with_alpha = (
-        advantages(credit(two_debates(), rule("iac", incentives={"alpha0": size}, **fields), DEBATED, turns=2))
+        advantages(credit(two_debates(), rule("iac", incentives={"alpha1": size}, **fields), DEBATED, turns=2))
         for size in (0.0, 3.0)
     )
     changed = {key for key in without if without[key] != with_alpha[key]}

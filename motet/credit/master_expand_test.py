@@ -77,8 +77,9 @@ def test_remax_with_one_drawn_at_random_is_exact(toy):
 
 @toys
 @pytest.mark.parametrize("name", CRITICS)
-def test_with_critics_at_trace_one_one_drawn_at_random_is_exact(toy, name):
-    found = estimate(toy, algorithm_of(name, trace=1.0), "random", PATH, VALUES)
+@pytest.mark.parametrize("expand", ["all", "random"])
+def test_with_critics_at_trace_one_it_is_exact_whatever_they_say(toy, name, expand):
+    found = estimate(toy, algorithm_of(name, trace=1.0), expand, PATH, VALUES)
     assert torch.allclose(found, exact_of(toy), atol=1e-10)
 
 
@@ -135,6 +136,12 @@ def test_the_best_is_refused_where_its_future_would_be_believed(name):
     with pytest.raises(ConfigError, match="use expand: random or all, or pruned: lend"):
         check_plan(algorithm_of(name), Plan(samples=(2, 2), expand="best"), 2)
     check_plan(algorithm_of(name, pruned="lend"), Plan(samples=(2, 2), expand="best"), 2)
+
+
+def test_remax_too_refuses_the_best():
+    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: lend"):
+        check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="best"), 2)
+    check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="random"), 2)
 
 
 def test_a_baseline_that_is_not_linear_is_refused_with_one_drawn_at_random():
