@@ -52,7 +52,8 @@ class Plan(Settings):
     pairing: Literal["aligned", "crossed"] = "aligned"
     """aligned: the g-th answers of all agents make joint action g. crossed: every combination, G^N of them."""
     expand: Literal["all", "best", "random"] = "all"
-    """Which joint actions of a Round go on to the next turn: all, the one with the highest mean reward, or one at random."""
+    """Which joint actions of a Round go on to the next turn: all, the one with the highest mean reward, or one at random.
+    `algorithm.pruned` says how the others are credited; best is trained on with `pruned: lend` only."""
     max_nodes: PositiveInt = 4096
     """Refuse a plan with more Rounds than this per task."""
     stop_at_reward: float | None = None

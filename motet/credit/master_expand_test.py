@@ -4,11 +4,22 @@
 Which one went on is enumerated too. Rewards come at each turn, or at the end only.
 """
 
+import itertools
+
 import pytest
 import torch
 
 from motet.algorithms import check_plan, resolve
-from motet.credit.testing import EXACT, Toy, exact_gradient, expected_estimate, expected_targets
+from motet.credit.testing import (
+    EXACT,
+    Toy,
+    exact_gradient,
+    exact_return,
+    expected_estimate,
+    expected_targets,
+    observation,
+    variance_at_turn_one,
+)
 from motet.errors import ConfigError
 from motet.settings import Plan
 
@@ -95,6 +106,36 @@ def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(t
         for expand in ("random", "all")
     )
     assert found == pytest.approx(whole, abs=1e-10)
+
+
+def spread(name, expand, count, values=None):
+    toy = TOYS["reward at the end"]
+    algorithm = algorithm_of(name, compare="task", **({} if values is None else {"trace": 1.0}))
+    return variance_at_turn_one(toy, toy.logits(), Plan(samples=(count, 1), expand=expand), algorithm, values)
+
+
+def right_values(toy):
+    """What either agent can expect at each observation."""
+    probability = toy.logits().detach().softmax(-1)
+    later = torch.zeros(5, dtype=torch.float64)
+    for first, then in itertools.product(itertools.product((0, 1), repeat=2), repeat=2):
+        seen = observation(1, first)
+        later[seen] += probability[0, seen, then[0]] * probability[1, seen, then[1]] * toy.reward(1, first, then)
+    later[0] = exact_return(toy, toy.logits()).detach()
+    return later.expand(2, 5)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_one_in_place_of_all_varies_as_many_times_as_much_and_a_critic_takes_most_of_it_away(count):
+    right = right_values(TOYS["reward at the end"])
+    for name, values in (("mareinforce", None), ("iac", right)):
+        assert spread(name, "random", count, values) == pytest.approx(count * spread(name, "all", count, values))
+    plain, compared, valued = (
+        spread(*one)
+        for one in (("mareinforce", "random", count), ("marloo", "random", count), ("iac", "random", count, right))
+    )
+    assert valued < plain / 4
+    assert compared > plain  # siblings have no future to compare with
 
 
 # ---------------------------------------------------------------------------------------------------- lend

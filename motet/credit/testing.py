@@ -154,20 +154,45 @@ def expected_estimate(
     `values` [agent, observation] is what critics say, where the algorithm has them; a joint one says
     what the first agent's does.
     """
+    chance_E, taken_ENOA = _estimates(toy, logits, plan, algorithm, values)
+    coefficients = (chance_E[:, None, None, None] * taken_ENOA).sum(0)
+    (gradient,) = torch.autograd.grad((coefficients * logits.log_softmax(-1)).sum(), logits)
+    return gradient
+
+
+def variance_at_turn_one(
+    toy: Toy, logits: Tensor, plan: Plan, algorithm: Algorithm, values: Tensor | None = None
+) -> float:
+    """How much the gradient of turn 1 varies between trees, summed over its entries."""
+    chance_E, taken_ENOA = _estimates(toy, logits, plan, algorithm, values)
+    at_ENA = taken_ENOA[:, :, 0]
+    probability_NA = logits.detach().softmax(-1)[:, 0]
+    gradient_ENA = at_ENA - at_ENA.sum(-1, keepdim=True) * probability_NA  # of Σ c·log softmax
+    weight_E = chance_E[:, None, None]
+    mean_NA = (weight_E * gradient_ENA).sum(0)
+    return float((weight_E * (gradient_ENA - mean_NA) ** 2).sum())
+
+
+def _estimates(
+    toy: Toy, logits: Tensor, plan: Plan, algorithm: Algorithm, values: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Of every tree E: its probability, and what the log-probability of each agent, observation and
+    action is multiplied with, [E, N, O, A]."""
     enumerated = list(trees(toy, logits.detach().softmax(-1), plan))
-    chance = {f"{k}": p for k, (p, _) in enumerate(enumerated)}
-    assert abs(sum(chance.values()) - 1.0) < 1e-9
+    chance_E = torch.tensor([chance for chance, _ in enumerated], dtype=torch.float64)
+    assert abs(float(chance_E.sum()) - 1.0) < 1e-9
     greedy = _greedy(toy, logits, plan) if algorithm.baseline == "greedy_path" else None
     episodes = [Episode(f"{k}", Task(f"{k}", {}), root, greedy) for k, (_, root) in enumerate(enumerated)]
-    credit = _credit(episodes, algorithm, values, len(plan.samples))
-    coefficients = torch.zeros_like(logits)
-    for sample in credit.samples:
+    places, sizes = [], []
+    for sample in _credit(episodes, algorithm, values, len(plan.samples)).samples:
         assert isinstance(sample.advantage, float)
         assert sample.completion.tokens is not None
-        share = chance[sample.id.episode] * len(episodes) * sample.weight * sample.advantage
-        coefficients[AGENTS.index(sample.id.agent), sample.prompt_tokens[0], sample.completion.tokens[0]] += share
-    (gradient,) = torch.autograd.grad((coefficients.detach() * logits.log_softmax(-1)).sum(), logits)
-    return gradient
+        agent = AGENTS.index(sample.id.agent)
+        places.append((int(sample.id.episode), agent, sample.prompt_tokens[0], sample.completion.tokens[0]))
+        sizes.append(len(episodes) * sample.weight * sample.advantage)
+    taken_ENOA = torch.zeros((len(enumerated), *logits.shape), dtype=torch.float64)
+    taken_ENOA.index_put_(tuple(torch.tensor(places).T), torch.tensor(sizes, dtype=torch.float64), accumulate=True)
+    return chance_E, taken_ENOA
 
 
 def expected_targets(
