@@ -17,7 +17,8 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
@@ -70,7 +71,10 @@ CASE: Final = "__case__"
 MAX_DEPTH: Final = 64
 """Containers within containers."""
 MAX_KEYS: Final = 10_000
-"""Members of sets and keys of dicts in one value: integers that collide on purpose cost the reader their number squared."""
+"""Members of sets and keys of dicts in one value."""
+MAX_ALIKE: Final = 8
+"""Keys of one container with the same hash. Python compares each with all before it, so keys that collide on purpose cost
+the reader their number squared. By chance only -1 and -2 collide, and tuples and frozensets of them."""
 _WIDE: Final = 1 << 63
 
 
@@ -105,10 +109,14 @@ def encode(value: Any, limit: int) -> Any:
         if kind is list:
             return [walk(member, depth + 1) for member in item]
         if kind in (tuple, set, frozenset):
-            return {kind.__name__: [walk(member, depth + 1) for member in item]}
-        if kind is dict:
-            return {"dict": [[walk(key, depth + 1), walk(member, depth + 1)] for key, member in item.items()]}
-        raise NotPlain(f"a value of type {kind.__name__} is not plain")
+            form: Any = {kind.__name__: [walk(member, depth + 1) for member in item]}
+        elif kind is dict:
+            form = {"dict": [[walk(key, depth + 1), walk(member, depth + 1)] for key, member in item.items()]}
+        else:
+            raise NotPlain(f"a value of type {kind.__name__} is not plain")
+        if kind is not tuple:
+            _refuse_alike(item)
+        return form
 
     return walk(value, 0)
 
@@ -138,12 +146,33 @@ def decode(form: Any) -> Any:
         members = [walk(member, depth + 1) for member in content]
         if kind == "dict" and any(not isinstance(member, list) or len(member) != 2 for member in content):
             raise ValueError("a dict of something else than pairs")
+        if kind != "tuple":
+            _refuse_alike([member[0] for member in members] if kind == "dict" else members)
         return _BUILD[kind](members)
 
     try:
         return walk(form, 0)
     except TypeError as error:  # a list as a key
         raise ValueError(str(error)) from error
+
+
+def _refuse_alike(keys: Collection[Any]) -> None:
+    """Oversize where too many have the same hash, or some that hold frozensets of frozensets: to compare two of those takes
+    all pairs of what they hold, level by level."""
+    if len(keys) < 2:
+        return
+    counts = Counter(map(hash, keys))
+    if len(counts) == len(keys):
+        return
+    if max(counts.values()) > MAX_ALIKE or any(counts[hash(key)] > 1 and _sets_within(key) > 1 for key in keys):
+        raise Oversize(f"over {MAX_ALIKE} keys with the same hash, or frozensets of frozensets with the same hash")
+
+
+def _sets_within(key: Any) -> int:
+    """How deeply frozensets lie in one another."""
+    if type(key) not in (tuple, frozenset):
+        return 0
+    return (type(key) is frozenset) + max(map(_sets_within, key), default=0)
 
 
 _BUILD: Final[dict[str, Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
