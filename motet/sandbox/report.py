@@ -3,9 +3,11 @@
 import marshal
 import os
 import signal
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 from motet.errors import ConfigError, SandboxFault
@@ -97,25 +99,40 @@ def same(left: Any, right: Any) -> bool:
 
     True is not 1 and 1 is not 1.0, as keys too. nan is nan; 0.0 is -0.0. TypeError for a value that is not plain.
     """
-    return bool(_typed(left) == _typed(right))
+    return _spelled(left) == _spelled(right)
 
 
-def _typed(value: Any) -> tuple[Any, ...]:
-    """A hashable stand-in that is equal exactly where the values are the same."""
+def _spelled(value: Any) -> bytes:
+    """A text that is equal exactly where the values are the same.
+
+    Members of sets and dicts are compared by a digest: `==` on keys that collide, one inside another, may take for ever.
+    """
     kind = type(value)
-    if value is None or kind in (bool, int, str, bytes):
-        return kind, value
-    if kind is float:
-        return kind, value if value == value else "nan"
-    if kind in (list, tuple):
-        return kind, tuple(_typed(member) for member in value)
-    if kind in (set, frozenset):
-        return kind, len(value), frozenset(_typed(member) for member in value)
-    if kind is dict:
-        return kind, len(value), frozenset((_typed(key), _typed(member)) for key, member in value.items())
-    raise TypeError(
-        f"got a value of type {kind.__name__}, expected a plain one: None, bool, int, float, str, bytes or containers"
-    )
+    if value is None or kind is bool:
+        content = b"%r" % value
+    elif kind is int:
+        content = hex(value).encode()  # its decimals would cost their number squared
+    elif kind is float:
+        content = struct.pack("d", value + 0.0) if value == value else b"nan"  # -0.0 + 0.0 is 0.0
+    elif kind is str:
+        content = value.encode("utf-8", "surrogatepass")
+    elif kind is bytes:
+        content = value
+    elif kind in (list, tuple):
+        content = b"".join(map(_spelled, value))
+    elif kind in (set, frozenset):
+        content = b"".join(sorted(map(_digest, value)))
+    elif kind is dict:
+        content = b"".join(sorted(_digest(key) + _digest(member) for key, member in value.items()))
+    else:
+        raise TypeError(
+            f"got a value of type {kind.__name__}, expected a plain one: None, bool, int, float, str, bytes or containers"
+        )
+    return b"%s %d:%s" % (kind.__name__.encode(), len(content), content)
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(_spelled(value), digest_size=16).digest()
 
 
 def write(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> bytes:
@@ -144,6 +161,8 @@ def read(reply: bytes, calls: int, limits: Limits) -> Report:
             f"a child of the sandbox did not get as far as the program: wait status {status}, {seconds:.1f} s, said {said!r}"
         )
     try:
+        if len(lines) > calls + 2:  # before they are read: each costs more than its bytes do
+            raise ValueError(f"the program wrote {len(lines)} lines, expected at most {calls + 2}")
         answers, end = _answers([protocol.loads(line) for line in lines[1:]], calls)
     except ValueError as error:
         return Report((NotRun(),) * calls, "garbled", str(error)[:300], seconds)

@@ -1,11 +1,15 @@
+import gc
 import math
+import time
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from motet.errors import ConfigError, SandboxFault
-from motet.sandbox import Call, Limits, NotRun, Raised, Report, Returned, same
-from motet.sandbox.protocol import REPLY
+from motet.sandbox import Call, Limits, NotRun, Raised, Report, Returned, Suite, same, verdict
+from motet.sandbox.protocol import REPLY, Oversize, dumps, encode
 from motet.sandbox.report import read, write
 
 
@@ -110,3 +114,95 @@ def test_limits_and_arguments_are_checked() -> None:
         Limits(cpu_seconds=0)
     with pytest.raises(ValueError, match="type object is not plain"):
         write([""], [Call("f", (object(),))], LIMITS)
+
+
+# ---------------------------------------------------------------------------------------------------- what reading costs
+
+SIZE = 1 << 18
+MODULUS = (1 << 61) - 1
+"""Integers that differ by this have the same hash."""
+
+
+def filled(member: bytes) -> bytes:
+    """A returned list of as many equal members as there is room for."""
+    return b"[1,[" + b",".join([member] * (SIZE // (len(member) + 1))) + b"]]\n"
+
+
+def returned(kind: str, members: list[bytes]) -> bytes:
+    return b'[1,{"%s":[%s]}]\n' % (kind.encode(), b",".join(members))
+
+
+def integers(count: int) -> list[bytes]:
+    return [b'{"int":"%s"}' % hex(number * MODULUS).encode() for number in range(count)]
+
+
+PAIRS = [b'{"tuple":[%s]}' % b",".join(b"-%d" % digit for digit in digits) for digits in product((1, 2), repeat=12)]
+"""Tuples of -1 and -2, which have the same hash: to compare two of them takes all their members."""
+HOSTILE = {
+    "colliding_integers": returned("set", integers(SIZE // 32)),
+    "colliding_keys": returned("dict", [b"[%s,0]" % key for key in integers(SIZE // 40)]),
+    "colliding_floats": returned("set", [b"%d.0" % (number << 61) for number in range(SIZE // 32)]),
+    "colliding_tuples": returned("set", PAIRS),
+    "colliding_in_many_values": b"".join(returned("set", integers(900)) for _ in range(8)),
+    "colliding_frozensets": returned(
+        "set", [b'{"frozenset":[%s]}' % b",".join([*integers(9)[:8], pair]) for pair in PAIRS[: SIZE // 400]]
+    ),
+    "the_same_key_again": returned("set", [b"1"] * (SIZE // 2)),
+    "digits": b"[1," + b"9" * SIZE + b"]\n",
+    "many_long_numbers": filled(b"9" * 4000),
+    "hexadecimal": b'[1,{"int":"0x' + b"f" * SIZE + b'"}]\n',
+    "fraction": b"[1,0." + b"1" * SIZE + b"]\n",
+    "exponent": b"[1,1e" + b"9" * SIZE + b"]\n",
+    "long_floats": filled(b"0." + b"1" * 700 + b"e-300"),
+    "too_deep": b"[1," + b"[" * (SIZE // 2) + b"]" * (SIZE // 2) + b"]\n",
+    "deep": filled(b"[" * 60 + b"]" * 60),
+    "deep_frozensets": filled(b'{"frozenset":[' * 60 + b"]}" * 60),
+    "objects": filled(b'{"set":[]}'),
+    "object_of_many_keys": b"[1,{" + b",".join(b'"%d":0' % number for number in range(SIZE // 9)) + b"}]\n",
+    "half_characters": b'[1,"' + b"\\ud800" * (SIZE // 6) + b'"]\n',
+    "spaces": b"[1," + b" " * SIZE + b"0]\n",
+    "empty_lines": b"\n" * SIZE,
+    "short_lines": b"0\n" * (SIZE // 2),
+    "answers_nobody_asked_for": b"[1,0]\n" * (SIZE // 6),
+    "deep_lines": (b"[1," + b"[" * 900 + b"]" * 900 + b"]\n") * (SIZE // 1806),
+}
+
+
+def cpu_seconds(wire: bytes) -> float:
+    """What reading a reply and comparing its values costs the host; the least of three times."""
+    suite = replace(Suite.asserts(("assert f(0)",) * 8), together=True)
+    took = []
+    for _ in range(3):
+        gc.collect()
+        begun = time.process_time()
+        for answer in read(wire, 8, LIMITS).calls:
+            if isinstance(answer, Returned):
+                assert same(answer.value, answer.value)
+        verdict.read(wire.replace(READY, b'["ab",0]\n', 1), suite, LIMITS)
+        took.append(time.process_time() - begun)
+    return min(took)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_report_costs_the_host_much_more_than_a_plain_one_of_its_size(name: str) -> None:
+    plain, hostile = reply(READY + filled(b"0")), reply(READY + HOSTILE[name])
+    assert len(hostile) < 1.2 * len(plain)
+    assert cpu_seconds(hostile) < 6 * cpu_seconds(plain)
+
+
+def test_keys_that_collide_by_chance_may_be_returned() -> None:
+    grid = set(product(range(-9, 9), repeat=3))
+    edges = {frozenset(edge) for edge in product(range(-9, 9), repeat=2)}
+    for value in (grid, edges, dict.fromkeys(grid, 0), {-1, -2}, {frozenset(grid)}):
+        assert same(
+            read(reply(READY + b"[1," + dumps(encode(value, 1 << 20)) + b"]\n"), 1, LIMITS).calls[0].value, value
+        )
+
+
+def test_keys_that_collide_on_purpose_are_neither_sent_nor_read() -> None:
+    nested = {frozenset({frozenset({0}), number}) for number in (-1, -2)}
+    for value in ({number * MODULUS for number in range(9)}, dict.fromkeys(product((-1, -2), repeat=4)), nested):
+        with pytest.raises(Oversize, match="keys with the same hash"):
+            encode(value, 1 << 20)
+    forged = returned("set", integers(9))
+    assert read(reply(READY + forged), 1, LIMITS).failure == "garbled"

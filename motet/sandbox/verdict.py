@@ -123,15 +123,18 @@ def _cut(
 
 def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult], int | None, tuple[Any, ...] | None]:
     """Results, the test that had begun and not ended, and what the last line says of the end. ValueError for other lines."""
-    first, *rest = [protocol.loads(line) for line in written.split(b"\n")[:-1]]
+    texts = written.split(b"\n")[:-1]
+    if len(texts) > 2 * len(names) + 2:  # before they are read: each costs more than its bytes do
+        raise ValueError(f"{len(texts)} lines about {len(names)} tests")
+    first, *rest = map(protocol.loads, texts)
     secret = first[0]
     results: dict[int, CaseResult] = {}
     current: int | None = None
     end: tuple[Any, ...] | None = None
     for line in rest:
         match line:
-            case _ if end is not None or line[:1] != [secret]:
-                raise ValueError(str(line)[:200])
+            case _ if end is not None or not isinstance(line, list) or line[:1] != [secret]:
+                raise ValueError(repr(line)[:200])
             case [_, protocol.BEGIN, int(index)] if 0 <= index < len(names):
                 current = index
             case [_, protocol.DONE, int(index), str(status), str(kind), str(message)] if (
@@ -142,7 +145,7 @@ def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult],
             case [_, protocol.END, None | "suite" | "program" | "gone" | "garbled" as how, str(kind), str(message)]:
                 end = how, kind, message[:700]
             case _:
-                raise ValueError(str(line)[:200])
+                raise ValueError(repr(line)[:200])
     return results, current, end
 
 

@@ -93,6 +93,19 @@ def test_together_a_program_may_write_among_the_lines_but_not_know_their_secret(
     assert read(forged, suite, LIMITS).failure == "garbled"
     assert read(forged, suite, LIMITS).results == {}
     assert read(reply([BEGIN, 0], secret="ab12", ended=11), suite, LIMITS).failure == "crashed"
+    for line in (
+        b"7\n",
+        b"{}\n",
+        b'"ab12"\n',
+        b"null\n",
+        b"[]\n",
+        b'["ab12"]\n',
+        b"[[]]\n",
+        b"\n",
+        b"\xff\n",
+        b"0\n" * 9,
+    ):
+        assert read(fine + line, suite, LIMITS).failure == "garbled"
 
 
 def attempts(*made: Attempt) -> tuple[list[tuple[int, ...]], Any]:
