@@ -78,7 +78,7 @@ def run_row(row: Mapping[str, Any], sandbox: Sandbox) -> Task | None:
 
 def _exact(value: Any) -> Fraction | None:
     """A number as it was meant: floats, rounded to nine decimals, lose what binary arithmetic added to them."""
-    if type(value) not in (int, float) or not isfinite(value) or abs(value) >= _LARGEST:
+    if type(value) not in (int, float) or abs(value) >= _LARGEST or not isfinite(value):
         return None
     return Fraction(round(Fraction(repr(value)) * 10**9), 10**9)
 

@@ -119,6 +119,7 @@ def test_the_answer_to_a_question_of_tinygsm_is_computed(sandbox, lines, gold):
         program("return float('nan')"),
         program("return float('inf')"),
         program("return 10 ** 30"),
+        program("return 10 ** 400"),
         program("return (1, 2)"),
         program("import os", "os._exit(0)"),
         {"question": "How many?", "code": "def another():\n    return 1"},
