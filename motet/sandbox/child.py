@@ -87,18 +87,20 @@ def close_doors(
     for descriptor in (0, 2):
         os.dup2(1, descriptor)  # the server's standard output is /dev/null
     os.closerange(last + 1, 1 << 16)
-    inside = None
+    inside: str | None = None
+    reach: seccomp.Reach = "nothing"
     if folder is not None:
         inside = folder.enter(layers)
+        reach = "its file system" if folder.group is None else "its root" if inside == "/" else "a folder"
     elif "namespaces" in layers:
         os.chroot(namespaces.EMPTY_ROOT)
     os.chdir(inside or "/")
     give_up_privileges()
     if "landlock" in layers:
         landlock.lock(inside)
-    set_limits(cpu_seconds, memory_mb + packages.loaded_mb, files=folder is not None)
+    set_limits(cpu_seconds, memory_mb + packages.loaded_mb, *((0, 0) if folder is None else folder.most_files))
     if "seccomp" in layers:
-        seccomp.lock("nothing" if inside is None else "its root" if inside == "/" else "a folder")
+        seccomp.lock(reach)
 
 
 def give_up_privileges() -> None:
@@ -127,14 +129,14 @@ def die_with_parent() -> None:
         LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def set_limits(cpu_seconds: int, memory_mb: int, files: bool) -> None:
+def set_limits(cpu_seconds: int, memory_mb: int, file_bytes: int, open_files: int) -> None:
     """Zero descriptors means that no new one can be made: no file, no socket. Zero processes likewise."""
     limits = {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_FSIZE: scratch.MOST_FILE_BYTES if files else 0,
+        resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: 0,
-        resource.RLIMIT_NOFILE: scratch.MOST_OPEN_FILES if files else 0,
+        resource.RLIMIT_NOFILE: open_files,
     }
     if sys.platform == "linux":  # elsewhere the limit of address space is refused, or counts nothing
         limits |= {resource.RLIMIT_AS: memory_mb << 20, resource.RLIMIT_STACK: _STACK_BYTES}

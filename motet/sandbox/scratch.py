@@ -2,8 +2,9 @@
 
 In namespaces it is a small file system of its own, which the programs have as their root. Where only Landlock confines them it is
 a fresh folder on the machine's disk. That has no size limit, so a watchman looks at it a hundred times a second and kills the
-programs that overfill it; he also clears up where the server dies. Below that nothing would keep a program in its folder, and it
-gets none.
+programs that overfill it; he also clears up where the server dies. He sees names only. A file without a name lives on while it is
+open or mapped, so there half of the room is for such files: few descriptors, small files, and no mapping of a file (seccomp.py).
+Below Landlock nothing would keep a program in its folder, and it gets none.
 """
 
 import contextlib
@@ -25,8 +26,11 @@ from motet.sandbox.libc import LIBC
 MOST_BYTES = 16 << 20
 MOST_ENTRIES = 1024
 """Files and folders together."""
-MOST_FILE_BYTES = 8 << 20
-MOST_OPEN_FILES = 32
+MOST_FILE_BYTES, MOST_OPEN_FILES = 8 << 20, 32
+"""Where the folder is a file system of its own, which counts every file, with a name or without."""
+WATCHED_FILE_BYTES, WATCHED_OPEN_FILES = 512 << 10, 16
+_WATCHED_BYTES = MOST_BYTES - WATCHED_FILE_BYTES * WATCHED_OPEN_FILES
+"""Where a watchman counts: what he may find, so that with files that have no name there is `MOST_BYTES` at most."""
 _NOBODY = 65534
 _GLANCE_SECONDS = 0.01
 _SIMPLE = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -56,6 +60,11 @@ class Place:
                 raise
             return self.path  # an ordinary user's server: Landlock confines the program alone
         return "/"
+
+    @property
+    def most_files(self) -> tuple[int, int]:
+        """Bytes of a file, and open files of a process."""
+        return (MOST_FILE_BYTES, MOST_OPEN_FILES) if self.group is None else (WATCHED_FILE_BYTES, WATCHED_OPEN_FILES)
 
 
 def possible(layers: Collection[str]) -> bool:
@@ -131,7 +140,7 @@ def _watch(path: Path, server: int) -> None:
 
 def _full(path: Path) -> bool:
     """Whether there is too much below `path`, or something that cannot be looked at: a tree too deep, a locked folder."""
-    size = entries = 0
+    size, entries = path.stat().st_size, 0  # a folder of many long names is large itself
     waiting = [str(path)]
     while waiting:
         try:
@@ -139,7 +148,7 @@ def _full(path: Path) -> bool:
                 with contextlib.suppress(FileNotFoundError):  # removed since
                     size += entry.stat(follow_symlinks=False).st_size
                 entries += 1
-                if size > MOST_BYTES or entries > MOST_ENTRIES:
+                if size > _WATCHED_BYTES or entries > MOST_ENTRIES:
                     return True
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)

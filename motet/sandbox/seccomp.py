@@ -4,8 +4,10 @@ There is no call left that opens, links, deletes or looks at a file, makes a soc
 A second, longer table is for programs with a scratch folder: its calls go by path, and *where* they may go is for Landlock or a
 root of its own to say. So it has no call that Landlock does not judge and that could change something: links, devices and
 truncate by name are absent, and where Landlock stands alone chmod and utime only say that they worked. Of fcntl it has copies
-and locks; F_SETOWN with F_SETSIG makes a pipe send signals. Written as raw BPF, so nothing need be installed. Source: seccomp(2),
-landlock(7), the kernel's syscall tables.
+and locks; F_SETOWN with F_SETSIG makes a pipe send signals. Files can be mapped only in a file system of the program's own: on
+the machine's disk a mapping would keep a file that has neither name nor descriptor any more, and nobody could count it.
+
+Written as raw BPF, so nothing need be installed. Source: seccomp(2), landlock(7), the kernel's syscall tables.
 """
 
 import ctypes
@@ -72,19 +74,22 @@ _COMMANDS = {
 }  # fmt: skip
 """What these calls may be asked: it is their second argument."""
 _BY_COMMAND = {"x86_64": {"fcntl": 72, "ioctl": 16}, "aarch64": {"fcntl": 25, "ioctl": 29}}
+_MAP_ANONYMOUS = 0x20
+"""A flag of mmap, its fourth argument: no file is mapped."""
 
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NOT_PERMITTED, _NOT_SUPPORTED = _ERROR | 1, _ERROR | 95
-_NUMBER, _ARCH, _SECOND_ARGUMENT = 0, 4, 24
+_NUMBER, _ARCH, _SECOND_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 24, 40
 """Offsets in struct seccomp_data; of an argument, its low half."""
 _X32 = 0x40000000
 """x86_64 has a second table of calls from this number on."""
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 
 
-Reach = Literal["nothing", "a folder", "its root"]
-"""What a program may do with files: nothing at all, or what it likes in a folder, which may be all that it can name."""
+Reach = Literal["nothing", "a folder", "its root", "its file system"]
+"""What a program may do with files: nothing at all, or what it likes in a folder, which may be all that it can name, and a file
+system that counts its files."""
 
 
 def instructions(machine: str, reach: Reach) -> bytes:
@@ -98,10 +103,13 @@ def instructions(machine: str, reach: Reach) -> bytes:
 
     program = [op(_LOAD, _ARCH), op(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0), op(_RETURN, _KILL), op(_LOAD, _NUMBER)]
     program += [op(_JUMP_AT_LEAST, _X32, 0, 1), op(_RETURN, _KILL)]
+    if reach in ("a folder", "its root"):
+        program += [op(_JUMP_EQUAL, _ALLOWED[machine]["mmap"], 0, 4), op(_LOAD, _FOURTH_ARGUMENT)]
+        program += [op(_JUMP_IF_SET, _MAP_ANONYMOUS, 0, 1), op(_RETURN, _ALLOW), op(_RETURN, _NOT_PERMITTED)]
     program += answers(_ALLOWED[machine].values(), _ALLOW)
     if reach != "nothing":
         program += answers(_FILES[machine].values(), _ALLOW)
-        program += answers(_MARKING[machine].values(), _ALLOW if reach == "its root" else _ERROR)
+        program += answers(_MARKING[machine].values(), _ERROR if reach == "a folder" else _ALLOW)
         program += answers(_UNSUPPORTED[machine].values(), _NOT_SUPPORTED)
         for name, number in _BY_COMMAND[machine].items():
             commands = [*answers(_COMMANDS[name].values(), _ALLOW), op(_RETURN, _NOT_PERMITTED)]

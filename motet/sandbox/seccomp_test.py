@@ -1,6 +1,7 @@
 import re
 import struct
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -18,9 +19,9 @@ HEADERS = {
 TABLES = (seccomp._ALLOWED, seccomp._FILES, seccomp._MARKING, seccomp._UNSUPPORTED, seccomp._BY_COMMAND)
 
 
-def verdict(program: bytes, arch: int, number: int, second: int = 0) -> int:
-    """What the kernel's little machine would answer to system call `number` with this second argument."""
-    data = struct.pack("IIQQQ", number, arch, 0, 0, second)
+def verdict(program: bytes, arch: int, number: int, second: int = 0, fourth: int = 0) -> int:
+    """What the kernel's little machine would answer to system call `number` with this second and fourth argument."""
+    data = struct.pack("IIQQQQQ", number, arch, 0, 0, second, 0, fourth)
     code = list(struct.iter_unpack("HBBI", program))
     value = at = 0
     while True:
@@ -31,14 +32,13 @@ def verdict(program: bytes, arch: int, number: int, second: int = 0) -> int:
         elif operation == 0x06:
             return operand
         else:
-            assert operation in (0x15, 0x35)
-            holds = value == operand if operation == 0x15 else value >= operand
+            holds = {0x15: value == operand, 0x35: value >= operand, 0x45: value & operand != 0}[operation]
             at += if_true if holds else if_false
 
 
-def asked(machine: str, name: str, second: int = 0, reach: seccomp.Reach = "a folder") -> int:
+def asked(machine: str, name: str, second: int = 0, reach: seccomp.Reach = "a folder", fourth: int = 0x22) -> int:
     number = next(table[machine][name] for table in TABLES if name in table[machine])
-    return verdict(seccomp.instructions(machine, reach), MACHINES[machine], number, second)
+    return verdict(seccomp.instructions(machine, reach), MACHINES[machine], number, second, fourth)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -71,6 +71,16 @@ def test_files_are_allowed_only_where_there_is_a_folder(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_files_are_mapped_only_in_a_file_system_that_counts_them(machine: str) -> None:
+    private, shared, anonymous = 0x02, 0x01, 0x20
+    for reach in get_args(seccomp.Reach):
+        assert asked(machine, "mmap", reach=reach, fourth=private | anonymous) == ALLOWED
+        for flags in (private, shared, 0x03, private | 1 << 32 | anonymous << 32):
+            files = NOT_PERMITTED if reach in ("a folder", "its root") else ALLOWED
+            assert asked(machine, "mmap", reach=reach, fourth=flags) == files
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_fcntl_locks_and_copies_but_sends_no_signals(machine: str) -> None:
     for command in (0, 6, 38, 1030):
         assert asked(machine, "fcntl", command) == ALLOWED
@@ -83,14 +93,18 @@ def test_fcntl_locks_and_copies_but_sends_no_signals(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_call_is_left_that_reaches_out(machine: str) -> None:
-    program = seccomp.instructions(machine, "its root")
+    program = seccomp.instructions(machine, "its file system")
     out = {
-        "x86_64": {"socket": 41, "clone": 56, "fork": 57, "execve": 59, "kill": 62, "truncate": 76, "link": 86, "symlink": 88,
-                   "readlink": 89, "ptrace": 101, "setpgid": 109, "mknod": 133, "chroot": 161, "mount": 165, "linkat": 265,
-                   "symlinkat": 266, "unshare": 272, "prlimit64": 302, "io_uring_setup": 425, "clone3": 435, "openat2": 437},
-        "aarch64": {"mknodat": 33, "symlinkat": 36, "linkat": 37, "mount": 40, "truncate": 45, "chroot": 51, "readlinkat": 78,
-                    "unshare": 97, "ptrace": 117, "kill": 129, "setpgid": 154, "socket": 198, "clone": 220, "execve": 221,
-                    "prlimit64": 261, "io_uring_setup": 425, "clone3": 435, "openat2": 437},
+        "x86_64": {"sendfile": 40, "socket": 41, "clone": 56, "fork": 57, "execve": 59, "kill": 62, "truncate": 76, "link": 86,
+                   "symlink": 88, "readlink": 89, "ptrace": 101, "setpgid": 109, "mknod": 133, "chroot": 161, "mount": 165,
+                   "setxattr": 188, "fsetxattr": 190, "linkat": 265, "symlinkat": 266, "unshare": 272, "splice": 275,
+                   "fallocate": 285, "prlimit64": 302, "memfd_create": 319, "copy_file_range": 326, "io_uring_setup": 425,
+                   "pidfd_open": 434, "clone3": 435, "openat2": 437},
+        "aarch64": {"setxattr": 5, "fsetxattr": 7, "mknodat": 33, "symlinkat": 36, "linkat": 37, "mount": 40, "truncate": 45,
+                    "fallocate": 47, "chroot": 51, "sendfile": 71, "splice": 76, "readlinkat": 78, "unshare": 97, "ptrace": 117,
+                    "kill": 129, "setpgid": 154, "socket": 198, "clone": 220, "execve": 221, "prlimit64": 261,
+                    "memfd_create": 279, "copy_file_range": 285, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435,
+                    "openat2": 437},
     }[machine]  # fmt: skip
     assert {verdict(program, MACHINES[machine], number) for number in out.values()} == {NOT_PERMITTED}
     assert verdict(program, 0x40000003, 0) == KILLED, "a 32-bit program"
