@@ -1,6 +1,5 @@
 """What every command begins with: a config that was read, the scene in a scratch folder, the team that plays."""
 
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.plugins import look_at
+from motet.sandbox import temporary
 from motet.trainer.progress import Progress
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
@@ -45,9 +45,9 @@ def scene_in_scratch(
     """`asks` as in `open_scene`."""
     with (
         open_scene(settings, environment, train=train, asks=asks) as scene,
-        tempfile.TemporaryDirectory(prefix="motet-") as scratch,
+        temporary.folder() as scratch,
     ):
-        yield scene, Path(scratch)
+        yield scene, scratch
 
 
 async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) -> Company:

@@ -1,7 +1,6 @@
 """Looking at configs and runs: what one would cost, whether it works at all, how several compare, who can play with whom."""
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from motet.core import Team
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.policies import memory
 from motet.policies.sampler import LocalSampler
+from motet.sandbox import temporary
 from motet.settings import Lora
 from motet.trainer.evaluate import Evaluation, conventions, evaluate
 from motet.trainer.run_folder import read_json
@@ -141,7 +141,7 @@ def check(config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silen
         if decode is not None and "max_new_tokens" in decode:
             decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
-    with tempfile.TemporaryDirectory(prefix="motet-check-") as runs:
+    with temporary.folder("motet-check-") as runs:
         try:
             return {**train(make_config(plain), runs=runs, show=show), "stand_ins": stand_ins}
         except Interrupted as stop:

@@ -1,7 +1,6 @@
 """train and warmup."""
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
+from motet.sandbox import temporary
 from motet.trainer.alone import alone
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.ledger import Clock
@@ -54,7 +54,7 @@ def train(
         stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone(place))
         scene = stack.enter_context(open_scene(settings, environment, train=True))
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
+        scratch = stack.enter_context(temporary.folder())
         found = resumed(place, settings, scene.tasks) if resume else Resumed()
         raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
         try:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from motet.config.schema import RunConfig
 from motet.config.verifier import VerifierTraining
 from motet.core import Task
 from motet.errors import ConfigError
+from motet.sandbox import temporary
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.progress import Progress
@@ -167,8 +167,8 @@ def train_verifier(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     kept, apart = split(given, settings.held_out, settings.seed)
-    with tempfile.TemporaryDirectory(prefix="motet-") as scratch, Progress(show) as progress:
-        verifier = _fresh(settings, given, Path(scratch))
+    with temporary.folder() as scratch, Progress(show) as progress:
+        verifier = _fresh(settings, given, scratch)
         read, passed = zip(
             *(read_all(verifier, some, question_only=question_only) for some in (kept, apart)), strict=True
         )

@@ -9,7 +9,6 @@ Below Landlock nothing would keep a program in its folder, and it gets none.
 
 import contextlib
 import ctypes
-import itertools
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from motet.sandbox import namespaces
+from motet.sandbox import namespaces, temporary
 from motet.sandbox.libc import LIBC
 
 MOST_BYTES = 16 << 20
@@ -103,7 +102,7 @@ def _mounted() -> Iterator[Place]:
 @contextlib.contextmanager
 def _watched() -> Iterator[Place]:
     """A folder within one that is the server's, so that what a program left can be taken apart beside it."""
-    top = Path(tempfile.mkdtemp(prefix="motet-scratch-")).resolve()
+    top, lock = temporary.make("motet-scratch-")
     tempfile.tempdir = None  # a program that asks for the usual place must find its own, not remember ours
     path = top / "scratch"
     path.mkdir(0o700)
@@ -115,17 +114,19 @@ def _watched() -> Iterator[Place]:
     watchman = os.fork()
     if watchman == 0:
         try:
-            os.closerange(0, 1 << 16)  # what the server has open must close where the server ends
+            os.closerange(0, lock)  # what the server has open must close where the server ends; he holds the lock on
+            os.closerange(lock + 1, 1 << 16)
             os.setpgid(0, 0)
             _watch(path, server)
-            remove(top)
+            temporary.remove(top)
         finally:
             os._exit(0)
     try:
         os.setpgid(watchman, watchman)  # whoever comes first: programs must not join a group before it exists
         yield Place(str(path), watchman)
     finally:
-        remove(top)
+        temporary.remove(top)
+        os.close(lock)
         os.kill(watchman, signal.SIGKILL)
         os.waitpid(watchman, 0)
 
@@ -157,26 +158,3 @@ def _full(path: Path) -> bool:
         except OSError:
             return True
     return False
-
-
-def remove(top: Path) -> None:
-    """Deletes a folder of folders, whatever a program left there: some that it may not enter itself, trees too deep for a path.
-
-    Every folder with something in it is first moved to the top, so no path grows. Nothing may run there any more.
-    """
-    numbers = itertools.count()
-    while folders := list(top.iterdir()):
-        for folder in folders:
-            folder.chmod(0o700)
-            for entry in list(os.scandir(folder)):
-                found = Path(entry)
-                if not entry.is_dir(follow_symlinks=False):
-                    found.unlink()
-                    continue
-                try:
-                    found.rmdir()
-                except OSError:  # something is in it
-                    found.chmod(0o700)  # a locked folder cannot be moved
-                    found.rename(top / f"{os.getpid()}-{next(numbers)}")
-            folder.rmdir()
-    top.rmdir()

@@ -17,11 +17,24 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from motet.sandbox import arrays, child, landlock, namespaces, packages, pages, protocol, scratch, seccomp, trial
+from motet.sandbox import (
+    arrays,
+    child,
+    landlock,
+    namespaces,
+    packages,
+    pages,
+    protocol,
+    scratch,
+    seccomp,
+    temporary,
+    trial,
+)
 from motet.sandbox.world import World
 
 _WARM = (
@@ -60,6 +73,8 @@ def main(wanted: str, user: str, allowed: str) -> None:
         return protocol.send(channel, f"\n{type(cause).__name__}: {cause}".encode(errors="replace"))
     if user:
         child.become(int(user))
+    temporary.sweep()
+    tempfile.tempdir = None  # a program that asks for the usual place must find its own
     proc = os.open("/proc", os.O_RDONLY) if sys.platform == "linux" else None  # the namespaces cover it
     layers = [layer for layer in wanted.split(",") if layer and works(_LOCKS[layer])]
     if "namespaces" in layers:
