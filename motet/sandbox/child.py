@@ -40,6 +40,23 @@ _NEVER = frozenset(
     {"__main__", "antigravity", "ensurepip", "idlelib", "lib2to3", "motet", "test", "this", "turtledemo", "venv"}
 )
 """Modules that do something when imported, or are no library."""
+_LATE = {
+    "argparse": ("shutil",),
+    "concurrent.futures": ("concurrent.futures.process", "concurrent.futures.thread"),
+    "dbm": ("dbm.dumb", "dbm.gnu", "dbm.ndbm"),
+    "email": ("email.parser",),
+    "email.message": ("email.generator", "email.policy"),
+    "fileinput": ("bz2", "gzip"),
+    "logging.config": ("configparser",),
+    "shelve": ("dbm",),
+    "shutil": ("grp", "pwd", "tarfile", "zipfile"),
+    "sqlite3": ("sqlite3.dump",),
+    "tarfile": ("bz2", "gzip", "lzma"),
+    "xml.dom.minidom": ("xml.dom.expatbuilder", "xml.dom.pulldom"),
+    "xml.dom.pulldom": ("xml.sax",),
+    "xml.sax": ("xml.sax.expatreader",),
+}
+"""What the library itself imports only when one of its functions is called, by when no import finds anything."""
 
 
 def run(head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int) -> None:
@@ -59,7 +76,9 @@ def run(head: protocol.Request, channel: socket.socket, layers: Collection[str],
 
 def import_modules(names: Iterable[str]) -> None:
     """Imports those of the names that are modules of the standard library, or of packages that are allowed. Later none can be."""
-    for name in names:
+    waiting = list(names)
+    for name in waiting:
+        waiting += _LATE.get(name, ())
         parts = name.split(".")
         known = parts[0] in sys.stdlib_module_names or parts[0] in sys.modules  # the latter are packages.py's
         if name in sys.modules or not known or _NEVER.intersection(parts):

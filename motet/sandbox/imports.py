@@ -16,19 +16,29 @@ _MOST = 200
 
 def named(sources: Sequence[str]) -> list[str]:
     """Every name after `import` or `from`, and what a `from` may mean by a name: a module inside a package."""
-    names = (name for source in sources if "import" in source for name in _named(source))
-    return list(itertools.islice(dict.fromkeys(names), _MOST))
+    return list(dict.fromkeys(name for name, _ in known(sources)))
 
 
-def _named(source: str) -> Iterator[str]:
+def known(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """Every name as `named` has it, with each word by which the text may know it: its last part, or what stands after `as`."""
+    pairs = (pair for source in sources if "import" in source for pair in _known(source))
+    return list(itertools.islice(dict.fromkeys(pairs), _MOST))
+
+
+def _known(source: str) -> Iterator[tuple[str, str]]:
     for match in _IMPORT.finditer(source):
-        yield from _first_words(match[1])
+        for name, word in _entries(match[1]):
+            yield name, word
     for match in _FROM_IMPORT.finditer(source):
-        yield match[1]
-        for member in _first_words(match[2] or match[3] or ""):
-            yield f"{match[1]}.{member}"
+        yield match[1], match[1].rpartition(".")[2]
+        for member, word in _entries(match[2] or match[3] or ""):
+            yield f"{match[1]}.{member}", word
 
 
-def _first_words(listing: str) -> Iterator[str]:
+def _entries(listing: str) -> Iterator[tuple[str, str]]:
     for entry in listing.split(","):
-        yield from entry.split()[:1]
+        match entry.split():
+            case [name, "as", alias, *_]:
+                yield name, alias
+            case [name, *_]:
+                yield name, name.rpartition(".")[2]

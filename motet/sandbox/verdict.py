@@ -27,7 +27,7 @@ def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
         sources = [plan.imports(suite.source), *sources]  # what the set-up imports, programs rely on too
     program = {"sources": list(sources), "modules": imports.named(sources)}
     words = plan.words(suite.text)
-    modules = [name for name in program["modules"] if name.rpartition(".")[2] in words]
+    modules = list(dict.fromkeys(name for name, word in imports.known(sources) if word in words))
     room = max(limits.output_bytes, _LINE_BYTES * len(suite.chosen))
     head = protocol.REQUEST.pack(limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, room, mode, suite.files)
     compiled = plan.compiled(suite.text, suite.entry_point, suite.chosen)
