@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import PosixPath, PurePosixPath
 from typing import Any, Final, NamedTuple
 
 OPERATORS: Final = frozenset(
@@ -88,6 +89,8 @@ KNOWN: Final[dict[type, Known]] = {
         lambda *of: datetime.timedelta(*map(_int, of)),
     ),
     datetime.timezone: Known("timezone", lambda value: value.__getinitargs__(), datetime.timezone),
+    PosixPath: Known("PosixPath", lambda value: (str(value),), lambda of: PosixPath(text(of))),
+    PurePosixPath: Known("PurePosixPath", lambda value: (str(value),), lambda of: PurePosixPath(text(of))),
     type({}.keys()): Known("keys", lambda value: (dict(value.mapping),), lambda of: dict.keys(of)),
     type({}.values()): Known("values", lambda value: (dict(value.mapping),), lambda of: dict.values(of)),
     type({}.items()): Known("items", lambda value: (dict(value.mapping),), lambda of: dict.items(of)),
