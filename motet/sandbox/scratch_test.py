@@ -31,7 +31,8 @@ BOOTH = (
 import importlib, json, os, signal
 from motet.sandbox import child, namespaces, scratch, server
 wanted, user, requests = json.loads(sys.argv[2])
-for name in (*server._WARM, "csv", "pathlib", "shutil", "sqlite3", "tempfile", "zipfile", "fcntl", "mmap"):
+for name in (*server._WARM, "csv", "pathlib", "shutil", "sqlite3", "tempfile", "zipfile", "fcntl", "mmap", "tarfile", "dbm.dumb",
+             "logging", "xml.sax.expatreader", "xml.sax.saxutils", "xml.etree.ElementInclude"):
     importlib.import_module(name)
 if user is not None: child.become(user)
 layers = [layer for layer in wanted if server.works(server._LOCKS[layer])]
@@ -235,14 +236,78 @@ ESCAPES = {
     "raise_a_limit": "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))",
     "another_root": "os.chroot('.')",
     "file_of_the_system": "open('/etc/passwd').read()",
+    "database": "sqlite3.connect('@ARENA@/pwned').execute('create table t(a)')",
+    "database_beside_another": "sqlite3.connect('a.db').execute(\"attach '@ARENA@/pwned' as b\").execute('create table b.t(a)')",
+    "database_by_address": "sqlite3.connect('file:@ARENA@/secret?mode=ro&immutable=1', uri=True).execute('pragma user_version')",
+    "database_of_dots": "sqlite3.connect('../' * 40 + '@ARENA@'[1:] + '/pwned').execute('create table t(a)')",
+    "database_vacuumed_into": "sqlite3.connect('a.db').execute(\"vacuum into '@ARENA@/pwned'\")",
+    "database_that_is_a_copy": "sqlite3.connect('a.db').backup(sqlite3.connect('@ARENA@/pwned'))",
+    "database_with_a_folder_for_itself": "spilled('@ARENA@')",
+    "database_that_loads_code": "extended().load_extension('@ARENA@/secret')",
+    "database_that_loads_a_library": "extended().load_extension('/lib/x86_64-linux-gnu/libm.so.6')",
+    "database_of_names": "dbm.dumb.open('@ARENA@/pwned', 'n')",
+    "xml_file": "ET.parse('@ARENA@/secret')",
+    "xml_external_entity": "external('@ARENA@/secret')",
+    "xml_external_address": "external('file://@ARENA@/secret')",
+    "xml_of_a_server": "external('http://127.0.0.1:9/secret')",
+    "xml_that_includes": "included('@ARENA@/secret')",
+    "archive_of_dots": "(unpacked('../' * 40 + '@ARENA@'[1:] + '/pwned'), open('@ARENA@/secret').read())",
+    "archive_with_an_absolute_path": "(unpacked('@ARENA@/pwned'), open('@ARENA@/secret').read())",
+    "archive_with_a_link": "(unpacked('link', tarfile.SYMTYPE), open('link@ARENA@/secret').read())",
+    "archive_with_a_device": "unpacked('zero', tarfile.CHRTYPE)",
+    "log": "logging.FileHandler('@ARENA@/pwned')",
+    "temporary_file": "tempfile.mkstemp(dir='@ARENA@')",
+    "copy": "shutil.copy('@ARENA@/secret', 'mine')",
+    "mapped_memory_that_runs": "mapped()",
     "module_of_the_machine": "(sys.path.insert(0, '@ARENA@'), __import__('planted'))",
 }  # fmt: skip
+
+
+LIBRARIES = """
+import dbm.dumb, fcntl, io, logging, mmap, os, resource, shutil, sqlite3, sys, tarfile, tempfile, xml.sax
+import xml.etree.ElementTree as ET
+from xml.etree import ElementInclude
+from xml.sax.handler import ContentHandler, feature_external_ges
+def extended():
+    base = sqlite3.connect('a.db')
+    base.enable_load_extension(True)
+    return base
+def spilled(path):
+    base = sqlite3.connect('a.db')
+    for name, value in (('temp_store_directory', f"'{path}'"), ('temp_store', 1), ('cache_size', 2)):
+        base.execute(f'pragma {name} = {value}')
+    base.execute('create temp table t(a)')
+    base.executemany('insert into t values (?)', [('x' * 1000,)] * 2000)
+def external(path):
+    parser, said = xml.sax.make_parser(), []
+    handler = ContentHandler()
+    handler.characters = said.append
+    parser.setContentHandler(handler)
+    parser.setFeature(feature_external_ges, True)
+    parser.parse(io.StringIO(f'<!DOCTYPE r [<!ENTITY e SYSTEM "{path}">]><r>&e;</r>'))
+    return ''.join(said)
+def included(path):
+    root = ET.XML('<r xmlns:i="http://www.w3.org/2001/XInclude"><i:include parse="text" href="%s"/></r>' % path)
+    ElementInclude.include(root)
+    return ET.tostring(root)
+def unpacked(name, kind=b'0'):
+    with tarfile.open('x.tar', 'w') as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname, member.devmajor, member.devminor = kind, '/', 1, 5
+        archive.addfile(member)
+    with tarfile.open('x.tar') as archive: archive.extractall('.')
+def mapped():
+    with open('code', 'w+b') as file:
+        file.write(bytes(4096)); file.flush()
+        return mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+"""
 
 
 def test_nobody_gets_out_of_the_folder(booth: Booth, arena: Path) -> None:
     names = list(ESCAPES)
     programs = [
-        "import fcntl, os, resource, sys\ndef main(): return repr("
+        LIBRARIES
+        + "def main(): return repr("
         + ESCAPES[name].replace("@ARENA@", str(arena)).replace("@HOST@", str(os.getpid()))
         + ")"
         for name in names
@@ -271,7 +336,28 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name", ["absolute_path", "symbolic_link", "hard_link", "write", "chmod", "file_of_the_system"]
+    "name",
+    [
+        "absolute_path",
+        "symbolic_link",
+        "hard_link",
+        "write",
+        "chmod",
+        "file_of_the_system",
+        "database",
+        "database_beside_another",
+        "database_vacuumed_into",
+        "database_that_is_a_copy",
+        "database_of_names",
+        "xml_external_entity",
+        "xml_external_address",
+        "xml_that_includes",
+        "archive_of_dots",
+        "archive_with_an_absolute_path",
+        "log",
+        "temporary_file",
+        "copy",
+    ],
 )
 def test_the_same_attempts_work_where_nothing_protects(name: str, arena: Path, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=arena.parent) as folder:
@@ -279,7 +365,7 @@ def test_the_same_attempts_work_where_nothing_protects(name: str, arena: Path, t
         for file in ("secret", "victim"):
             (victim / file).write_text("SECRET123")
         before = snapshot(victim)
-        program = f"import os\nprint({ESCAPES[name].replace('@ARENA@', folder)})"
+        program = f"{LIBRARIES}\nprint({ESCAPES[name].replace('@ARENA@', folder)})"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder)
         assert "SECRET123" in done.stdout or "root" in done.stdout or snapshot(victim) != before
 
