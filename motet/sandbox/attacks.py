@@ -34,6 +34,28 @@ class Slow(Exception):
         while True: pass
 def main(n): raise Slow()
 """,
+    "pattern_that_backtracks": """
+import re
+def main(n): return re.match(r'(a+)+$', 'a' * 60 + 'b')
+""",
+    "power": """
+def main(n): return n ** n ** n ** n
+""",
+    "audit_hook_that_loops": """
+import sys
+def main(n):
+    def hook(*about):
+        while True: pass
+    sys.addaudithook(hook)
+    return open('x')
+""",
+    "codec_that_loops": """
+import codecs
+def search(name):
+    while True: pass
+codecs.register(search)
+def main(n): return 'a'.encode('unheard_of')
+""",
     "recursion": """
 import sys
 sys.setrecursionlimit(10**8)
@@ -362,4 +384,268 @@ def main(n): raise Odd()
 """,
 }
 
-QUICK = READING | WRITING | PROCESSES | LEAVING | CHEATING
+INTERPRETER = {
+    "own_importer": """
+import sys, types
+class Finder:
+    def find_spec(self, name, path=None, target=None): raise SystemExit
+    def find_module(self, name, path=None): return self
+    def load_module(self, name): return types.ModuleType(name)
+sys.meta_path[:] = [Finder()]
+sys.path_hooks[:] = [lambda path: Finder()]
+sys.path[:] = ['@ARENA@']
+def main(n):
+    try: import victim
+    except BaseException: return 0
+""",
+    "modules_exchanged": """
+import sys
+for name in list(sys.modules):
+    if name != 'sys': sys.modules[name] = None
+def main(n):
+    try: import json
+    except ImportError: return 0
+""",
+    "modules_of_the_server_patched": """
+import sys
+for name, module in list(sys.modules.items()):
+    if name.startswith('motet'):
+        for member in list(vars(module)):
+            if not member.startswith('__'): setattr(module, member, lambda *args, **named: b'[1,0]')
+def main(n): return n
+""",
+    "frames_patched": """
+import sys
+frame = sys._getframe()
+while frame:
+    for name in list(frame.f_globals):
+        if name in ('_say', 'protocol', 'program', 'decode', 'RESULTS'): frame.f_globals[name] = None
+    frame = frame.f_back
+def main(n): return n
+""",
+    "builtins_cleared": """
+import builtins
+def main(n):
+    vars(builtins).clear()
+    return n
+""",
+    "module_cleared": """
+def main(n):
+    globals().clear()
+    return n
+""",
+    "main_that_is_no_function": """
+class main:
+    def __new__(cls, n): raise GeneratorExit
+""",
+    "main_that_is_a_coroutine": """
+async def main(n): return n
+""",
+    "audit_hook_that_leaves": """
+import os, sys
+sys.addaudithook(lambda *about: os._exit(0))
+def main(n): return n
+""",
+    "trace_that_writes": r"""
+import os, sys
+def trace(frame, event, argument):
+    os.write(3, b'[1,0]\n')
+    return trace
+sys.settrace(trace)
+sys.setprofile(trace)
+def main(n): return n
+""",
+    "codecs_exchanged": """
+import codecs
+codecs.register(lambda name: codecs.CodecInfo(lambda *a: 1 / 0, lambda *a: 1 / 0, name=name))
+for name in ('strict', 'ignore', 'replace', 'surrogateescape'):
+    codecs.register_error(name, lambda error: 1 / 0)
+def main(n): return 'é\\ud800'
+""",
+    "exit_at_exit": """
+import atexit, os
+atexit.register(os._exit, 0)
+def main(n): raise SystemExit
+""",
+    "exit_when_deleted": """
+import os
+class Last:
+    def __del__(self): os._exit(0)
+def main(n):
+    Last()
+    return n
+""",
+    "exit_in_a_weak_reference": """
+import os, weakref
+class Last: pass
+def main(n):
+    last = Last()
+    main.watch = weakref.ref(last, lambda reference: os._exit(0))
+    del last
+    return n
+""",
+    "garbage_that_resists": """
+import gc
+class Node:
+    def __del__(self): kept.append(self)
+kept = []
+gc.set_threshold(1)
+gc.callbacks.append(lambda *about: 1 / 0)
+def main(n):
+    for _ in range(1000):
+        node = Node()
+        node.node = node
+    gc.collect()
+    return [gc.get_referrers(gc.get_objects())]
+""",
+    "signals_all_ignored": """
+import signal
+def main(n):
+    for number in signal.valid_signals():
+        try: signal.signal(number, lambda *about: 1 / 0)
+        except (OSError, ValueError): pass
+    for attempt in (lambda: signal.raise_signal(9), lambda: signal.pthread_kill(1, 9), lambda: signal.setitimer(0, 1)):
+        try: attempt()
+        except OSError: pass
+    return n
+""",
+    "abort": """
+import os
+def main(n): os.abort()
+""",
+    "traceback_among_the_results": """
+import faulthandler
+def main(n):
+    faulthandler.dump_traceback(file=3)
+    return n
+""",
+    "stack_overflow_in_c": """
+import json, sys
+sys.setrecursionlimit(10**9)
+def main(n):
+    value = []
+    for _ in range(10**6): value = [value]
+    return json.dumps(value)
+""",
+    "messages_of_half_characters": r"""
+class Odd(Exception): pass
+def main(n): raise Odd('\ud800' * 1000)
+""",
+    "groups_of_errors": """
+def main(n):
+    error = ValueError(n)
+    for _ in range(1000): error = ExceptionGroup('x', [error])
+    raise error
+""",
+    "values_that_hold_themselves": """
+def main(n):
+    value = {}
+    value['a'] = [value, (value,)]
+    return value
+""",
+    "keys_that_collide": """
+def main(n): return {i * (2**61 - 1): 0 for i in range(1500)}
+""",
+    "source_of_parentheses": "x = " + "(" * 5000 + ")" * 5000,
+    "source_of_signs": "x = " + "-" * 100_000 + "1",
+    "source_of_blocks": "".join(" " * depth + "if 1:\n" for depth in range(120)) + " " * 120 + "x = 1",
+    "source_of_another_encoding": "# -*- coding: utf-7 -*-\nx = '+AGE-'\ndef main(n): return 0",
+}
+
+MACHINE = {
+    "descriptors_closed": """
+import os
+def main(n):
+    os.closerange(0, 1000)
+    return n
+""",
+    "descriptors_exchanged": r"""
+import os, sys
+def main(n):
+    for pair in ((3, 1), (3, 2), (1, 3), (0, 4), (3, 5)):
+        try: os.dup2(*pair)
+        except OSError: pass
+    sys.stdout.write('[1,0]\n'); sys.stdout.flush()
+    return n
+""",
+    "descriptors_made": """
+import os
+def main(n):
+    made = []
+    for attempt in (os.pipe, lambda: os.dup(3), lambda: os.openpty(), lambda: os.memfd_create('x'), lambda: os.eventfd(0)):
+        try: made.append(attempt())
+        except OSError: pass
+    return [3, 4, made]
+""",
+    "errors_flooded": """
+import os
+def main(n):
+    for _ in range(300):
+        try: os.write(2, b'E' * 10**6)
+        except OSError: break
+    return n
+""",
+    "small_pieces_of_memory": """
+def main(n):
+    kept = []
+    try:
+        while True: kept.append(bytes(10**6))
+    except MemoryError: return len(kept)
+""",
+    "memory_mapped": """
+import mmap
+def main(n):
+    kept = []
+    for size in (1 << 40, 1 << 30, 1 << 29, 1 << 28):
+        try: kept.append(mmap.mmap(-1, size))
+        except (OSError, ValueError, OverflowError): pass
+    return len(kept)
+""",
+    "memory_shared": """
+from multiprocessing import shared_memory
+def main(n):
+    try: return shared_memory.SharedMemory(create=True, size=1000).name
+    except OSError: return 0
+""",
+    "many_processes": """
+import multiprocessing, os, pty
+for attempt in (lambda: multiprocessing.Process(target=int).start(), os.forkpty, pty.fork,
+                lambda: os.posix_spawn('/bin/sh', ['sh', '-c', 'echo > @ARENA@/pwned'], {}),
+                lambda: os.execv('/bin/sh', ['sh', '-c', 'echo > @ARENA@/pwned']), lambda: os.system('echo > @ARENA@/pwned'),
+                lambda: os.popen('echo > @ARENA@/pwned').close()):
+    try: attempt()
+    except (OSError, ImportError): pass
+def main(n): return 0
+""",
+    "clocks_set": """
+import time
+def main(n):
+    for clock in (time.CLOCK_REALTIME, time.CLOCK_MONOTONIC):
+        try: time.clock_settime(clock, 0)
+        except OSError: pass
+    return time.time() < 10**9 and 'the clock was set'
+""",
+    "more_than_its_share": """
+import os, resource
+for attempt in (lambda: os.nice(-20), lambda: os.setpriority(0, 0, -20), lambda: os.sched_setaffinity(0, {0}),
+                lambda: os.sched_setscheduler(0, 1, os.sched_param(50)), lambda: resource.prlimit(@HOST@, 0, (1, 1)),
+                lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)), lambda: os.sched_yield()):
+    try: attempt()
+    except (OSError, ValueError): pass
+def main(n): return 0
+""",
+    "variables_set": """
+import os
+os.environ.update(LD_PRELOAD='@ARENA@/victim', PYTHONPATH='@ARENA@', PATH='@ARENA@')
+def main(n): return dict(os.environ).get('HF_TOKEN')
+""",
+    "system_calls": """
+import ctypes
+libc = ctypes.CDLL(None)
+def main(n):
+    # link, mknod, ptrace, swapon, kexec_load, add_key, io_setup, perf_event_open, bpf, userfaultfd, io_uring_setup, pidfd_open
+    return [libc.syscall(number, 0, 0, 0, 0, 0, 0) for number in (86, 133, 101, 167, 246, 248, 206, 298, 321, 323, 425, 434)]
+""",
+}
+
+QUICK = READING | WRITING | PROCESSES | LEAVING | CHEATING | INTERPRETER | MACHINE
