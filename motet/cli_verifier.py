@@ -185,13 +185,36 @@ def serve(
     max_body_mb: Annotated[
         float, typer.Option(help="Size of one request, in MiB; beyond, it gets status 413.")
     ] = Limits.max_body_mb,
+    max_held_mb: Annotated[
+        float, typer.Option(help="Size of all open requests, in MiB; beyond, requests get status 429.")
+    ] = Limits.max_held_mb,
     request_seconds: Annotated[
         float, typer.Option(help="Time one request has; beyond, it gets status 503.")
     ] = Limits.request_seconds,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Connections at a time; beyond, a new one takes the place of one that waits for its client.",
+        ),
+    ] = Limits.max_connections,
+    max_connections_per_address: Annotated[
+        int,
+        typer.Option(
+            min=1, help="The same of one client's address. Behind a proxy all clients have the proxy's address."
+        ),
+    ] = Limits.max_connections_per_address,
+    client_seconds: Annotated[
+        float,
+        typer.Option(help="Time a client has to begin a request, for its head, for its body, and to take its answer."),
+    ] = Limits.client_seconds,
+    grace_seconds: Annotated[
+        float, typer.Option(help="Time that open requests have after Ctrl-C or SIGTERM.")
+    ] = Limits.grace_seconds,
 ) -> None:
     """Serve a verifier: POST /predict scores answers, /health, /model and /metrics say how it is.
 
-    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and ends.
+    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and ends; a second one ends at once.
 
     A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
 
@@ -203,7 +226,15 @@ def serve(
     from motet import api
 
     limits = Limits(
-        token_budget=token_budget, max_queue=max_queue, max_body_mb=max_body_mb, request_seconds=request_seconds
+        token_budget=token_budget,
+        max_queue=max_queue,
+        max_body_mb=max_body_mb,
+        max_held_mb=max_held_mb,
+        request_seconds=request_seconds,
+        max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
+        client_seconds=client_seconds,
+        grace_seconds=grace_seconds,
     )
     api.serve_verifier(
         folder,

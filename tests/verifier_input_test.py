@@ -69,7 +69,15 @@ BAD = {
     "no text": (asked(None).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
     "a name": (asked("1", name="ann").encode(), 422, "query_responses[0][1].name: Extra inputs are not permitted"),
     "longer than the context": (asked("so it is " * 100).encode(), 422, "expected at most 96, the verifier's context"),
-    "a long text": (asked("x" * 1_000_000).encode(), 422, "expected at most 96, the verifier's context"),
+    "a long text": (asked("x" * 1_000_000).encode(), 422, "1,000,003 characters, expected at most 1,536: 16 for each"),
+    "many messages": (
+        asked("1").replace("[[", "[[" + '{"role": "user", "content": ""},' * 9999).encode(),
+        422,
+        "characters",
+    ),
+    "many values": (b'{"query_responses": [[' + b"0," * 4_000_000 + b"0]]}", 413, "more than 262,144 values"),
+    "many keys": (("{" + ",".join(f'"{k}":0' for k in range(700_000)) + "}").encode(), 413, "more than 262,144 values"),
+    "one string of quotes": (b'{"' + b'\\"' * 2_000_000, 400, "the body is no JSON"),
     "10 MB": (asked("x" * 10_000_000).encode(), 413, "the body has more than 8,388,608 bytes"),
     "a score that is no number": (asked(f"4{POISON}2").encode(), 422, "what is not a finite number"),
 }

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from motet.core import Chat
 from motet.errors import RewardFault
+from motet.verifier.bodies import Bodies
 from motet.verifier.limits import Limits
 from motet.verifier.metrics import Metrics
 from motet.verifier.model import Verifier
 from motet.verifier.protocol import Health, Refusal, Scored, Served, documented, documented_body, read_chats
 from motet.verifier.queue import Closed, Full, ScoringQueue
 from motet.verifier.scorer import Broken
-from motet.verifier.wire import LetGo, check_head, too_large
+from motet.verifier.wire import LetGo, check_head
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -72,9 +73,11 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
 def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits, locked: dict[str, Any]) -> None:
     from fastapi import Request
 
+    bodies = Bodies(limits)
+
     @app.post(
         "/predict",
-        **locked | {"responses": locked["responses"] | documented(400, 413, 415, 422, 429, 503)},
+        **locked | {"responses": locked["responses"] | documented(400, 408, 413, 415, 422, 429, 503)},
         openapi_extra={"requestBody": documented_body()},
     )
     async def predict(request: Request) -> Scored:
@@ -82,9 +85,8 @@ def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits
         begun = perf_counter()
         check_head(request, limits.max_body_bytes)
         try:
-            async with asyncio.timeout(limits.request_seconds):
-                chats = read_chats(await _body(request, limits.max_body_bytes))
-                scores = await _scores(queue, chats, request)
+            async with asyncio.timeout(limits.request_seconds), bodies.read(request) as body:
+                scores = await _scores(queue, read_chats(body), request)
         except TimeoutError as error:
             raise Refusal(503, "late", f"not done within {limits.request_seconds:g} s") from error
         metrics.scored(len(scores), perf_counter() - begun)
@@ -113,21 +115,6 @@ def _tell(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, served: Served,
 
 
 # ---------------------------------------------------------------------------------------------------- a request
-
-
-async def _body(request: "Request", most: int) -> bytes:
-    """What came, counted: nothing holds a request to the length that it says."""
-    from starlette.requests import ClientDisconnect
-
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise too_large(most)
-    except ClientDisconnect as error:
-        raise Refusal(400, "left", "the client left within its request") from error
-    return bytes(body)
 
 
 async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request") -> list[float]:

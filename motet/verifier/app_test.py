@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from motet.verifier import app as app_module
-from motet.verifier import wire
+from motet.verifier import bodies, wire
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
 from motet.verifier.protocol import WRONG
@@ -204,7 +203,7 @@ async def leave_after_asking(app, what):
 def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying, monkeypatch):
     sent, counted = 0, []
     monkeypatch.setattr(wire, "LINGER_SECONDS", 0.1)
-    monkeypatch.setattr(app_module, "too_large", lambda most: counted.append(sent) or wire.too_large(most))
+    monkeypatch.setattr(bodies, "too_large", lambda most: counted.append(sent) or wire.too_large(most))
 
     async def endless():
         nonlocal sent

@@ -16,8 +16,18 @@ class Limits:
     """Answers that may be open at a time, over all requests; one request always finds room in an empty queue."""
     max_body_mb: float = 8.0
     """Size of one request, in MiB."""
+    max_held_mb: float = 64.0
+    """Size of all requests that are open, in MiB; one request alone always finds room."""
     request_seconds: float = 300.0
     """Time one request has, from its first byte to its scores."""
+    max_connections: int = 800
+    """Connections at a time; fewer where the process may open fewer files."""
+    max_connections_per_address: int = 400
+    """Connections at a time of one IPv4 address, or of one IPv6 network of 64 bits."""
+    client_seconds: float = 30.0
+    """Time a client has to begin a request, to send its head, to send its body, and to take its answer."""
+    grace_seconds: float = 30.0
+    """Time that open requests have after the signal to end."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -28,3 +38,7 @@ class Limits:
     @property
     def max_body_bytes(self) -> int:
         return int(self.max_body_mb * 2**20)
+
+    @property
+    def max_held_bytes(self) -> int:
+        return int(self.max_held_mb * 2**20)

@@ -1,10 +1,12 @@
+from dataclasses import fields
+
 import pytest
 
 from motet.errors import ConfigError
 from motet.verifier.limits import Limits
 
 
-@pytest.mark.parametrize("name", ["token_budget", "max_queue", "max_body_mb", "request_seconds"])
+@pytest.mark.parametrize("name", [one.name for one in fields(Limits)])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_a_limit_is_above_zero(name, value):
     with pytest.raises(ConfigError, match=f"{name} is {value}; expected a number above 0"):

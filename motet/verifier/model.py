@@ -23,6 +23,9 @@ from motet.settings import Lora, Settings
 Reads: TypeAlias = Literal["end", "mean", "lowest"]
 """What of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its steps, which are
 its lines (Lightman et al. 2023, arXiv 2305.20050; Wang et al. 2024, arXiv 2312.08935): so each step earns its part."""
+CHARACTERS_PER_TOKEN = 16
+"""A text of more characters per token of context is refused before it is tokenized. English has
+about 4. No exact bound exists: some tokenizers make one token of any unknown word, or drop spaces."""
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
 FORMAT: Literal[1] = 1
 
@@ -129,6 +132,7 @@ class Verifier:
         """
         if len(chat) < 2 or chat[-1].role != "assistant":
             raise Unreadable(f"a chat of {len(chat)} messages; expected a question and, last, the assistant's answer")
+        self._check_characters(chat)
         tokenizer, asked = self.critic.backbone.tokenizer, tuple(chat[:-1])
         raw = tokenizer.chat_template is None and [message.role for message in asked] == ["user"]
         try:
@@ -143,6 +147,16 @@ class Verifier:
                 f"question and answer have {length} tokens, expected at most {self.context_length}, the verifier's context"
             )
         return Reading((*before, *said), len(said), (-1,) if self.reads == "end" else self._steps(said))
+
+    def _check_characters(self, chat: Chat) -> None:
+        """A tokenizer needs seconds and gigabytes for millions of characters. Raises: Unreadable."""
+        found = sum(len(message.content) + 1 for message in chat)  # an empty message is read, too
+        most = CHARACTERS_PER_TOKEN * self.context_length
+        if found > most:
+            raise Unreadable(
+                f"question and answer have {found:,} characters, expected at most {most:,}: {CHARACTERS_PER_TOKEN} for each "
+                f"token of {self.context_length}, the verifier's context"
+            )
 
     def _steps(self, said: Sequence[int]) -> tuple[int, ...]:
         """The last token of every line, empty lines counting with the one before; and the end."""

@@ -5,6 +5,8 @@
 Every other answer is a status from 400 on with {"error": why}.
 """
 
+import re
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -15,13 +17,19 @@ from motet.settings import Settings
 
 MOST_CHATS = 1024
 """Chats in one request."""
+MOST_PARTS = 2**18
+"""Strings, objects, arrays and commas in one request: about 37,000 messages. A parser needs far more time and memory for many
+small values than for long texts."""
+_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
+"""In linear time and constant memory, also where a string is cut off."""
 WRONG: dict[int, str] = {
     400: "The body is no JSON in UTF-8.",
     401: "No key, or a wrong one.",
-    413: "The body is too large.",
+    408: "The body did not come in time.",
+    413: "The body is too large, or has too many values.",
     415: "The body is not application/json, or is packed.",
     422: "Not what is expected, longer than the verifier's context, or nothing that it can score.",
-    429: "Too many answers are open: ask again after Retry-After seconds.",
+    429: "Too many answers or bytes are open: ask again after Retry-After seconds.",
     500: "The server has a mistake.",
     503: "The server is about to end, could not compute, or did not come to it in time: ask again.",
 }
@@ -45,8 +53,8 @@ class Asked(Settings):
     """Chats, each of which ends with the assistant's answer."""
 
     query_responses: Annotated[
-        list[Annotated[list[Said], Field(min_length=2), AfterValidator(_judgeable)]],
-        Field(min_length=1, max_length=MOST_CHATS),
+        list[Annotated[list[Said], Field(min_length=2, fail_fast=True), AfterValidator(_judgeable)]],
+        Field(min_length=1, max_length=MOST_CHATS, fail_fast=True),
     ]
 
 
@@ -97,7 +105,8 @@ class Refusal(MotetError):
 
 
 def read_chats(body: bytes) -> list[Chat]:
-    """Raises: Refusal of 400 for what is no JSON, of 422 for what is another than asked for."""
+    """Raises: Refusal of 400 for what is no JSON, of 413 for too many values, of 422 for what is another than asked for."""
+    _check_parts(body)
     try:
         asked = Asked.model_validate_json(body)
     except ValidationError as error:
@@ -109,6 +118,14 @@ def read_chats(body: bytes) -> list[Chat]:
         others = f" (and {more} more)" if more else ""
         raise Refusal(422, "not_expected", f"{where or 'the body'}: {first['msg']}{others}") from error
     return [tuple(Message(said.role, said.content) for said in chat) for chat in asked.query_responses]
+
+
+def _check_parts(body: bytes) -> None:
+    """All other requests wait while the parser works, so what would take it seconds is refused before. Raises: Refusal."""
+    if next(islice(_PART.finditer(body), MOST_PARTS, None), None) is not None:
+        raise Refusal(
+            413, "too_large", f"the body has more than {MOST_PARTS:,} values: ask for fewer answers at a time"
+        )
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -14,8 +14,12 @@ from motet.core import Chat
 from motet.errors import MotetError, RewardFault
 from motet.verifier.limits import Limits
 from motet.verifier.model import Reading, Verifier
-from motet.verifier.scorer import judged, read
+from motet.verifier.scorer import judged, read_one
 
+PART = 2**16
+"""Characters read into tokens at a time: a long request lets shorter ones pass."""
+PART = 2**16
+"""Characters read into tokens at a time; then the next request has a turn."""
 WINDOW = 4
 """Full batches taken at a time, and sorted by length: more pads less, and lets who came first wait longer."""
 
@@ -39,6 +43,16 @@ class _Request:
         self.scores: Future[list[float]] = Future()
         self.readings: list[Reading] = []
         self.found: dict[int, float | RewardFault] = {}
+        self.open = True
+
+    @property
+    def unread(self) -> bool:
+        return len(self.readings) < len(self.chats)
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody waits for the scores any more."""
+        return self.scores.cancelled()
 
     @property
     def tokens(self) -> int:
@@ -68,7 +82,7 @@ class ScoringQueue:
     def submit(self, chats: Sequence[Chat]) -> Future[list[float]]:
         """The scores to come, in order; or the RewardFault of the first answer that has none.
 
-        What is cancelled before its batch is not computed. Raises: Full, Closed, at once; ValueError for no chats.
+        What is cancelled is neither read nor computed from then on. Raises: Full, Closed, at once; ValueError for no chats.
         """
         if not chats:
             raise ValueError("a request of no chats")
@@ -79,6 +93,7 @@ class ScoringQueue:
                 raise Full(f"{self._open} answers are open, of at most {self._limits.max_queue}; ask again later")
             self._open += len(chats)
             request = _Request(chats)
+            request.scores.add_done_callback(lambda scores: self._leave(request))
             self._reader.submit(self._read, request)
         return request.scores
 
@@ -92,29 +107,43 @@ class ScoringQueue:
     # ------------------------------------------------------------------------------------------------ in the threads
 
     def _read(self, request: _Request) -> None:
+        """A part of the request, and then the requests that came meanwhile: a long one does not keep short ones waiting."""
         try:
-            if not request.scores.cancelled():
-                request.readings = read(self._verifier, request.chats)
+            while request.unread and not request.left:
+                self._read_part(request)
+                if request.unread and self._read_later(request):
+                    return
+            if request.left:
+                return
         except BaseException as error:
-            self._leave(request)
-            if request.scores.set_running_or_notify_cancel():
-                request.scores.set_exception(error)
+            self._end(request, error)
             if not isinstance(error, RewardFault):
                 raise
             return
         self._waiting.append(request)
         self._model.submit(self._answer_some)
 
+    def _read_part(self, request: _Request) -> None:
+        characters = 0
+        while characters < PART and request.unread and not request.left:
+            place = len(request.readings)
+            characters += sum(len(message.content) for message in request.chats[place])
+            request.readings.append(read_one(self._verifier, request.chats, place))
+
+    def _read_later(self, request: _Request) -> bool:
+        with self._lock:
+            if not self._closed:  # a closed reader takes no more work
+                self._reader.submit(self._read, request)
+            return not self._closed
+
     def _answer_some(self) -> None:
         """One turn of the model. Each request asks for one, so a turn may find that an earlier one took all."""
-        wanted = self._take()
+        taken = self._take()
         try:
-            self._answer(wanted)
+            self._answer(taken)
         except BaseException as error:  # not an answer's fault but one of ours, and whoever waits shall hear of it
-            for request in wanted:
-                if not request.scores.done():
-                    self._leave(request)
-                    request.scores.set_exception(error)
+            for request in taken:
+                self._end(request, error)
             raise
 
     def _take(self) -> list[_Request]:
@@ -122,16 +151,15 @@ class ScoringQueue:
         taken: list[_Request] = []
         while self._waiting and sum(one.tokens for one in taken) < WINDOW * self._limits.token_budget:
             request = self._waiting.popleft()
-            if request.scores.set_running_or_notify_cancel():
+            if not request.left:
                 taken.append(request)
-            else:
-                self._leave(request)
         return taken
 
     def _answer(self, requests: Sequence[_Request]) -> None:
         rows = [(request, place) for request in requests for place in range(len(request.readings))]
         readings = [request.readings[place] for request, place in rows]
-        for number, found in judged(self._score, readings, self._limits.token_budget):
+        budget = self._limits.token_budget
+        for number, found in judged(self._score, readings, budget, lambda number: not rows[number][0].left):
             request, place = rows[number]
             request.found[place] = found
             if len(request.found) == len(request.readings):
@@ -146,12 +174,20 @@ class ScoringQueue:
     def _settle(self, request: _Request) -> None:
         found = [request.found[place] for place in range(len(request.readings))]
         faults = [one for one in found if isinstance(one, RewardFault)]
+        self._end(request, faults[0] if faults else [one for one in found if not isinstance(one, RewardFault)])
+
+    def _end(self, request: _Request, scores: list[float] | BaseException) -> None:
+        """Does nothing for a request that has ended, or that nobody waits for."""
         self._leave(request)  # before its answer: who has one finds room for the next
-        if faults:
-            request.scores.set_exception(faults[0])
+        if request.scores.done() or not request.scores.set_running_or_notify_cancel():
+            return
+        if isinstance(scores, BaseException):
+            request.scores.set_exception(scores)
         else:
-            request.scores.set_result([one for one in found if not isinstance(one, RewardFault)])
+            request.scores.set_result(scores)
 
     def _leave(self, request: _Request) -> None:
         with self._lock:
-            self._open -= len(request.chats)
+            if request.open:
+                request.open = False
+                self._open -= len(request.chats)

@@ -28,13 +28,15 @@ class Broken(RewardFault):
 
 def read(verifier: Verifier, chats: Sequence[Chat]) -> list[Reading]:
     """Chats as tokens. Raises: Unreadable, which says of which answer."""
-    readings = []
-    for number, chat in enumerate(chats, start=1):
-        try:
-            readings.append(verifier.encode(chat))
-        except Unreadable as fault:
-            raise Unreadable(f"answer {number} of {len(chats)}: {fault}") from fault
-    return readings
+    return [read_one(verifier, chats, place) for place in range(len(chats))]
+
+
+def read_one(verifier: Verifier, chats: Sequence[Chat], place: int) -> Reading:
+    """The chat at `place`. Raises: Unreadable."""
+    try:
+        return verifier.encode(chats[place])
+    except Unreadable as fault:
+        raise Unreadable(f"answer {place + 1} of {len(chats)}: {fault}") from fault
 
 
 def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
@@ -49,10 +51,14 @@ def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def judged(score: Score, readings: Sequence[Reading], token_budget: int) -> Iterator[tuple[int, float | RewardFault]]:
-    """Every place with its score or its fault, as the batches are done."""
-    for places in batches([len(reading.tokens) for reading in readings], token_budget):
-        yield from zip(places, _apart(score, [readings[place] for place in places]), strict=True)
+def judged(
+    score: Score, readings: Sequence[Reading], token_budget: int, wanted: Callable[[int], bool] = lambda place: True
+) -> Iterator[tuple[int, float | RewardFault]]:
+    """Every place with its score or its fault, as the batches are done; without those not `wanted` before their batch."""
+    for batch in batches([len(reading.tokens) for reading in readings], token_budget):
+        places = [place for place in batch if wanted(place)]
+        if places:
+            yield from zip(places, _apart(score, [readings[place] for place in places]), strict=True)
 
 
 def _apart(score: Score, readings: Sequence[Reading]) -> list[float | RewardFault]:

@@ -1,6 +1,6 @@
 """A verifier behind an address, until it is told to end."""
 
-import signal
+import math
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,11 @@ from motet.endpoint import is_loopback
 from motet.errors import ConfigError
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
+from motet.verifier.log import bounded_log
 from motet.verifier.model import Reads, Verifier
-from motet.verifier.wire import http_in_json
+
+BACKLOG = 2048
+"""Connections that the system keeps until they are taken."""
 
 
 def serve(
@@ -26,7 +29,10 @@ def serve(
     limits: Limits,
     say: Callable[[str], None],
 ) -> None:
-    """Serves until SIGTERM or SIGINT; then takes no more connections, answers what is open, and returns. Main thread only.
+    """Serves until SIGTERM or SIGINT. Main thread only.
+
+    Then it takes no more connections, answers the requests that came whole, gives up what is not answered within
+    `limits.grace_seconds`, and returns. A second signal ends the process.
 
     `say` is told the address as soon as connections are taken; port 0 is any free one. `without_key` lets in whoever reaches it.
     Raises: ConfigError before anything is loaded.
@@ -38,29 +44,28 @@ def serve(
         raise ConfigError(f'a server needs {error.name}, which is not there: pip install "motet[serve]"') from error
 
     _check_key(host, key, without_key)
-    with _bound(host, port) as listener:
+    from motet.verifier.http_server import HttpServer
+
+    with _bound(host, port) as listener, bounded_log():
         verifier = Verifier.load(folder, device=device, reads=reads)
         app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
         config = uvicorn.Config(
             app,
-            http=http_in_json(),
+            http="h11",
             ws="none",
+            loop="asyncio",
             proxy_headers=False,
             server_header=False,
             access_log=False,
-            log_level="error",
+            log_config=None,
+            timeout_keep_alive=math.ceil(limits.client_seconds),
         )
-        server = uvicorn.Server(config)
-        # uvicorn raises the signal that ended it once more, for whoever listened before: this one has heard it.
-        before = {one: signal.signal(one, server.handle_exit) for one in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            listener.listen()
+        server = HttpServer(config, limits)
+        with server.ended_by_signals():
+            listener.listen(BACKLOG)
             where = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
             say(f"{folder} is served at {where} ({verifier.critic.backbone.device})")
             server.run(sockets=[listener])
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
 
 
 def _check_key(host: str, key: str | None, without_key: bool) -> None:

@@ -1,13 +1,13 @@
-"""What HTTP asks of the server around its routes: what a body may be, who is let go of, and JSON where no route is reached.
+"""What HTTP asks of the server around its routes: what a body may be, and who is let go of.
 
-uvicorn reads on behind an answer for as long as somebody sends, and answers what is no HTTP in plain text.
+uvicorn reads on behind an answer for as long as somebody sends.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from motet.verifier.protocol import Refusal, Wrong
+from motet.verifier.protocol import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -82,23 +82,3 @@ class LetGo:
 def _has_body(scope: Event) -> bool:
     said = dict(scope["headers"])
     return b"transfer-encoding" in said or said.get(b"content-length", b"0") != b"0"
-
-
-def http_in_json() -> type[asyncio.Protocol]:
-    """uvicorn's protocol, with the reason in JSON where it hears what is no HTTP."""
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class InJson(H11Protocol):
-        def send_400_response(self, msg: str) -> None:
-            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                headers = [("content-type", "application/json"), ("connection", "close")]
-                for event in (
-                    h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                    h11.Data(data=Wrong(error=f"{msg.rstrip('.')}: this is no HTTP/1.1").model_dump_json().encode()),
-                    h11.EndOfMessage(),
-                ):
-                    self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()  # an answer has begun, and another would be part of it
-
-    return InJson

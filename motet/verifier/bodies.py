@@ -1,0 +1,101 @@
+"""Reads the bodies of requests, and bounds their size, their time and the memory of all of them together."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from motet.verifier.limits import Limits
+from motet.verifier.protocol import Refusal
+from motet.verifier.wire import too_large
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+class _Body:
+    """One body: its size so far, and the deadline of its reader."""
+
+    def __init__(self, deadline: asyncio.Timeout) -> None:
+        self.size, self.deadline, self.dropped = 0, deadline, False
+
+
+class Bodies:
+    """The bodies of all open requests.
+
+    Where there is no memory for the next bytes, the body that has been arriving for the longest time is dropped. So clients
+    that send half a body cannot keep others out. Bodies that came whole are never dropped.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._held = 0
+        self._arriving: dict[_Body, None] = {}
+        """In the order in which they began."""
+
+    @property
+    def held(self) -> int:
+        """Bytes."""
+        return self._held
+
+    @asynccontextmanager
+    async def read(self, request: "Request") -> AsyncIterator[bytes]:
+        """The whole body; its bytes count as held until the context ends.
+
+        Raises: Refusal of 413 for one that is too large, 408 for one that is late, 429 where there is no memory for it.
+        """
+        deadline = asyncio.timeout(self._limits.client_seconds)
+        body = _Body(deadline)
+        try:
+            yield await self._read(request, body)
+        finally:
+            self._held -= body.size
+
+    async def _read(self, request: "Request", body: _Body) -> bytes:
+        from starlette.requests import ClientDisconnect
+
+        content = bytearray()
+        self._arriving[body] = None
+        try:
+            async with body.deadline:
+                async for chunk in request.stream():
+                    if len(content) + len(chunk) > self._limits.max_body_bytes:
+                        raise too_large(self._limits.max_body_bytes)
+                    self._hold(body, len(chunk))
+                    content += chunk
+        except ClientDisconnect as error:
+            raise Refusal(400, "left", "the client left within its request") from error
+        except TimeoutError as error:
+            if body.dropped:
+                raise self._no_room() from error
+            seconds = self._limits.client_seconds
+            raise Refusal(408, "slow", f"the body did not come within {seconds:g} s") from error
+        finally:
+            self._arriving.pop(body, None)
+        return bytes(content)
+
+    def _hold(self, body: _Body, size: int) -> None:
+        """Raises: Refusal where the memory is full of bodies that came whole."""
+        while self._held > body.size and self._held + size > self._limits.max_held_bytes:
+            oldest = next((one for one in self._arriving if one is not body and one.size), None)
+            if oldest is None:
+                raise self._no_room()
+            self._drop(oldest)
+        body.size += size
+        self._held += size
+
+    def _drop(self, body: _Body) -> None:
+        del self._arriving[body]
+        self._held -= body.size
+        body.size, body.dropped = 0, True
+        if not body.deadline.expired():
+            body.deadline.reschedule(asyncio.get_running_loop().time())
+
+    def _no_room(self) -> Refusal:
+        most = self._limits.max_held_mb
+        return Refusal(
+            429,
+            "full",
+            f"the open requests have {most:g} MiB, and more are not held; ask again later",
+            {"Retry-After": "1"},
+        )

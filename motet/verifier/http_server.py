@@ -1,0 +1,112 @@
+"""uvicorn's server, with bounds on its connections and on its end."""
+
+import asyncio
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from motet.errors import ConfigError
+from motet.verifier.connections import Connection, Connections, accept, sweep
+from motet.verifier.limits import Limits
+
+SPARE_FILES = 32
+"""Files that the process may open besides connections."""
+log = logging.getLogger(__name__)
+
+
+class HttpServer(uvicorn.Server):
+    """Takes connections itself, and ends within `limits.grace_seconds` of a signal. One listener."""
+
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
+        """Raises: ConfigError where the process may not open files for connections."""
+        super().__init__(config)
+        self._grace = limits.grace_seconds
+        self._connections = Connections(limits, _files())
+        self._tasks: list[asyncio.Task[None]] = []
+        if self._connections.most < limits.max_connections:
+            log.warning(
+                "at most %d connections at a time, for the process may open no more files (ulimit -n)",
+                self._connections.most,
+            )
+
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """Within it, the first SIGTERM or SIGINT makes the server end, and a second one ends the process."""
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self.should_exit = True
+            for one in before:
+                signal.signal(one, signal.SIG_DFL)
+
+        before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        for one in before:
+            signal.signal(one, end)
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    # ------------------------------------------------------------------------------------------------ called by uvicorn
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are caught before the server runs."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])  # uvicorn would accept as many as come at once
+        (listener,) = sockets or []
+        listener.setblocking(False)
+        for work in (accept(listener, self._connections, self._connection), sweep(self._connections)):
+            task = asyncio.create_task(work)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        giving_up = asyncio.get_running_loop().call_later(self._grace, self._give_up)
+        await super().shutdown(sockets)
+        giving_up.cancel()
+
+    # ------------------------------------------------------------------------------------------------ within
+
+    def _connection(self, address: str) -> Connection:
+        return Connection(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            connections=self._connections,
+            address=address,
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            log.error("the server has a mistake and ends", exc_info=task.exception())
+            self.should_exit = True
+
+    def _give_up(self) -> None:
+        log.warning("%d requests were not answered within %g s and are given up", len(self._connections), self._grace)
+        self._connections.drop_all()
+
+
+def _files() -> int:
+    """How many connections the process may open. Raises: ConfigError."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_ = sum(1 for _ in Path("/dev/fd").iterdir())
+    free = most - open_ - SPARE_FILES
+    if free < 1:
+        raise ConfigError(
+            f"the process may open {most} files, and {open_} are open; expected {SPARE_FILES} and one for each connection "
+            f"besides: raise ulimit -n"
+        )
+    return free
