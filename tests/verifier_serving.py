@@ -23,8 +23,11 @@ CHATS = [chat(f"{'so it is ' * (k % 5)}{k}", f"{'please, ' * (k % 3)}{k}?") for 
 class Served:
     """`motet verifier serve`, until it is stopped; `url` is known once it listens."""
 
-    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *options: str, port: int = 0, files: int | None = None) -> None:
+        """`files` is how many it may open."""
         code = "from motet.cli import main; main()"
+        if files is not None:
+            code = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({files}, {files})); {code}"
         self.process = subprocess.Popen(
             [
                 sys.executable,

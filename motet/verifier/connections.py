@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import h11
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from motet.verifier.limits import Limits
@@ -130,6 +131,12 @@ class Connection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
 
+    def _answer_no_more(self) -> None:
+        """The client sends more before it has its answer. One that never reads would be answered without end."""
+        if not self.cycle.response_started:
+            self.headers.append(CLOSE_HEADER)  # these are the request's, and uvicorn repeats this one in the answer
+        self.cycle.keep_alive = False
+
     # ------------------------------------------------------------------------------------------------ called by uvicorn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -147,6 +154,8 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not cycle:
             self.waiting_since = self.loop.time()
+        if not self._between_requests and self.conn.trailing_data[0]:
+            self._answer_no_more()
 
     def on_response_complete(self) -> None:
         self._head_began, self.waiting_since = False, self.loop.time()

@@ -1,0 +1,355 @@
+"""A verifier's server with few files, attacked by connections: an honest client gets its scores, and
+the server's processor time, files, memory and log stay bounded."""
+
+import asyncio
+import json
+import random
+import select
+import signal
+import socket
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from motet.reward_server import VerifierFault
+from motet.verifier.model import Verifier
+from tests.verifier_serving import CHATS, body, client, serving
+
+FILES, ATTACKERS = 256, 400
+POST = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+GET = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts files in /proc")
+
+
+@pytest.fixture(scope="module")
+def known(verifier_folder):
+    """The scores of the first of CHATS."""
+    verifier = Verifier.load(verifier_folder, device="cpu")
+    return [verifier.scores([verifier.encode(one)])[0] for one in CHATS[:4]]
+
+
+@pytest.fixture(scope="module")
+def patient(verifier_folder):
+    """A server that waits for clients longer than any test takes."""
+    with serving(verifier_folder, "--client-seconds", "600", files=FILES) as one:
+        yield one
+        code, complaints = one.stop()
+        assert code == 0
+        assert "Traceback" not in complaints
+        assert len(complaints.splitlines()) <= 4, complaints  # few kinds of events, and less than some minutes
+
+
+@pytest.fixture(scope="module")
+def strict(verifier_folder):
+    """A server that waits for clients for a second."""
+    with serving(verifier_folder, "--client-seconds", "1", files=FILES) as one:
+        yield one
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints
+
+
+@contextmanager
+def attackers(server, count, payload, source="127.0.0.1"):
+    """Connections that each sent `payload` once, and that the server may have closed since."""
+    with ExitStack() as stack:
+        sockets = []
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            one.settimeout(20)
+            one.bind((source, 0))
+            one.connect(("127.0.0.1", server.port))
+            one.setblocking(False)
+            with suppress(OSError):
+                one.send(payload)
+            sockets.append(one)
+        yield sockets
+
+
+def answer_of(server, *parts):
+    """What is said to who sends these bytes one part after the other, until the server closes the way."""
+    said = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        for part in parts:
+            connection.sendall(part)
+            if select.select([connection], [], [], 0.05 if len(parts) > 1 else 0)[0]:
+                break
+        with suppress(ConnectionResetError):
+            while more := connection.recv(65_536):
+                said += more
+    return said
+
+
+def files_of(server):
+    return psutil.Process(server.process.pid).num_fds()
+
+
+def processor_seconds(server):
+    times = psutil.Process(server.process.pid).cpu_times()
+    return times.user + times.system
+
+
+def megabytes_of(server):
+    return psutil.Process(server.process.pid).memory_info().rss / 2**20
+
+
+def wait_until(true, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"it did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
+def ask(server, known):
+    """An honest client on a connection of its own."""
+    scores = asyncio.run(client(server.url).score(CHATS[: len(known)]))
+    assert scores == pytest.approx(known, abs=1e-5)
+
+
+ATTACKS = {
+    "silent": b"",
+    "half a head": POST + b"X-Slow: ",
+    "half a body": POST + b'Content-Length: 1000\r\n\r\n{"query',
+    "half a chunk": POST + b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"query',
+    "half a head of HTTP/1.0": b"POST /predict HTTP/1.0\r\n",
+    "asked to go on": POST + b"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
+    "idle after an answer": GET,
+    "answers that nobody reads": GET * 600,
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    "a head without end": POST + b"X-Long: " + b"x" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_more_connections_than_files_keep_nobody_out(patient, known, name):
+    ask(patient, known)
+    wait_until(lambda: files_of(patient) <= 40)
+    files, memory = files_of(patient), megabytes_of(patient)
+    with attackers(patient, ATTACKERS, ATTACKS[name]):
+        for _ in range(5):
+            ask(patient, known)
+        assert files_of(patient) < FILES
+        begun, spent = time.monotonic(), processor_seconds(patient)
+        time.sleep(1.0)
+        assert processor_seconds(patient) - spent < 0.3 * (time.monotonic() - begun)
+        ask(patient, known)
+        assert megabytes_of(patient) - memory < 200
+    wait_until(lambda: files_of(patient) <= files)
+    assert megabytes_of(patient) - memory < 150
+    ask(patient, known)
+
+
+def test_connections_that_come_and_go_keep_nobody_out(patient, known):
+    for _ in range(10):
+        with attackers(patient, 150, b""):
+            pass
+        ask(patient, known)
+
+
+def test_one_address_does_not_take_the_place_of_another(patient):
+    """The other's connection is older and idle, and is kept all the same."""
+    with socket.socket() as other:
+        other.settimeout(60)
+        other.bind(("127.0.0.2", 0))
+        other.connect(("127.0.0.1", patient.port))
+        request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        other.sendall(request)
+        assert other.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        with attackers(patient, ATTACKERS, b""):
+            assert httpx2.get(f"{patient.url}/health").status_code == 200
+            other.sendall(request)
+            assert other.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_one_address_has_no_more_connections_than_it_may(verifier_folder, known):
+    with (
+        serving(verifier_folder, "--max-connections-per-address", "8", "--client-seconds", "600") as one,
+        attackers(one, 100, b"") as sockets,
+    ):
+        ask(one, known)
+        # The last one came before the client, so all that were to be closed have been.
+        closed = [each for each in sockets if select.select([each], [], [], 0)[0]]
+        assert 100 - 8 <= len(closed) < 100
+        with attackers(one, 8, b"", source="127.0.0.2"):
+            ask(one, known)
+
+
+def test_64_connections_of_one_address_are_served_at_a_time(patient, known):
+    async def all_at_once():
+        asks = client(patient.url, batch_size=1)
+        return await asyncio.gather(*(asks.score(CHATS[:4]) for _ in range(64)))
+
+    for scores in asyncio.run(all_at_once()):
+        assert scores == pytest.approx(known, abs=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- time
+
+
+def in_bytes(head):
+    return [head, *[b"x"] * 1000]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ([POST + b"X-Slow: "], "the head did not come within 1 s"),
+        (in_bytes(POST + b"X-Slow: "), "the head did not come within 1 s"),
+        ([POST + b"Content-Length: 2000\r\n\r\n{"], "the body did not come within 1 s"),
+        (in_bytes(POST + b"Content-Length: 2000\r\n\r\n"), "the body did not come within 1 s"),
+        ([POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"], "the body did not come within 1 s"),
+        (
+            [POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 1000],
+            "the body did not come within 1 s",
+        ),
+    ],
+)
+def test_a_request_that_comes_slowly_is_refused_with_the_reason(strict, sent, reason):
+    said = answer_of(strict, *sent)
+    head, _, content = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"\r\nconnection: close" in head.lower()
+    assert json.loads(content) == {"error": reason}
+
+
+@pytest.mark.parametrize("payload", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_connection_without_a_request_is_closed(strict, payload):
+    assert answer_of(strict, payload).count(b"HTTP/1.1") == (payload != b"")
+
+
+def test_a_client_that_takes_no_answers_is_given_up(strict):
+    files = files_of(strict)
+    with attackers(strict, 20, GET * 2000):
+        wait_until(lambda: files_of(strict) > files)
+        wait_until(lambda: files_of(strict) <= files)
+
+
+# ---------------------------------------------------------------------------------------------------- bodies
+
+
+def test_a_body_in_tiny_pieces_is_refused(patient):
+    piece = b"1\r\nx\r\n"
+    said = answer_of(patient, POST + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 40_000)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b"the body comes in pieces of fewer than 64 bytes" in said
+
+
+def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
+    half = POST + b"Content-Length: 8000000\r\n\r\n" + b" " * 7_000_000
+    with serving(verifier_folder, "--max-held-mb", "16", "--client-seconds", "600") as one, ExitStack() as stack:
+        memory = megabytes_of(one)
+        halves = [stack.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(8)]
+        for each in halves:
+            each.settimeout(60)
+            each.sendall(half)
+        for _ in range(3):
+            ask(one, known)
+        assert megabytes_of(one) - memory < 150
+        said = halves[0].recv(65_536)  # the first to come was the first to go
+        assert said.startswith(b"HTTP/1.1 429 ")
+        assert b"the open requests have 16 MiB" in said
+
+
+# ---------------------------------------------------------------------------------------------------- the end
+
+
+def long_work(server, batches):
+    """A connection with a request of many batches, of which some are computed."""
+    sent = json.dumps(body(*[CHATS[k % 400] for k in range(1024)])).encode()
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(POST + f"Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+    wait_until(lambda: count_of(server) > batches)
+    return connection
+
+
+def count_of(server):
+    """How many batches were computed. Asked from another address than the attackers'."""
+    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2")) as other:
+        lines = other.get(f"{server.url}/metrics", timeout=60).text.splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("motet_verifier_batch_answers_count"))
+
+
+def test_nobody_who_keeps_it_waiting_delays_the_end(verifier_folder):
+    payloads = (b"", POST, POST + b'Content-Length: 1000\r\n\r\n{"query', GET, GET * 2000)
+    with serving(verifier_folder, "--client-seconds", "600", "--grace-seconds", "600") as one, ExitStack() as stack:
+        for payload in payloads:
+            stack.enter_context(attackers(one, 10, payload))
+        assert httpx2.get(f"{one.url}/health").status_code == 200
+        assert one.stop() == (0, "")
+
+
+def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
+    with serving(verifier_folder, "--token-budget", "1", "--grace-seconds", "0.2") as one:
+        with long_work(one, 3) as connection:
+            code, complaints = one.stop()
+            with suppress(ConnectionResetError):
+                assert connection.recv(1000) == b""
+        assert code == 0
+        assert complaints == "WARNING: 1 requests were not answered within 0.2 s and are given up\n"
+
+
+def test_a_second_signal_ends_it_at_once(verifier_folder):
+    with (
+        serving(verifier_folder, "--token-budget", "1", "--grace-seconds", "600") as one,
+        long_work(one, 3),
+    ):
+        one.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not listens(one))
+        assert one.stop()[0] == -signal.SIGTERM
+
+
+def listens(server):
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=60).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_client_that_leaves_frees_the_model(verifier_folder, known):
+    """Of a request of 1,024 batches most are not computed."""
+    with serving(verifier_folder, "--token-budget", "1") as one:
+        long_work(one, 3).close()
+        ask(one, known)
+        assert count_of(one) < 1024
+        wait_until(lambda: "motet_verifier_queue_answers 0" in httpx2.get(f"{one.url}/metrics").text)
+
+
+def test_random_bytes_keep_nobody_out(patient, known):
+    draw = random.Random(0)
+    for _ in range(100):
+        with attackers(patient, 1, draw.choice([b"", POST, GET]) + draw.randbytes(draw.randrange(1, 3000))):
+            pass
+    ask(patient, known)
+
+
+def test_http_1_0_is_answered_and_closed(patient):
+    said = answer_of(patient, b"GET /health HTTP/1.0\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert said.endswith(b'{"status":"ok"}')
+
+
+def test_a_process_that_may_open_too_few_files_is_told_how_to_mend_it(verifier_folder):
+    with pytest.raises(AssertionError, match="raise ulimit -n"), serving(verifier_folder, files=36):
+        """It does not begin to serve."""
+
+
+def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_folder):
+    """All connections of its address are being answered."""
+    limits = ("--max-connections", "2", "--max-connections-per-address", "1")
+    with serving(verifier_folder, *limits, "--token-budget", "1") as one, long_work(one, 3):
+        with pytest.raises(VerifierFault) as caught:
+            asyncio.run(client(one.url).score(CHATS[:1]))
+        assert caught.value.cause == "verifier_unreachable"
+        code, complaints = one.stop()
+    assert code == 0
+    assert complaints.startswith("WARNING: a connection was refused: as many are being answered as may be")
+
+
+def test_who_sends_requests_without_waiting_gets_one_answer(patient):
+    said = answer_of(patient, GET * 3)
+    assert said.count(b"HTTP/1.1 200 ") == 1
+    assert b"\r\nconnection: close\r\n" in said.lower()
