@@ -9,7 +9,7 @@ import pytest
 from motet.errors import RewardFault
 from motet.verifier.limits import Limits
 from motet.verifier.model import Unreadable
-from motet.verifier.queue import Closed, Full, ScoringQueue
+from motet.verifier.queue import PART, Closed, Full, ScoringQueue
 from motet.verifier.scorer import Broken
 from motet.verifier.testing import Saying, chat
 
@@ -120,6 +120,89 @@ def test_what_nobody_waits_for_is_not_computed(opened, saying):
         second.result(5)
     assert saying.batches == [["0.5"], ["0.3"]]
     assert queue.open == 0
+
+
+def test_who_leaves_frees_their_room_before_the_model_comes_to_them(opened, saying):
+    queue = opened(max_queue=3)
+    first = busy(queue, saying)
+    second = ask(queue, "0.1", "0.2")
+    wait_until(lambda: len(queue._waiting) == 1)
+    second.cancel()
+    assert queue.open == 1
+    third = ask(queue, "0.3", "0.4")
+    saying.release.set()
+    assert (first.result(5), third.result(5)) == ([0.5], [0.3, 0.4])
+
+
+def test_who_leaves_within_their_batches_is_not_computed_further(opened, saying):
+    queue = opened(token_budget=1)
+    saying.hold()
+    first = ask(queue, *["0.5"] * 100)
+    assert saying.began.wait(5)
+    assert first.cancel()
+    saying.release.set()
+    assert ask(queue, "0.3").result(5) == [0.3]
+    assert saying.batches == [["0.5"], ["0.3"]]
+    assert queue.open == 0
+
+
+def test_who_leaves_while_their_answers_are_read_is_not_read_further(opened, saying, monkeypatch):
+    read, begun, go_on = [], threading.Event(), threading.Event()
+
+    def encode(one):
+        read.append(one[-1].content)
+        begun.set()
+        assert go_on.wait(10)
+        return Saying.encode(saying, one)
+
+    monkeypatch.setattr(saying, "encode", encode)
+    queue = opened()
+    first = ask(queue, *["0.5"] * 100)
+    assert begun.wait(5)
+    assert first.cancel()
+    go_on.set()
+    assert ask(queue, "0.3").result(5) == [0.3]
+    assert read == ["0.5", "0.3"]
+    assert queue.open == 0
+
+
+def test_a_long_request_is_read_in_parts_and_lets_short_ones_pass(opened, saying, monkeypatch):
+    read, begun, go_on = [], threading.Event(), threading.Event()
+
+    def encode(one):
+        read.append(float(one[-1].content))
+        begun.set()
+        assert go_on.wait(10)
+        return Saying.encode(saying, one)
+
+    monkeypatch.setattr(saying, "encode", encode)
+    queue = opened()
+    long = ask(queue, *[f"0.5{'0' * PART}"] * 4)
+    assert begun.wait(5)
+    short = ask(queue, "0.25")
+    go_on.set()
+    assert (long.result(10), short.result(10)) == ([0.5] * 4, [0.25])
+    assert read.index(0.25) == 1
+
+
+def test_a_queue_that_is_closed_while_it_reads_a_long_request_answers_it(opened, saying, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def encode(one):
+        begun.set()
+        assert go_on.wait(10)
+        return Saying.encode(saying, one)
+
+    monkeypatch.setattr(saying, "encode", encode)
+    queue = opened()
+    long = ask(queue, *[f"0.5{'0' * PART}"] * 4)
+    assert begun.wait(5)
+    closing = threading.Thread(target=queue.close)
+    closing.start()
+    wait_until(lambda: queue.closed)
+    go_on.set()
+    closing.join(10)
+    assert long.result(0) == [0.5] * 4
 
 
 def test_a_closed_queue_takes_nothing_and_answers_what_is_open(opened, saying):

@@ -5,9 +5,10 @@ import threading
 import pytest
 import torch
 
+from motet.core import Message
 from motet.errors import RewardFault
 from motet.policies.testing import ARCHITECTURES
-from motet.verifier.model import Unreadable, Verifier
+from motet.verifier.model import CHARACTERS_PER_TOKEN, Unreadable, Verifier
 from motet.verifier.scorer import Broken, LocalScorer, batches, judged, read
 from motet.verifier.testing import POISON, Saying, chat, make_verifier_folder
 
@@ -148,3 +149,26 @@ def test_a_mistake_reaches_who_is_part_of_it_and_nobody_later(monkeypatch):
     found = scored(scorer, [chat("0.1")], [chat("mistake")])
     assert [type(one) for one in found] == [TypeError, TypeError]
     assert scored(scorer, [chat("0.3")]) == [[0.3]]
+
+
+def test_a_text_of_too_many_characters_is_refused_before_it_is_tokenized(verifier, monkeypatch):
+    """Question and answer count together, and messages besides."""
+    most = CHARACTERS_PER_TOKEN * verifier.context_length
+    fits = [chat("x" * (most - 3), "?"), chat("6", "?" * (most - 3))]
+    too_long = [
+        chat("x" * (most - 2), "?"),
+        chat("x" * (most // 2), "?" * (most // 2)),
+        (Message("user", ""),) * most + chat("6"),
+    ]
+    asked = []
+    tokenizer = type(verifier.critic.backbone.tokenizer)
+    tokenize = tokenizer.__call__
+    monkeypatch.setattr(tokenizer, "__call__", lambda *given, **more: asked.append(1) or tokenize(*given, **more))
+    for one in too_long:
+        with pytest.raises(Unreadable, match=rf"expected at most {most:,}: 16 for each token of 96"):
+            verifier.encode(one)
+    assert asked == []
+    for one in fits:
+        with pytest.raises(Unreadable, match="tokens, expected at most 96"):
+            verifier.encode(one)
+    assert asked != []
