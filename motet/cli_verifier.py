@@ -214,7 +214,8 @@ def serve(
 ) -> None:
     """Serve a verifier: POST /predict scores answers, /health, /model and /metrics say how it is.
 
-    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and ends; a second one ends at once.
+    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and
+    ends; a second one ends at once.
 
     A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
 

@@ -1,5 +1,5 @@
-"""A verifier's server with few files, attacked by connections: an honest client gets its scores, and
-the server's processor time, files, memory and log stay bounded."""
+"""A verifier's server with few files, attacked by connections: an honest client gets its scores,
+and the server's processor time, files, memory and log stay bounded."""
 
 import asyncio
 import json
@@ -70,7 +70,8 @@ def attackers(server, count, payload, source="127.0.0.1"):
 
 
 def answer_of(server, *parts):
-    """What is said to who sends these bytes one part after the other, until the server closes the way."""
+    """What is said to who sends these bytes one part after the other, until the server closes the
+    way."""
     said = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         for part in parts:

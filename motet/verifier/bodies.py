@@ -1,4 +1,5 @@
-"""Reads the bodies of requests, and bounds their size, their time and the memory of all of them together."""
+"""Reads the bodies of requests, and bounds their size, their time and the memory of all of them
+together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,8 +24,9 @@ class _Body:
 class Bodies:
     """The bodies of all open requests.
 
-    Where there is no memory for the next bytes, the body that has been arriving for the longest time is dropped. So clients
-    that send half a body cannot keep others out. Bodies that came whole are never dropped.
+    Where there is no memory for the next bytes, the body that has been arriving for the longest
+    time is dropped. So clients that send half a body cannot keep others out. Bodies that came whole
+    are never dropped.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -42,7 +44,8 @@ class Bodies:
     async def read(self, request: "Request") -> AsyncIterator[bytes]:
         """The whole body; its bytes count as held until the context ends.
 
-        Raises: Refusal of 413 for one that is too large, 408 for one that is late, 429 where there is no memory for it.
+        Raises: Refusal of 413 for one that is too large, 408 for one that is late, 429 where there
+        is no memory for it.
         """
         deadline = asyncio.timeout(self._limits.client_seconds)
         body = _Body(deadline)

@@ -1,6 +1,8 @@
-"""The server's connections: how many there may be, whose place a new one takes, and how long a client may keep one waiting.
+"""The server's connections: how many there may be, whose place a new one takes, and how long a
+client may keep one waiting.
 
-uvicorn has no limit on the time of a head and none per address, and its loop of accepting spins where no file may be opened.
+uvicorn has no limit on the time of a head and none per address, and its loop of accepting spins
+where no file may be opened.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 """After the system had no file or memory for a connection."""
 MOST_PIECES, SMALL_PIECE = 1000, 64
-"""A body of more pieces than this, of fewer bytes each on average, is refused: each one costs as much as a large one."""
+"""A body of more pieces than this, of fewer bytes each on average, is refused: each one costs as
+much as a large one."""
 REASONS = {400: b"Bad Request", 408: b"Request Timeout"}
 log = logging.getLogger(__name__)
 
@@ -29,9 +32,10 @@ log = logging.getLogger(__name__)
 class Connections:
     """All connections, by client address.
 
-    A connection waits for its client before and within a request, and while the client does not take its answer. Where a limit
-    is reached, a new connection takes the place of the one that has waited for its client the longest. Connections whose
-    requests are being answered keep their places.
+    A connection waits for its client before and within a request, and while the client does not
+    take its answer. Where a limit is reached, a new connection takes the place of the one that has
+    waited for its client the longest. Connections whose requests are being answered keep their
+    places.
     """
 
     def __init__(self, limits: Limits, files: int) -> None:
@@ -46,7 +50,8 @@ class Connections:
         return sum(map(len, self._by_address.values()))
 
     def make_room(self, address: str) -> bool:
-        """Whether one more connection of this address may be opened; for it another one may have been dropped."""
+        """Whether one more connection of this address may be opened; for it another one may have
+        been dropped."""
         own = self._by_address.get(address, set())
         if len(own) >= self.most_per_address:
             return self._drop_one_of([own])
@@ -87,7 +92,8 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """uvicorn's protocol. It knows since when it has waited for its client, and says in JSON what is wrong with a head."""
+    """uvicorn's protocol. It knows since when it has waited for its client, and says in JSON what
+    is wrong with a head."""
 
     def __init__(self, *settings: Any, connections: Connections, address: str, **more: Any) -> None:
         super().__init__(*settings, **more)
@@ -106,12 +112,14 @@ class Connection(H11Protocol):
         return self._between_requests or self.cycle.more_body or self.flow.write_paused
 
     def is_late(self, now: float) -> bool:
-        """Whether the client did not begin a request, send its head or take its answer in time; `Bodies` times a body."""
+        """Whether the client did not begin a request, send its head or take its answer in time;
+        `Bodies` times a body."""
         waits = self._between_requests or self.flow.write_paused
         return waits and now - self.waiting_since > self._connections.client_seconds
 
     def drop(self, status: int | None = None) -> None:
-        """Closes the connection at once; what is not sent yet is lost. A client within a head is told `status`."""
+        """Closes the connection at once; what is not sent yet is lost. A client within a head is
+        told `status`."""
         if status is not None and self._head_began and self._between_requests:
             log.warning("a connection was closed: its client did not send the head of a request in time")
             self._refuse(status, f"the head did not come within {self._connections.client_seconds:g} s")
@@ -132,7 +140,8 @@ class Connection(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
 
     def _answer_no_more(self) -> None:
-        """The client sends more before it has its answer. One that never reads would be answered without end."""
+        """The client sends more before it has its answer. One that never reads would be answered
+        without end."""
         if not self.cycle.response_started:
             self.headers.append(CLOSE_HEADER)  # these are the request's, and uvicorn repeats this one in the answer
         self.cycle.keep_alive = False
@@ -170,7 +179,8 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def shutdown(self) -> None:
-        """The server is about to end: who is being answered gets the answer, and nobody is waited for."""
+        """The server is about to end: who is being answered gets the answer, and nobody is waited
+        for."""
         if self.waits_for_client:
             self.drop()
         else:
@@ -231,7 +241,8 @@ async def sweep(connections: Connections) -> None:
 
 
 def network(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the 64 bits of IPv6 that one household is given."""
+    """What counts as one address: an IPv4 address, or the 64 bits of IPv6 that one household is
+    given."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])

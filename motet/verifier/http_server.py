@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class HttpServer(uvicorn.Server):
-    """Takes connections itself, and ends within `limits.grace_seconds` of a signal. One listener."""
+    """Takes connections itself, and ends within `limits.grace_seconds` of a signal. One
+    listener."""
 
     def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         """Raises: ConfigError where the process may not open files for connections."""
@@ -38,7 +39,8 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def ended_by_signals(self) -> Iterator[None]:
-        """Within it, the first SIGTERM or SIGINT makes the server end, and a second one ends the process."""
+        """Within it, the first SIGTERM or SIGINT makes the server end, and a second one ends the
+        process."""
 
         def end(number: int, frame: FrameType | None) -> None:
             self.should_exit = True
@@ -106,7 +108,7 @@ def _files() -> int:
     free = most - open_ - SPARE_FILES
     if free < 1:
         raise ConfigError(
-            f"the process may open {most} files, and {open_} are open; expected {SPARE_FILES} and one for each connection "
-            f"besides: raise ulimit -n"
+            f"the process may open {most} files, and {open_} are open; expected {SPARE_FILES} more "
+            f"and one for each connection: raise ulimit -n"
         )
     return free

@@ -25,7 +25,8 @@ class Limits:
     max_connections_per_address: int = 400
     """Connections at a time of one IPv4 address, or of one IPv6 network of 64 bits."""
     client_seconds: float = 30.0
-    """Time a client has to begin a request, to send its head, to send its body, and to take its answer."""
+    """Time a client has to begin a request, to send its head, to send its body, and to take its
+    answer."""
     grace_seconds: float = 30.0
     """Time that open requests have after the signal to end."""
 

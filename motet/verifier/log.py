@@ -12,7 +12,8 @@ LEVELS = {"motet.verifier": logging.WARNING, "uvicorn.error": logging.ERROR, "as
 
 
 class OncePerMinute(logging.Filter):
-    """Passes the first record of each place in the code, then one a minute with the number left out."""
+    """Passes the first record of each place in the code, then one a minute with the number left
+    out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -35,7 +36,8 @@ class OncePerMinute(logging.Filter):
 
 @contextmanager
 def bounded_log() -> Iterator[None]:
-    """Within it, what the server, uvicorn and asyncio log goes to stderr through `OncePerMinute`."""
+    """Within it, what the server, uvicorn and asyncio log goes to stderr through
+    `OncePerMinute`."""
     handler = logging.StreamHandler()
     handler.addFilter(OncePerMinute())
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))

@@ -25,7 +25,8 @@ Reads: TypeAlias = Literal["end", "mean", "lowest"]
 its lines (Lightman et al. 2023, arXiv 2305.20050; Wang et al. 2024, arXiv 2312.08935): so each step earns its part."""
 CHARACTERS_PER_TOKEN = 16
 """A text of more characters per token of context is refused before it is tokenized. English has
-about 4. No exact bound exists: some tokenizers make one token of any unknown word, or drop spaces."""
+about 4. No exact bound exists: some tokenizers make one token of any unknown word, or drop
+spaces."""
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
 FORMAT: Literal[1] = 1
 
@@ -149,13 +150,14 @@ class Verifier:
         return Reading((*before, *said), len(said), (-1,) if self.reads == "end" else self._steps(said))
 
     def _check_characters(self, chat: Chat) -> None:
-        """A tokenizer needs seconds and gigabytes for millions of characters. Raises: Unreadable."""
+        """A tokenizer needs seconds and gigabytes for millions of characters. Raises:
+        Unreadable."""
         found = sum(len(message.content) + 1 for message in chat)  # an empty message is read, too
         most = CHARACTERS_PER_TOKEN * self.context_length
         if found > most:
             raise Unreadable(
-                f"question and answer have {found:,} characters, expected at most {most:,}: {CHARACTERS_PER_TOKEN} for each "
-                f"token of {self.context_length}, the verifier's context"
+                f"question and answer have {found:,} characters, expected at most {most:,}: "
+                f"{CHARACTERS_PER_TOKEN} for each token of {self.context_length}, the verifier's context"
             )
 
     def _steps(self, said: Sequence[int]) -> tuple[int, ...]:

@@ -18,8 +18,8 @@ from motet.settings import Settings
 MOST_CHATS = 1024
 """Chats in one request."""
 MOST_PARTS = 2**18
-"""Strings, objects, arrays and commas in one request: about 37,000 messages. A parser needs far more time and memory for many
-small values than for long texts."""
+"""Strings, objects, arrays and commas in one request: about 37,000 messages. A parser needs far
+more time and memory for many small values than for long texts."""
 _PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
 """In linear time and constant memory, also where a string is cut off."""
 WRONG: dict[int, str] = {
@@ -105,7 +105,8 @@ class Refusal(MotetError):
 
 
 def read_chats(body: bytes) -> list[Chat]:
-    """Raises: Refusal of 400 for what is no JSON, of 413 for too many values, of 422 for what is another than asked for."""
+    """Raises: Refusal of 400 for what is no JSON, of 413 for too many values, of 422 for what is
+    another than asked for."""
     _check_parts(body)
     try:
         asked = Asked.model_validate_json(body)
@@ -121,7 +122,8 @@ def read_chats(body: bytes) -> list[Chat]:
 
 
 def _check_parts(body: bytes) -> None:
-    """All other requests wait while the parser works, so what would take it seconds is refused before. Raises: Refusal."""
+    """All other requests wait while the parser works, so what would take it seconds is refused
+    before. Raises: Refusal."""
     if next(islice(_PART.finditer(body), MOST_PARTS, None), None) is not None:
         raise Refusal(
             413, "too_large", f"the body has more than {MOST_PARTS:,} values: ask for fewer answers at a time"

@@ -82,7 +82,8 @@ class ScoringQueue:
     def submit(self, chats: Sequence[Chat]) -> Future[list[float]]:
         """The scores to come, in order; or the RewardFault of the first answer that has none.
 
-        What is cancelled is neither read nor computed from then on. Raises: Full, Closed, at once; ValueError for no chats.
+        What is cancelled is neither read nor computed from then on. Raises: Full, Closed, at once;
+        ValueError for no chats.
         """
         if not chats:
             raise ValueError("a request of no chats")
@@ -107,7 +108,8 @@ class ScoringQueue:
     # ------------------------------------------------------------------------------------------------ in the threads
 
     def _read(self, request: _Request) -> None:
-        """A part of the request, and then the requests that came meanwhile: a long one does not keep short ones waiting."""
+        """A part of the request, and then the requests that came meanwhile: a long one does not
+        keep short ones waiting."""
         try:
             while request.unread and not request.left:
                 self._read_part(request)

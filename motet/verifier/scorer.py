@@ -54,7 +54,8 @@ def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
 def judged(
     score: Score, readings: Sequence[Reading], token_budget: int, wanted: Callable[[int], bool] = lambda place: True
 ) -> Iterator[tuple[int, float | RewardFault]]:
-    """Every place with its score or its fault, as the batches are done; without those not `wanted` before their batch."""
+    """Every place with its score or its fault, as the batches are done; without those not `wanted`
+    before their batch."""
     for batch in batches([len(reading.tokens) for reading in readings], token_budget):
         places = [place for place in batch if wanted(place)]
         if places:

@@ -31,8 +31,8 @@ def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT. Main thread only.
 
-    Then it takes no more connections, answers the requests that came whole, gives up what is not answered within
-    `limits.grace_seconds`, and returns. A second signal ends the process.
+    Then it takes no more connections, answers the requests that came whole, gives up what is not
+    answered within `limits.grace_seconds`, and returns. A second signal ends the process.
 
     `say` is told the address as soon as connections are taken; port 0 is any free one. `without_key` lets in whoever reaches it.
     Raises: ConfigError before anything is loaded.
