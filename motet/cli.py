@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from motet.cli_verifier import verifier
 from motet.cli_words import AsJson, Overrides, Target
@@ -145,9 +144,9 @@ def warmup(
 
     warm = api.warmup(config, overrides or [], into=into)
     for model, folder in warm.items():
-        out.print(f"{escape(model)} is in {escape(folder)}", soft_wrap=True)
+        out.print(f"{model} is in {folder}", soft_wrap=True)
     start = " ".join(f"models.{model}.embedded=null models.{model}.path={folder}" for model, folder in warm.items())
-    out.print(f"start from there: motet train {escape(f'{config} warmup=null {start}')}", soft_wrap=True)
+    out.print(f"start from there: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
 Samples = Annotated[
@@ -409,9 +408,9 @@ def check(config: Config, overrides: Overrides = None) -> None:
     from motet import api
 
     summary = api.check(config, overrides or [])
-    out.print(f"{escape(str(config))}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
+    out.print(f"{config}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
-        out.print(f"in place of the {part}: {escape(instead)}")
+        out.print(f"in place of the {part}: {instead}")
 
 
 def main() -> None:

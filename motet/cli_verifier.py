@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from motet.cli_words import AsJson, Overrides, Target
 from motet.errors import ConfigError
@@ -246,7 +245,7 @@ def serve(
         key_variable=key_variable,
         without_key=without_key,
         limits=limits,
-        say=lambda line: out.print(escape(line), soft_wrap=True),
+        say=lambda line: out.print(line, soft_wrap=True),
     )
 
 

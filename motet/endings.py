@@ -1,17 +1,20 @@
 """How a command ends: every failure that can be expected is one clear line on stderr, and an exit code."""
 
 import errno
+import logging
 import os
 import re
 import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from rich.console import Console
-from rich.markup import escape
+from types import TracebackType
+from typing import Any
 
 from motet.errors import ConfigError, Interrupted, MotetError
+from motet.visible import Console, styled, visible
 
 
 @contextmanager
@@ -63,19 +66,53 @@ def refusal(error: Exception) -> str | None:
 
 def ends_with_one_line(command: Callable[[], object]) -> None:
     """Runs a command; every expected failure is one clear line and an exit code, and so is what the machine refuses."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, soft_wrap=True)
+
+    def say(line: str) -> None:
+        errors.print(styled("error", "red", f": {line}"))
+
+    _make_others_visible()
     try:
         command()
     except Interrupted as stop:
-        errors.print(escape(str(stop)))
+        errors.print(str(stop))
         sys.exit(130)
     except MotetError as error:
-        errors.print(f"[red]error[/red]: {escape(str(error))}")
+        say(str(error))
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except Exception as error:
         found = refusal(error)
         if found is None:
             raise
         notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
-        errors.print(f"[red]error[/red]: {escape(found + notes)}")
+        say(found + notes)
         sys.exit(1)
+
+
+LIBRARIES = ("transformers", "peft", "huggingface_hub", "datasets", "tokenizers", "torch", "safetensors")
+"""Their logs repeat names that stand in files of others."""
+
+
+_format_warning, _make_record = warnings.formatwarning, logging.getLogRecordFactory()
+
+
+def _make_others_visible() -> None:
+    """What Python and libraries print themselves, warnings, logs and tracebacks, repeats foreign texts too."""
+    warnings.formatwarning = _warning
+    logging.setLogRecordFactory(_logged)
+    sys.excepthook = _ended
+
+
+def _warning(*about: Any, **more: Any) -> str:
+    return visible(_format_warning(*about, **more))
+
+
+def _logged(*about: Any, **more: Any) -> logging.LogRecord:
+    record = _make_record(*about, **more)
+    if record.name.partition(".")[0] in LIBRARIES:
+        record.msg, record.args = visible(record.getMessage()), ()
+    return record
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    print(visible("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)

@@ -4,6 +4,8 @@
 episode or one joint action: they are recorded as `core.Fault`, counted and shown, and never become a reward.
 """
 
+from motet.visible import visible
+
 
 def shortened(text: str, most: int = 200, end: int = 40) -> str:
     """`text`, or its beginning and its last `end` characters where it is longer than a message should be."""
@@ -11,7 +13,11 @@ def shortened(text: str, most: int = 200, end: int = 40) -> str:
 
 
 class MotetError(Exception):
-    """Base of every error that Motet raises on purpose. What a message repeats may be of any length; a line of it is not."""
+    """Base of every error that Motet raises on purpose.
+
+    What a message repeats may be of any length and have any characters: a long line is cut, and control
+    characters are written out.
+    """
 
     cause: str | None = None
     """One stable word to count a fault by; where it is None, a fault is counted by the class of what was raised."""
@@ -19,7 +25,8 @@ class MotetError(Exception):
     """Whether the same once more may go well, as where a service was busy: an environment that raises it is asked again."""
 
     def __init__(self, message: object = "") -> None:
-        super().__init__("\n".join(shortened(line, 1500, 500) for line in str(message).split("\n")))
+        lines = (shortened(line, 1500, 500) for line in str(message).split("\n"))
+        super().__init__(visible("\n".join(lines)))
 
 
 class ConfigError(MotetError):

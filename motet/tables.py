@@ -4,19 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from motet.core import Episode, walk
-from motet.rollout.visible import visible
+from motet.core import Episode, Fault, walk
 from motet.trainer.selection import METHODS, SUBSETS
+from motet.visible import Console, styled
 
 if TYPE_CHECKING:
     from motet.api.survey import Cost, Crossplay
     from motet.trainer.replay import Replay
 
-out = Console(highlight=False)
+out = Console()
 FIGURES = (
     "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens", "tokens_per_episode"
 )  # fmt: skip
@@ -25,7 +24,7 @@ FIGURES = (
 
 def titled(title: str, columns: list[str]) -> Table:
     """Prints the title, and makes the table that is printed under it; a title of the table's own would wrap at its width."""
-    out.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
+    out.print(title, style="bold", soft_wrap=True)
     table = Table()
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place == 0 or column.startswith("differs") else "right")
@@ -39,14 +38,12 @@ def figure(value: float | int | None) -> str:
 
 
 def listed(figures: Mapping[str, float]) -> str:
-    return escape(", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
+    return ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
 
 
 def print_conventions(named: dict[str, dict[str, float]]) -> None:
     for agent, labels in named.items():
-        out.print(
-            f"  {agent}: " + escape(visible(", ".join(f"{label} {share:.0%}" for label, share in labels.items())))
-        )
+        out.print(f"  {agent}: " + ", ".join(f"{label} {share:.0%}" for label, share in labels.items()))
 
 
 def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
@@ -59,11 +56,11 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
     for k, value in figures["pass_at"].items():
         table.add_row(f"pass@{k}", figure(value))
     for agent, value in figures["agent_rewards"].items():
-        table.add_row(f"reward {escape(agent)}", figure(value))
+        table.add_row(f"reward {agent}", figure(value))
     for name, value in figures["terms"].items():
-        table.add_row(f"term {escape(name)}", figure(value))
+        table.add_row(f"term {name}", figure(value))
     for cause, count in figures["causes"].items():
-        table.add_row(f"fault {escape(cause)}", str(count))
+        table.add_row(f"fault {cause}", str(count))
     out.print(table)
     if len(figures["by_turn"]) > 1:
         table = titled("turn by turn", ["turn", "games that came to it", "reward", "success by then"])
@@ -97,7 +94,7 @@ def print_selection(found: dict[str, Any]) -> None:
     if found["causes"]:
         notes[f"{found['left_out']} games left out"] = f"answers that could not be judged: {counted(found['causes'])}"
     for name, text in notes.items():
-        out.print(f"  {escape(name)}: {escape(text)}", soft_wrap=True)
+        out.print(f"  {name}: {text}", soft_wrap=True)
 
 
 def print_influence(found: dict[str, Any]) -> None:
@@ -106,13 +103,13 @@ def print_influence(found: dict[str, Any]) -> None:
     columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
     table = titled("right, turn by turn", columns)
     for agent in turns[0]["right"]:
-        table.add_row(escape(agent), *(figure(turn["right"][agent]) for turn in turns))
+        table.add_row(agent, *(figure(turn["right"][agent]) for turn in turns))
     table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
     table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
     out.print(table)
     table = titled("reward, turn by turn", columns)
     for agent in turns[0]["rewards"]:
-        table.add_row(escape(agent), *(figure(turn["rewards"][agent]) for turn in turns))
+        table.add_row(agent, *(figure(turn["rewards"][agent]) for turn in turns))
     out.print(table)
     if found["steps"]:
         _print_changes(found["steps"])
@@ -127,7 +124,7 @@ def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
     for number, step in enumerate(steps, start=1):
         for name, change in [*step["agents"].items(), ("all", step["team"])]:
             row = [figure(change[share]) for share in shares]
-            table.add_row(f"{number} to {number + 1}  {escape(name)}", *row, end_section=name == "all")
+            table.add_row(f"{number} to {number + 1}  {name}", *row, end_section=name == "all")
     out.print(table)
     out.print("  corrected: the share of the wrong that improved; spoiled: of the right that declined", soft_wrap=True)
 
@@ -137,7 +134,7 @@ def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
     for pair in pairs:
         persuaded = figure(pair["persuaded"]), figure(pair["persuadable"])
         misled = figure(pair["misled"]), figure(pair["misleadable"])
-        table.add_row(escape(pair["speaker"]), escape(pair["listener"]), *persuaded, *misled)
+        table.add_row(pair["speaker"], pair["listener"], *persuaded, *misled)
     out.print(table)
     out.print(
         "  persuaded: of the times the listener was wrong and the speaker right, it was right next; misled: the reverse",
@@ -173,7 +170,7 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
         f"{found['confidence']:.0%}": f"{found['resamples']:,} bootstrap resamples of the tasks",
     }
     for name, text in notes.items():
-        out.print(f"  {escape(name)}: {escape(text)}", soft_wrap=True)
+        out.print(f"  {name}: {text}", soft_wrap=True)
 
 
 def counted(causes: Mapping[str, int]) -> str:
@@ -197,7 +194,7 @@ def print_crossplay(found: "Crossplay") -> None:
         table.add_row(name, *(figure(value) for value in row))
     out.print(table)
     for name, named in zip(names, found.conventions, strict=False):
-        out.print(f"[bold]{escape(name)}[/bold]")
+        out.print(name, style="bold")
         print_conventions(named)
 
 
@@ -208,13 +205,13 @@ def print_finished(summary: dict[str, Any], runs: Path) -> None:
         table.add_row(when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"]))
     out.print(table)
     for agent, label in _settled(summary["heldout"]).items():
-        out.print(f"  {agent} settled on {escape(label)}")
+        out.print(f"  {agent} settled on {label}")
     out.print(
         f"  {summary['steps']} steps, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f}/s, "
         f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
         f"  {step_took(summary['profile'])}\n"
-        f"  learning curve  {escape(str(runs / summary['name'] / 'curve.png'))}\n"
-        f"  see them play   motet play {escape(str(runs / summary['name']))}\n",
+        f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
+        f"  see them play   motet play {runs / summary['name']!s}\n",
         soft_wrap=True,
     )
 
@@ -248,7 +245,7 @@ def print_cost(cost: "Cost") -> None:
         table.add_row(part, f"{size / 2**30:.3f}", end_section=part != "total" and part == list(cost.memory)[-2])
     out.print(table)
     for line in cost.warnings:
-        out.print(f"  {escape(line)}", highlight=False)
+        out.print(f"  {line}")
     out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
 
 
@@ -256,23 +253,20 @@ def print_episode(episode: Episode) -> None:
     """One path, turn by turn: who is asked what, what each says, and what it earns."""
     from motet.trainer.notable import shown
 
-    out.print(f"[bold]task[/bold] {escape(visible(episode.task.id))}")
+    out.print(styled("task", "bold", f" {episode.task.id}"))
     if episode.fault is not None:
-        out.print(
-            f"[red]fault[/red] {episode.fault.where}/{episode.fault.cause}: {escape(visible(episode.fault.message))}"
-        )
+        out.print(styled("fault", "red", f" {_told(episode.fault)}"))
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
-        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]")
+        out.print(f"\nturn {round_.turn + 1}", style="bold")
         for agent, prompt in round_.prompts.items():
-            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}\n[cyan]{agent}[/cyan] says:")
-            out.print(escape(visible(round_.samples[agent][0].text)), style="green")
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
+            out.print(styled(agent, "cyan", " says:"))
+            out.print(round_.samples[agent][0].text, style="green")
         out.print()
         if outcome.fault is not None:
-            out.print(
-                f"[red]fault[/red] {outcome.fault.where}/{outcome.fault.cause}: {escape(visible(outcome.fault.message))}"
-            )
+            out.print(styled("fault", "red", f" {_told(outcome.fault)}"))
         else:
             out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:
@@ -280,43 +274,46 @@ def print_episode(episode: Episode) -> None:
         round_ = outcome.next
 
 
+def _told(fault: Fault) -> str:
+    return f"{fault.where}/{fault.cause}: {fault.message}"
+
+
 def print_tree(episode: Episode) -> None:
     """All of an episode, Round by Round: what each agent was asked and all that it said, and what the joint actions earned."""
     from motet.trainer.notable import shown
 
-    out.print(f"[bold]episode[/bold] {escape(visible(episode.id))}")
+    out.print(styled("episode", "bold", f" {episode.id}"))
     if episode.fault is not None:
-        out.print(f"[red]fault[/red] {escape(visible(str(episode.fault)))}")
+        out.print(styled("fault", "red", f" {episode.fault}"))
     for path, round_ in walk(episode.root) if episode.root is not None else ():
         after = f" after joint actions {', '.join(map(str, path))}" if path else ""
-        out.print(f"\n[bold]turn {round_.turn + 1}[/bold]{after}")
+        out.print(styled(f"\nturn {round_.turn + 1}", "bold", after))
         for agent, prompt in round_.prompts.items():
-            out.print(f"[cyan]{agent}[/cyan] is asked:\n{escape(visible(shown(prompt)))}")
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
             for index, sample in enumerate(round_.samples[agent]):
-                out.print(f"[cyan]{agent}[/cyan] says ({index}):")
-                out.print(escape(visible(sample.text)), style="green")
+                out.print(styled(agent, "cyan", f" says ({index}):"))
+                out.print(sample.text, style="green")
         for index, outcome in enumerate(round_.outcomes):
-            ended = (
-                f"[red]fault[/red] {escape(visible(str(outcome.fault)))}" if outcome.fault else listed(outcome.rewards)
-            )
-            out.print(f"joint action {index}: {ended}")
+            ended = styled("fault", "red", f" {outcome.fault}") if outcome.fault else Text(listed(outcome.rewards))
+            out.print(Text.assemble(f"joint action {index}: ", ended))
 
 
 def print_replay(again: "Replay") -> None:
     """Whether a step came out as it is on record."""
     begun = f"the checkpoint of step {again.start}" if again.start else "the beginning of the run"
     out.print(f"step {again.step}, from {begun}")
-    verdict = {True: "[green]the same[/green]", False: "[red]different[/red]", None: "nothing on record"}
+    verdict = {True: Text("the same", "green"), False: Text("different", "red"), None: Text("nothing on record")}
     if again.sampled:
-        out.print(f"  episodes sampled again: {verdict[again.same_episodes]}")
+        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
     else:
         out.print(f"  learnt from {len(again.episodes)} episodes on record")
     if again.compared:
         out.print(f"  metrics: {again.compared - len(again.different)} of {again.compared} the same")
     for name, (then, now) in again.different.items():
-        out.print(f"    {escape(name)} was {then!r} and is {now!r}")
+        out.print(f"    {name} was {then!r} and is {now!r}")
     if again.same_weights is not None:
-        out.print(f"  weights and optimisers, beside the checkpoint of this step: {verdict[again.same_weights]}")
+        beside = "  weights and optimisers, beside the checkpoint of this step: "
+        out.print(Text.assemble(beside, verdict[again.same_weights]))
 
 
 def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
@@ -340,6 +337,6 @@ def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
         if row["differs"]:
             name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
             out.print(
-                f"  {escape(name)} has {escape(', '.join(row['differs']))} where {escape(first)} has not",
+                f"  {name} has {', '.join(row['differs'])} where {first} has not",
                 soft_wrap=True,
             )

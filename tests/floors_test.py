@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "motet"
 FLOORS = [
-    {"core", "errors", "settings", "seeding", "plugins", "testing"},
+    {"core", "errors", "settings", "seeding", "plugins", "testing", "visible", "reading"},
     {"credit", "losses", "views", "sandbox", "endpoint"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
     {"environments", "rollout", "policies", "config.parts", "config.schema", "config.verifier", "config.yaml"},
@@ -77,6 +77,8 @@ def test_environments_and_core_know_no_tensors():
             "settings",
             "seeding",
             "plugins",
+            "visible",
+            "reading",
             "environments",
             "rollout",
             "rewards",

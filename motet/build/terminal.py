@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from motet.errors import EnvironmentFault
-from motet.rollout.visible import visible
+from motet.visible import visible
 
 
 class PersonLeft(EnvironmentFault):

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings
+from motet.visible import on_one_line, visible
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys that lead to a value from the top: ("team", "aux", "decode")."""
@@ -64,7 +65,10 @@ def read_value(text: str, place: str) -> Any:
 
 def write_yaml(data: Mapping[str, Any]) -> str:
     """YAML that `read_yaml` reads back equal: keys in their order, lists of plain values on one line."""
-    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    text = yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return visible(
+        text
+    )  # a text with a character that cannot be seen is in double quotes, where `\u202e` is that character
 
 
 def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str]]:
@@ -179,7 +183,13 @@ def _list_node(dumper: _Dumper, items: list[Any]) -> yaml.SequenceNode:
     return dumper.represent_sequence(_TAG + "seq", items, flow_style=plain)
 
 
+def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    quoted = '"' if visible(text) != text else None
+    return dumper.represent_scalar(_TAG + "str", text, style=quoted)
+
+
 _Dumper.add_representer(list, _list_node)
+_Dumper.add_representer(str, _text_node)
 
 
 # ---------------------------------------------------------------------------------------------------- checking
@@ -220,7 +230,7 @@ def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]
 
 def dotted(path: KeyPath) -> str:
     """("rollout", "samples", 0) -> rollout.samples[0]"""
-    parts = (f"[{key}]" if isinstance(key, int) else f".{shortened(key, 100)}" for key in path)
+    parts = (f"[{key}]" if isinstance(key, int) else f".{on_one_line(shortened(key, 100))}" for key in path)
     return "".join(parts).removeprefix(".")
 
 

@@ -9,8 +9,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from motet.cli import print_dry_run
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
@@ -44,7 +42,7 @@ def _run(trainer: str, arguments: Sequence[str] | None) -> None:
     translated = translated_from(trainer, chosen)
     config = make_config(translated.config.data, translated.overrides, translated.config.places)
     for note in translated.notes:
-        out.print(f"  {escape(note)}", soft_wrap=True)
+        out.print(f"  {note}", soft_wrap=True)
     if chosen.dry_run:
         print_dry_run(config, [])
         return

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from motet.core import Completion, Fault, Message, OnAnswer, Prompt, Sampled, Sampler, SampleRequest
-from motet.rollout.visible import visible
+from motet.visible import visible
 
 
 class Person:

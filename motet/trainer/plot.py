@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.trainer.selection import METHODS
+from motet.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +17,8 @@ LINES = {
     "single": (FAINT, "--"), "majority": (REWARD, "-"), "weighted": (HELDOUT, "-"), "best": (TRAINED, "-"), "any": (INK, ":")
 }  # fmt: skip
 """Way of choosing -> colour and style of its line."""
+LITERAL: dict[str, Any] = {"parse_math": False}
+"""For a name that somebody chose: a dollar sign in it begins no formula."""
 
 
 def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], path: Path) -> None:
@@ -36,7 +39,7 @@ def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
     figure.legend(
         *above.get_legend_handles_labels(), loc="outside lower center", frameon=False, labelcolor=INK, ncols=2
     )
-    above.set_title(_title(summary["name"], heldout), loc="left", fontsize=13, color=INK, pad=12)
+    above.set_title(visible(_title(summary["name"], heldout)), loc="left", fontsize=13, color=INK, pad=12, **LITERAL)
     figure.savefig(path, dpi=150)
 
 
@@ -51,7 +54,7 @@ def reliability_curve(bins: Sequence[Any], title: str, path: Path) -> None:
     sizes = [20.0 + 180.0 * one.count / largest for one in bins]
     axes.scatter([one.score for one in bins], [one.right for one in bins], s=sizes, color=TRAINED, alpha=0.7)
     axes.set(xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-    axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
+    axes.set_title(visible(title), loc="left", fontsize=12, color=INK, pad=10, **LITERAL)
     figure.savefig(path, dpi=150)
 
 
@@ -74,10 +77,12 @@ def cross_matrix(
                 j, i, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.55 else INK,
                 fontsize=12, fontweight="bold" if i == j else "normal",
             )  # fmt: skip
-    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(labels)), labels)
+    shown = [visible(label) for label in labels]
+    axes.set_xticks(range(len(labels)), shown, rotation=30, ha="right", rotation_mode="anchor", **LITERAL)
+    axes.set_yticks(range(len(labels)), shown, **LITERAL)
     axes.tick_params(length=0)
-    axes.set(xlabel=f"{agents[1]} from", ylabel=f"{agents[0]} from")
+    axes.set_xlabel(visible(f"{agents[1]} from"), **LITERAL)
+    axes.set_ylabel(visible(f"{agents[0]} from"), **LITERAL)
     axes.set_title("Cross-play success", loc="left", fontsize=13, color=INK, pad=12)
     figure.savefig(path, dpi=150)
 

@@ -6,9 +6,10 @@ from itertools import count
 from time import monotonic
 from typing import Literal, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+
+from motet.visible import Console
 
 
 class Progress:
@@ -31,10 +32,10 @@ class Progress:
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
         columns = (
-            TextColumn("{task.description:<9}"),
+            TextColumn("{task.description:<9}", markup=False),
             BarColumn(24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
         )
         self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
@@ -79,14 +80,12 @@ class Progress:
             self._bar.update(self._task, completed=done, figures=text)
         elif done % max(self._every, self._total // 6) == 0 or done == self._total:
             width = len(str(self._total))
-            self._console.print(
-                f"{self._name:<9} {done:>{width}}/{self._total}  {text}", highlight=False, soft_wrap=True
-            )
+            self._console.print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", soft_wrap=True)
 
     def say(self, text: str) -> None:
         """A line of its own, above the bar where there is one."""
         if not self._silent:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
 
 def _clock_face(seconds: float) -> str:

@@ -1,8 +1,7 @@
 import io
 
-from rich.console import Console
-
 from motet.trainer.progress import Progress
+from motet.visible import Console
 
 
 def shown(terminal: bool, mode: str = "auto") -> str:

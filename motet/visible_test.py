@@ -1,6 +1,6 @@
 import pytest
 
-from motet.rollout.visible import visible
+from motet.visible import visible
 
 
 @pytest.mark.parametrize(
