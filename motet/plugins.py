@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import os
 import stat
 import sys
 from collections.abc import Iterable
@@ -21,18 +22,26 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def look_at(path: Path) -> Literal["file", "folder", "nothing"]:
-    """What stands at a path that a user wrote; whatever is no folder can be read as a file.
+    """What stands at a path that a user wrote.
 
-    Raises: ConfigError for a path that cannot be looked at: too long, or behind a folder that is closed to us.
+    Raises: ConfigError for a path that cannot be looked at (too long, a link to itself, behind a folder that
+    is closed to us), and for what is neither a folder nor a regular file.
     """
     try:
-        return "folder" if stat.S_ISDIR(path.stat().st_mode) else "file"
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name that no file can have
         return "nothing"
     except OSError as error:
         raise ConfigError(
             f"{shortened(str(path))} cannot be looked at: {error.strerror}; expected a path that can be read"
         ) from error
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if not stat.S_ISREG(mode):
+        raise ConfigError(
+            f"{shortened(str(path))} is a device, a pipe or a socket; expected a regular file or a folder"
+        )
+    return "file"
 
 
 def is_reference(name: str) -> bool:
@@ -47,7 +56,7 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
     """
     place, _, name = reference.rpartition(":")
     if place.endswith(".py"):
-        module = _load_file((folder / place).resolve())
+        module = _load_file(Path(os.path.realpath(folder / place)))
     else:
         try:
             module = importlib.import_module(place)

@@ -16,10 +16,10 @@ from motet.core import Team
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.policies import memory
 from motet.policies.sampler import LocalSampler
+from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.settings import Lora
 from motet.trainer.evaluate import Evaluation, conventions, evaluate
-from motet.trainer.run_folder import read_json
 
 # ---------------------------------------------------------------------------------------------------- before a run
 

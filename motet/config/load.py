@@ -80,8 +80,9 @@ def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
 
 
 def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
-    if path.resolve() in above:
-        chain = " -> ".join(str(one) for one in (*above, path.resolve()))
+    place = Path(os.path.realpath(path))
+    if place in above:
+        chain = " -> ".join(str(one) for one in (*above, place))
         raise ConfigError(f"{path} extends itself: {chain}; expected a chain that ends")
     document = read_yaml(path)
     layer = _layer(document, path.parent)
@@ -97,7 +98,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         raise ConfigError(
             f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; expected a YAML file"
         )
-    return _laid_on(_read_with_bases(base_path, (*above, path.resolve())), layer)
+    return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 
 
 def _override(text: str) -> Document:
@@ -127,7 +128,7 @@ def _anchored(value: Any, folder: Path) -> Any:
         return [_anchored(item, folder) for item in value]
     if isinstance(value, str) and re.fullmatch(r"[^:\s]+\.py:\w+", value):
         place, _, name = value.partition(":")
-        return f"{(folder / place).resolve()}:{name}"
+        return f"{os.path.realpath(folder / place)}:{name}"
     return value
 
 

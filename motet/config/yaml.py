@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from motet.errors import ConfigError, shortened
+from motet.reading import read_text
 from motet.settings import Settings
 from motet.visible import on_one_line, visible
 
@@ -45,12 +46,12 @@ class Document:
 def read_yaml(path: Path) -> Document:
     """One file. Raises: ConfigError in one line for a missing or empty file, bad YAML, a key said twice, or no keys at all."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; expected a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; expected a YAML file in UTF-8") from error
-    data, places = _read(text, str(path))
+    data, places = _read(text, on_one_line(str(path)))
     if data is None:
         raise ConfigError(f"{path} is empty; expected keys and values, such as name: quickstart")
     if not isinstance(data, dict):

@@ -1,6 +1,7 @@
 """Rows of a dataset as plain dicts: from a local file or folder, or from the hub."""
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 from motet.data.split import Split, parse_split
 from motet.errors import ConfigError
 from motet.plugins import look_at, nearest
+from motet.reading import ROWS, check_regular, read_bytes
 
 Row: TypeAlias = dict[str, Any]
 
@@ -92,13 +94,20 @@ def _read(file: Path) -> list[Row]:
     return _READERS[file.suffix](file)
 
 
+def _content(file: Path) -> bytes:
+    try:
+        return read_bytes(file, ROWS)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}; expected a file of rows") from error
+
+
 def _jsonl(file: Path) -> list[Row]:
-    lines = enumerate(file.read_bytes().splitlines(), start=1)
+    lines = enumerate(_content(file).splitlines(), start=1)
     return [_json(line, f"{file}, line {number}") for number, line in lines if line.strip()]
 
 
 def _json_list(file: Path) -> list[Row]:
-    rows = _parsed(file.read_bytes(), str(file))
+    rows = _parsed(_content(file), str(file))
     if not isinstance(rows, list):
         raise ConfigError(f"{file} holds one {type(rows).__name__}; expected a list of objects")
     return [_object(row, f"{file}, row {number}") for number, row in enumerate(rows, start=1)]
@@ -124,8 +133,8 @@ def _object(value: Any, where: str) -> Row:
 def _csv(file: Path) -> list[Row]:
     """The first line names the fields; every value is a text."""
     try:
-        with file.open(encoding="utf-8-sig", newline="") as text:
-            lines = list(csv.reader(text, strict=True))
+        text = io.StringIO(_content(file).decode("utf-8-sig"), newline="")
+        lines = list(csv.reader(text, strict=True))
     except (csv.Error, ValueError) as error:  # broken UTF-8 is a ValueError
         raise ConfigError(f"{file} is not CSV in UTF-8: {error}") from error
     names, *rows = [line for line in lines if line] or [[]]
@@ -138,6 +147,7 @@ def _csv(file: Path) -> list[Row]:
 def _parquet(file: Path) -> list[Row]:
     from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
 
+    check_regular(file, ROWS)
     try:
         return list(parquet.read_table(file).to_pylist())
     except (ArrowException, OSError) as error:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from motet.core import Episode
 from motet.errors import ConfigError
+from motet.reading import ROWS, read_text
 
 SCHEMA = 1
 """Raised when a line of an older reader's could be misread."""
@@ -39,7 +40,7 @@ def write_episode(file: TextIO, episode: Episode) -> None:
 
 def read_episodes(path: Path) -> Recorded:
     """All episodes of a file. Raises: ConfigError naming file and line where a line is broken or of a newer schema."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = read_text(path, ROWS).split("\n")
     tail = lines.pop()
     episodes = [_read(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
     if tail and _is_json(tail):

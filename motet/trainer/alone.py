@@ -16,7 +16,7 @@ def alone(path: Path) -> Iterator[None]:
     What is held is the kernel's lock on a file beside the folder, so it ends with the process, however that dies; a file that
     nobody holds means nothing. Raises: ConfigError where another process holds it, or no file can be made.
     """
-    place = path.resolve()
+    place = Path(os.path.realpath(path))
     made = [parent for parent in place.parents if not parent.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from motet.errors import ConfigError
+from motet.reading import ROWS, read_json
 
 SCHEMA = 4
 _NAME = "step-{:06d}"
@@ -190,7 +191,7 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             continue
         fault = what_is_wrong(folder)
         if fault is None:
-            state = json.loads((folder / "state.json").read_text())
+            state = read_json(folder / "state.json", ROWS)
             tensors = load_file(folder / "tensors.safetensors")
             return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
@@ -204,8 +205,8 @@ def what_is_wrong(folder: Path) -> str | None:
     if not manifest_path.is_file():
         return "no manifest.json"
     try:
-        manifest = json.loads(manifest_path.read_text())
-    except (ValueError, OSError, RecursionError):
+        manifest = read_json(manifest_path)
+    except (ConfigError, OSError):
         return "manifest.json is not JSON"
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         return f"manifest.json is not of schema {SCHEMA}"
@@ -224,8 +225,8 @@ def what_is_wrong(folder: Path) -> str | None:
 def _rank(folder: Path) -> float | None:
     """None where it was not measured, or the manifest is not to be read."""
     try:
-        rank = json.loads((folder / "manifest.json").read_text())["rank"]
-    except (ValueError, OSError, RecursionError, KeyError, TypeError):
+        rank = read_json(folder / "manifest.json")["rank"]
+    except (ConfigError, OSError, KeyError, TypeError):
         return None
     return rank if isinstance(rank, float) else None
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from uuid import uuid4
 
 from motet.errors import ConfigError, MotetError
+from motet.reading import ROWS, read_bytes
 from motet.trainer.run_folder import write_whole, writing
 
 STAGES = ("play", "credit", "pack", "learn", "evaluate", "warmup", "time", "run")
@@ -114,7 +115,7 @@ _MEND = "put the file back as it was, or move it away to go on without"
 def _whole_lines(path: Path) -> list[bytes]:
     """Only a line feed ends one: names may hold other characters that end lines elsewhere."""
     try:
-        return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+        return [line + b"\n" for line in read_bytes(path, ROWS).split(b"\n")[:-1]]
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
 

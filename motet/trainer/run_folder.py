@@ -144,10 +144,6 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
     """A line where the training episodes of one of the first `steps` steps are missing, or cut short. None of them is read."""
     files = [folder.episodes("train", step) for step in range(1, steps + 1)]

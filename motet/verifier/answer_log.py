@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from motet.errors import ConfigError
+from motet.reading import read_json
 from motet.verifier.answers import Answer, read_answers, write_answers
 
 SAMPLING, ARGUING = "sampling", "arguing"
@@ -121,10 +122,10 @@ class AnswerLog:
 
     def _go_on(self) -> None:
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
+            note = read_json(self._note)
             asked, self.done, count = note["asked"], note["done"], note["answers"]
             self._said, self.counts, self._closed = note["said"], Counts(**note["counts"]), note["closed"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ConfigError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self._note} is no note of ours; it says how far {self._file.name} has come: delete both to begin anew"
             ) from error

@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from motet.core import Chat, Message, Prompt
 from motet.errors import ConfigError
+from motet.reading import ROWS, open_regular
 
 Source: TypeAlias = Literal["sampled", "argued", "gold", "written"]
 """Sampled at a turn of a game; argued for a label that was given; the dataset's own; written because more were wanted."""
@@ -58,7 +59,7 @@ def read_answers(path: str | Path) -> list[Answer]:
     """Raises: ConfigError naming the line that is none."""
     place = Path(path)
     try:
-        with place.open("rb") as lines:
+        with open_regular(place, ROWS) as lines:
             return list(_read(place, lines))
     except FileNotFoundError as error:
         raise ConfigError(

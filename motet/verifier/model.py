@@ -1,6 +1,5 @@
 """A verifier: a model that reads a question and an answer, and says after every token how likely the answer is right."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from motet.policies.critic import Critic
 from motet.policies.loading import DType
 from motet.policies.padding import padded
 from motet.policies.prompts import BadPrompt, check_whole, encode
+from motet.reading import ROWS, WEIGHTS, check_regular, read_json
 from motet.settings import Lora, Settings
 
 Reads: TypeAlias = Literal["end", "mean", "lowest"]
@@ -201,13 +201,14 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
     if not (place / CARD).is_file():
         raise ConfigError(f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one")
     try:
-        said = json.loads((place / CARD).read_text(encoding="utf-8"))
+        said = _json(place, place / CARD)
         if isinstance(said, dict) and said.get("format") != FORMAT:
             raise ConfigError(f"{place / CARD} has format {said.get('format')}, expected {FORMAT}: train it anew")
         card = Card.model_validate(said)
         for plain in place.rglob("*.json"):
-            json.loads(plain.read_text(encoding="utf-8"))
+            _json(place, plain)
         for weights in {place / HEAD, *place.rglob("*.safetensors")}:
+            check_regular(weights, WEIGHTS)
             with safe_open(weights, "pt"):
                 """A file that was cut off does not open."""
     except ValidationError as error:
@@ -215,9 +216,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ConfigError(f"{place / CARD}: {where}: {first['msg']}: train the verifier anew") from error
     except (ValueError, OSError, SafetensorError) as error:
-        raise ConfigError(
-            f"the verifier in {place} cannot be read: {error}: train it anew, or copy it again"
-        ) from error
+        raise _unreadable(place, error) from error
     if reads != "end" and card.facts.get("loss") == "last":
         raise ConfigError(
             f"reads is {reads}, and the verifier in {place} learnt with loss: last, so its values mean something at the end: "
@@ -231,6 +230,17 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
             f"as base in {CARD}"
         )
     return card
+
+
+def _json(place: Path, path: Path) -> Any:
+    try:
+        return read_json(path, ROWS)
+    except ConfigError as error:
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"the verifier in {place} cannot be read: {error}: train it anew, or copy it again")
 
 
 def _critic_on(backbone: Backbone, adapter: bool) -> Critic:
