@@ -1,7 +1,7 @@
 """The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -13,10 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
+from motet.policies import adapter_folder
+from motet.policies.folder import library
 from motet.settings import Lora
 
-WEIGHTS = "adapter_model.safetensors"
+WEIGHTS = adapter_folder.TENSORS
 
 
 class Adapters:
@@ -29,6 +31,7 @@ class Adapters:
         self._inner: dict[str, str] = {}
         self._active: str | None = None
         self._layers: list[LoraLayer] = []
+        self._modules = [module for module, _ in model.named_modules() if module]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,24 +53,30 @@ class Adapters:
 
     def load(self, name: str, folder: str | Path) -> None:
         """Raises: ConfigError where the folder holds no adapter, or one of another model."""
-        weights = Path(folder) / WEIGHTS
-        if not weights.is_file():
-            raise ConfigError(f"adapter folder {str(folder)!r} has no {WEIGHTS}: give a folder that PEFT saved")
-        try:
-            config = LoraConfig.from_pretrained(str(folder))
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"adapter folder {str(folder)!r} has no adapter_config.json that PEFT reads: {error}"
-            ) from error
-        if not isinstance(config, LoraConfig) or config.lora_dropout != 0.0:
-            raise ConfigError(f"adapter {str(folder)!r} must be LoRA with lora_dropout 0, got {config}")
+        weights = adapter_folder.weights_of(folder)
+        config = adapter_folder.config_of(folder, self._modules)
+        with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
+            saved = load_file(weights)
+        self._check_size(folder, config, saved)
+        config.base_model_name_or_path = self._model.name_or_path
         self._inject(name, config, seed=0)
-        saved, inner = load_file(weights), self._inner[name]
+        inner = self._inner[name]
         needed = set(get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False))
         for what, keys in (("no place for", set(saved) - needed), ("no weights for", needed - set(saved))):
             if keys:
                 raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
-        set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+        with library(f"adapter {str(folder)!r}", "a LoRA adapter of this model"):
+            set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+
+    def _check_size(self, folder: str | Path, config: LoraConfig, saved: Mapping[str, torch.Tensor]) -> None:
+        """Before memory is taken for it. Raises: ConfigError where no matrix in the file has the rank of the config."""
+        ranks = {min(matrix.shape) for matrix in saved.values() if matrix.ndim == 2}
+        said = {config.r, *(config.rank_pattern or {}).values()}
+        if ranks and max(said) > max(ranks):
+            raise ConfigError(
+                f"adapter {str(folder)!r} says rank {max(said)}, and its weights have at most {max(ranks)}; expected "
+                f"the config of these weights"
+            )
 
     def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
         if name in self._inner:
@@ -82,8 +91,11 @@ class Adapters:
                     self._peft = PeftModel(self._model, config, adapter_name=inner)
                 else:
                     self._peft.add_adapter(inner, config)
-            except ValueError as error:
-                raise ConfigError(f"adapter {name!r} does not fit this model: {error}") from error
+            except (MemoryError, torch.OutOfMemoryError):
+                raise
+            except Exception as error:  # whatever PEFT meets in a config or a model that is a stranger's
+                said = " ".join(str(error).split()) or type(error).__name__
+                raise ConfigError(f"adapter {name!r} does not fit this model: {shortened(said, 600)}") from error
         self._inner[name] = inner
         self._layers = [module for module in self._model.modules() if isinstance(module, LoraLayer)]
         for adapter in self._inner:

@@ -1,10 +1,12 @@
 """Reading a base model from a folder or the hub: safetensors only, no remote code, and a plain word when it cannot be."""
 
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.configuration_utils import PretrainedConfig
@@ -12,15 +14,16 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
-from motet.plugins import look_at
+from motet.policies.folder import believed, library
 from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 DType = Literal["float32", "bfloat16", "float16"]
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 UNLIMITED = 10**9
 """Tokenizers that know no length say 10^30."""
+MOST_TABLES = 1 << 30
+"""Numbers of masks and positions that a model makes itself."""
 
 
 def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
@@ -28,15 +31,18 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
 
     Raises: ConfigError.
     """
-    _check_folder(source)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise _unreadable(source, error) from error
+    with believed(source, weights=False) as view:
+        config = _config_of(source, view)
+        with library(_named(source), EXPECTED):
+            tokenizer = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
+        _check_vocabulary(source, tokenizer, config)
+        _rename(tokenizer, view, source)
     limits = [tokenizer.model_max_length]
-    if hasattr(config, "max_position_embeddings"):
-        limits.append(config.max_position_embeddings)
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None:
+        if not isinstance(positions, int) or positions < 1:
+            raise _refused(source, f"max_position_embeddings: got {positions!r}, expected at least 1")
+        limits.append(positions)
     return tokenizer, int(min(*limits, UNLIMITED))
 
 
@@ -44,9 +50,8 @@ def load_model(
     source: str | Path, dtype: torch.dtype, device: torch.device, quantize: Quantize = "none"
 ) -> PreTrainedModel:
     """The weights on `device`, in `dtype` or the linear layers quantised, with every dropout at 0. Raises: ConfigError."""
-    _check_folder(source)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    with believed(source, weights=True) as view:
+        config = _config_of(source, view)
         stored = stored_as(config)
         if stored not in ("none", quantize):
             raise ConfigError(
@@ -54,42 +59,117 @@ def load_model(
                 f"use the model it was made of{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
             )
         _without_dropout(config)
+        _check_size(source, config, view)
         how = {} if quantize == "none" else {"device_map": {"": device}}
         if quantize != stored:
             how["quantization_config"] = quantization(quantize, dtype)
-        model = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False, **how
-        )
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _unreadable(source, error) from error
+        with library(_named(source), EXPECTED):
+            model, about = AutoModelForCausalLM.from_pretrained(
+                view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
+                output_loading_info=True, ignore_mismatched_sizes=True, **how,
+            )  # fmt: skip
+    _check_loaded(source, about)
+    model.name_or_path = model.config.name_or_path = str(source)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    return learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
+    model = learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
+    _check_computes(source, model)
+    return model
 
 
-def _unreadable(source: str | Path, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"model {str(source)!r} cannot be loaded: {str(error).rstrip('.')}. "
-        f"Expected a local folder or a hub name of a causal language model with safetensors weights"
-    )
+EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
 
 
-def _check_folder(source: str | Path) -> None:
-    """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
-    folder = Path(source).expanduser()
-    if look_at(folder) != "folder":
-        looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
-        if looks_like_path or str(source).startswith((".", "~")):
-            raise ConfigError(f"model folder {str(source)!r} does not exist")
-        return
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"model folder {str(source)!r} has no config.json: save it with save_pretrained")
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise ConfigError(
-            f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(TOKENIZER_FILES)}: "
-            f"save it there with tokenizer.save_pretrained"
+def _refused(source: str | Path, why: str) -> ConfigError:
+    return ConfigError(f"{_named(source)} cannot be loaded: {why}")
+
+
+def _named(source: str | Path) -> str:
+    return f"model {str(source)!r}"
+
+
+def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
+    with library(_named(source), EXPECTED):
+        config = AutoConfig.from_pretrained(view, trust_remote_code=False)
+    config.name_or_path = str(source)
+    return config
+
+
+def _check_vocabulary(source: str | Path, tokenizer: object, config: PretrainedConfig) -> None:
+    """A token beyond the embeddings would end a run at the prompt that has it."""
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise _refused(source, f"its tokenizer_class is no tokenizer, got {type(tokenizer).__name__}")
+    rows = getattr(config.get_text_config(), "vocab_size", None)
+    last = max(tokenizer.get_vocab().values(), default=-1)
+    if last < 0:
+        raise _refused(source, "its tokenizer has no tokens; expected a vocabulary")
+    if isinstance(rows, int) and last >= rows:
+        raise _refused(
+            source,
+            f"its tokenizer has tokens up to {last:,}, and its config.json a vocab_size of {rows:,}; "
+            f"expected the tokenizer of this model",
         )
+
+
+def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) -> None:
+    """The tokenizer names its files where they really are: saving one of another library copies them."""
+    tokenizer.name_or_path = str(source)
+    for kept in (vars(tokenizer), tokenizer.init_kwargs):
+        for key, value in list(kept.items()):
+            if isinstance(value, str) and value.startswith(f"{view}/"):
+                kept[key] = str(Path(value).resolve())
+            elif value == str(view):
+                kept[key] = str(source)
+
+
+def _check_size(source: str | Path, config: PretrainedConfig, view: Path) -> None:
+    """Before any memory is taken: a config describes no more weights than the files can hold."""
+    with library(_named(source), EXPECTED), torch.device("meta"), _without_warnings():
+        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    described = sum(parameter.numel() for parameter in skeleton.parameters())
+    there = sum(path.stat().st_size for path in view.glob("*.safetensors"))
+    if described > 2 * there:  # four bits are the fewest that a weight is held in
+        raise _refused(
+            source,
+            f"its config.json describes {described:,} weights, and its files have {there:,} bytes; "
+            f"expected the config of these weights",
+        )
+    tables = sum(buffer.numel() for buffer in skeleton.buffers())
+    if tables > MOST_TABLES:
+        raise _refused(
+            source, f"its config.json asks for tables of {tables:,} numbers, expected at most {MOST_TABLES:,}"
+        )
+
+
+def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
+    """transformers fills what a file lacks with random numbers, and says so in a log."""
+    for what, said in (
+        ("missing_keys", "lack"),
+        ("mismatched_keys", "have another shape of"),
+        ("error_msgs", "fail at"),
+    ):
+        names = sorted(str(one[0] if isinstance(one, tuple) else one) for one in about.get(what, ()))
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise _refused(
+                source,
+                f"its weight files {said} {', '.join(names[:3])}{more}; "
+                f"expected every weight that its config.json describes",
+            )
+
+
+@torch.no_grad()
+def _check_computes(source: str | Path, model: PreTrainedModel) -> None:
+    with library(_named(source), EXPECTED):
+        model.eval()(input_ids=torch.zeros((1, 2), dtype=torch.long, device=model.device))
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _without_dropout(config: PretrainedConfig) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from jinja2 import TemplateError
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Chat, Message, Prompt
 from motet.errors import SamplerFault
+from motet.policies.bounded_text import TemplateRefused, chat_text, token_ids
 
 OnLongPrompt = Literal["fault", "drop_oldest_turn"]
 
@@ -62,9 +62,9 @@ def check_whole(texts: Iterable[str]) -> None:
 
 def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
     if isinstance(prompt, str):
-        return tokenizer(prompt)["input_ids"]
+        return token_ids(tokenizer, prompt)
     if tokenizer.chat_template is None:
-        return tokenizer(_plain(prompt))["input_ids"]
+        return token_ids(tokenizer, _plain(prompt))
     return _templated(tokenizer, prompt)
 
 
@@ -82,8 +82,8 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
     keys = ("role", "content", "name")
     rows = [{key: value for key in keys if (value := getattr(message, key)) is not None} for message in chat]
     try:
-        return list(tokenizer.apply_chat_template(rows, add_generation_prompt=True, return_dict=False))
-    except TemplateError as error:
+        return token_ids(tokenizer, chat_text(tokenizer, rows), special=False)
+    except TemplateRefused as error:
         roles = ", ".join(message.role for message in chat)
         raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error
 

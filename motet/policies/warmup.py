@@ -14,6 +14,7 @@ from motet.core import Completion, Prompt, SampleId, TrainSample
 from motet.errors import ConfigError
 from motet.losses import policy_gradient, reduce
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.bounded_text import token_ids
 from motet.policies.learner import LocalLearner
 from motet.policies.prompts import check_whole, encode
 from motet.settings import Warmup
@@ -68,7 +69,7 @@ def _tokenize(backbone: Backbone, prompt: Prompt, text: str) -> tuple[tuple[int,
     check_whole([text])
     end = backbone.tokenizer.eos_token_id
     answer = (
-        *backbone.tokenizer(text, add_special_tokens=False)["input_ids"],
+        *token_ids(backbone.tokenizer, text, special=False),
         backbone.eos_ids[0] if end is None else end,
     )
     if len(asked) + len(answer) > backbone.context_length:

@@ -11,12 +11,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
-from motet.errors import ConfigError, RewardFault
+from motet.errors import ConfigError, RewardFault, SamplerFault
 from motet.policies.backbone import Backbone, Policy
+from motet.policies.bounded_text import token_ids
 from motet.policies.critic import Critic
 from motet.policies.loading import DType
 from motet.policies.padding import padded
-from motet.policies.prompts import BadPrompt, check_whole, encode
+from motet.policies.prompts import check_whole, encode
 from motet.reading import ROWS, WEIGHTS, check_regular, read_json
 from motet.settings import Lora, Settings
 
@@ -139,9 +140,9 @@ class Verifier:
         try:
             check_whole([chat[-1].content])
             before = encode(tokenizer, asked[0].content if raw else asked)
-        except BadPrompt as error:
+        except SamplerFault as error:
             raise Unreadable(str(error)) from error
-        said = (*tokenizer(chat[-1].content, add_special_tokens=False)["input_ids"], self._end)
+        said = (*self._answer_ids(chat[-1].content), self._end)
         length = len(before) + len(said)
         if length > self.context_length:
             raise Unreadable(
@@ -159,6 +160,12 @@ class Verifier:
                 f"question and answer have {found:,} characters, expected at most {most:,}: "
                 f"{CHARACTERS_PER_TOKEN} for each token of {self.context_length}, the verifier's context"
             )
+
+    def _answer_ids(self, text: str) -> list[int]:
+        try:
+            return token_ids(self.critic.backbone.tokenizer, text, special=False)
+        except SamplerFault as error:
+            raise Unreadable(str(error)) from error
 
     def _steps(self, said: Sequence[int]) -> tuple[int, ...]:
         """The last token of every line, empty lines counting with the one before; and the end."""

@@ -1,0 +1,141 @@
+"""What is believed of an adapter's folder, which a stranger may have made: one file of weights, and a closed list of keys.
+
+PEFT matches patterns of its config on every name of a model, imports modules that a config names, and changes the
+base for some ways to begin. So patterns are matched in a process with limits, and only what LoRA needs is read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig
+
+from motet.errors import ConfigError, SamplerFault, shortened
+from motet.policies.bounded_text import matching
+from motet.policies.folder import inside, library
+from motet.reading import CONFIG, WEIGHTS, read_json
+
+FILE, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+MOST_RANK = 1 << 16
+IGNORED = {
+    "peft_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "task_type",
+    "runtime_config", "megatron_core", "qalora_group_size",
+}  # fmt: skip
+"""Keys that say where an adapter comes from, or change nothing by themselves."""
+
+
+def weights_of(folder: str | Path) -> Path:
+    """Raises: ConfigError where there are none, or they lie elsewhere."""
+    place = Path(folder)
+    if not (place / TENSORS).is_file():
+        raise ConfigError(f"adapter folder {str(folder)!r} has no {TENSORS}: give a folder that PEFT saved")
+    return inside(place, TENSORS, WEIGHTS)
+
+
+def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
+    """The adapter's config for a model with these `modules`, its patterns replaced by names. Raises: ConfigError."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise ConfigError(f"adapter folder {str(folder)!r} has no {FILE}: give a folder that PEFT saved")
+    said = read_json(inside(Path(folder), FILE, CONFIG))
+    if not isinstance(said, dict):
+        raise ConfigError(f"{path}: got {_shown(said)}, expected keys and values")
+    if said.get("peft_type") != "LORA":
+        raise ConfigError(f"{path}: peft_type: got {_shown(said.get('peft_type'))}, expected LORA")
+    kept = {}
+    for key, value in said.items():
+        if key in IGNORED:
+            continue
+        if key not in BELIEVED:
+            if value:
+                raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected plain LoRA, which has no such key")
+            continue
+        fits, expected = BELIEVED[key]
+        if not fits(value):
+            raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected {expected}")
+        kept[key] = value
+    for key in ("target_modules", "exclude_modules"):
+        if isinstance(kept.get(key), str) and kept[key] != "all-linear":
+            kept[key] = _matched(path, key, kept[key], modules)
+    with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
+        return LoraConfig(task_type="CAUSAL_LM", **kept)
+
+
+def _matched(path: Path, key: str, pattern: str, modules: Sequence[str]) -> list[str]:
+    try:
+        found = matching(pattern, modules)
+    except SamplerFault as error:
+        raise ConfigError(f"{path}: {key}: got {_shown(pattern)}: {error}; expected names of modules") from error
+    if not found and key == "target_modules":
+        raise ConfigError(f"{path}: {key}: got {_shown(pattern)}, which fits no module of this model")
+    return found
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 10_000 and all(map(_name, value))
+
+
+def _name(value: Any) -> bool:
+    """A dot stands for any character in some places, which takes no time to match."""
+    return isinstance(value, str) and len(value) <= 1000 and re.fullmatch(r"[\w.-]+", value) is not None
+
+
+def _number(value: Any, most: float) -> bool:
+    return type(value) in (int, float) and isfinite(value) and 0 < value <= most
+
+
+def _rank(value: Any) -> bool:
+    return type(value) is int and _number(value, MOST_RANK)
+
+
+def _alpha(value: Any) -> bool:
+    return _number(value, 1e9)
+
+
+def _pattern_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A mapping from names, which PEFT reads as patterns: of those only a beginning, `^`, is plain."""
+    return lambda value: (
+        value is None
+        or (isinstance(value, dict) and all(_name(key.removeprefix("^")) and fits(one) for key, one in value.items()))
+    )
+
+
+def _yes(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _layers(value: Any) -> bool:
+    ones = value if isinstance(value, list) else [value]
+    return value is None or (len(ones) <= 10_000 and all(type(one) is int and one >= 0 for one in ones))
+
+
+BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "r": (_rank, f"a whole number of 1 to {MOST_RANK:,}"),
+    "lora_alpha": (_alpha, "a number above 0"),
+    "lora_dropout": (lambda value: value == 0.0 and not _yes(value), "0: dropout makes learning differ from playing"),
+    "target_modules": (lambda value: _names(value) or isinstance(value, str), "names of modules, or one pattern"),
+    "exclude_modules": (lambda value: value is None or _names(value) or isinstance(value, str), "names of modules"),
+    "modules_to_save": (lambda value: value is None or _names(value), "names of modules"),
+    "fan_in_fan_out": (_yes, "true or false"),
+    "use_rslora": (_yes, "true or false"),
+    "use_dora": (_yes, "true or false"),
+    "lora_bias": (_yes, "true or false"),
+    "ensure_weight_tying": (_yes, "true or false"),
+    "bias": (lambda value: value == "none", "none: the base belongs to every adapter on it"),
+    "init_lora_weights": (
+        lambda value: _yes(value) or value in ("gaussian", "orthogonal"),
+        "true, false, gaussian or orthogonal: other ways change the base, which belongs to every adapter on it",
+    ),
+    "layers_to_transform": (_layers, "numbers of layers"),
+    "layers_pattern": (lambda value: value is None or value == "" or _name(value) or _names(value), "names of modules"),
+    "rank_pattern": (_pattern_of(_rank), "whole numbers by names of modules"),
+    "alpha_pattern": (_pattern_of(_alpha), "numbers by names of modules"),
+}
+"""Key -> whether a value is one, and what is expected."""
+
+
+def _shown(value: Any) -> str:
+    return shortened(json.dumps(value), 100)

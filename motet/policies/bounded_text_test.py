@@ -1,0 +1,158 @@
+"""A stranger's chat template and tokenizer give what they give in plain transformers, or end at their limits."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from tokenizers import Regex, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from motet.core import Message
+from motet.errors import SamplerFault
+from motet.policies import bounded_text
+from motet.policies.bounded_text import TextLimit, chat_text, matching, token_ids
+from motet.policies.loading import load_tokenizer
+from motet.policies.prompts import encode
+from motet.policies.testing import TEMPLATE, make_model_folder, make_tokenizer
+
+ROWS = [{"role": "system", "content": "Be kind.\n"}, {"role": "user", "content": "the quick brown fox — 你好 🎼"}]
+PATTERN = r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEMPLATES = (
+    TEMPLATE,
+    "{% for m in messages %}{% if loop.first %}{{ bos_token }}{% endif %}{{ m['role'] | upper }}: {{ m.content | trim }}\n"
+    "{% endfor %}{% if add_generation_prompt %}A:{% endif %}",
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% if ns.n > 1 %}{% break %}{% endif %}"
+    "{{ m | tojson }}{% endfor %}{{ eos_token }}{% generation %}x{% endgeneration %}{{ strftime_now('%d') | length }}",
+)
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    return make_tokenizer("llama", True, 96, 300)
+
+
+def with_pattern(tokenizer: PreTrainedTokenizerFast, pattern: str) -> PreTrainedTokenizerFast:
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    return tokenizer
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_gives_what_transformers_gives(tokenizer: PreTrainedTokenizerFast, template: str) -> None:
+    tokenizer.chat_template = template
+    expected = tokenizer.apply_chat_template(ROWS, add_generation_prompt=True, tokenize=False)
+    assert chat_text(tokenizer, ROWS) == expected
+    chat = tuple(Message(row["role"], row["content"]) for row in ROWS)
+    assert list(encode(tokenizer, chat)) == list(
+        tokenizer.apply_chat_template(ROWS, add_generation_prompt=True, return_dict=False)
+    )
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("text", ["", "the dog's 12345", "<eos>x<end>", "你好 🎼\n\n  a", "x" * 5000])
+def test_a_tokenizer_with_patterns_gives_what_transformers_gives(
+    tokenizer: PreTrainedTokenizerFast, text: str, special: bool
+) -> None:
+    with_pattern(tokenizer, PATTERN)
+    tokenizer.backend_tokenizer.enable_truncation(3)
+    tokenizer.backend_tokenizer.enable_padding(length=50)
+    assert bounded_text._WORKER.knows(tokenizer) is not None, "it works in the other process"
+    assert token_ids(tokenizer, text, special=special) == tokenizer(text, add_special_tokens=special)["input_ids"]
+
+
+BOMBS = {
+    "loops": "{% for a in range(9**5) %}{% for b in range(9**5) %}{% for c in range(9**5) %}{% endfor %}{% endfor %}{% endfor %}",
+    "a long text": "{{ 'x' * 10**9 }}",
+    "a longer text": "{{ 'x' * 10**12 }}",
+    "a growing text": "{% set n = namespace(t='x') %}{% for a in range(99999) %}{% set n.t = n.t + n.t %}{% endfor %}",
+    "a large number": "{{ 9**9**9**9 }}",
+    "a list": "{{ ([0] * 10**11) | length }}",
+    "a macro of itself": "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+    "filters": "{{ ('x' * 10**6) | wordwrap(1) | center(10**9) | indent(10**8) }}",
+    "a format": "{{ '%1000000000d' | format(1) }}",
+    "only at one text": "{% if 'now' in messages[0].content %}{% for a in range(9**5) %}{% for b in range(9**5) %}"
+    "{% endfor %}{% endfor %}{% endif %}fine",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_template_that_would_not_end_or_fills_the_memory_ends_at_its_limits(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch, bomb: str
+) -> None:
+    sound = make_tokenizer("llama", True, 96, 300)
+    expected = chat_text(sound, ROWS)
+    monkeypatch.setattr(bounded_text, "SECONDS", 0.5)
+    tokenizer.chat_template = BOMBS[bomb]
+    with pytest.raises(SamplerFault, match="the model's chat template"):
+        chat_text(tokenizer, [{"role": "user", "content": "now"}])
+    assert chat_text(sound, ROWS) == expected, "the next one is answered"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(.*)*b", "((a*)*)*c", r"(?:a?){30}a{30}b", r"(\w|\d|a)+;"])
+def test_a_tokenizers_pattern_that_would_not_end_ends_at_its_limits(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.setattr(bounded_text, "SECONDS", 0.5)
+    for made in (with_pattern(tokenizer, pattern), make_tokenizer("llama", True, 96, 300)):
+        if made is not tokenizer:
+            made.backend_tokenizer.normalizer = normalizers.Replace(Regex(pattern), "x")
+        begun = time.process_time()
+        try:
+            encode(made, "a" * 20_000 + "!")
+        except SamplerFault as fault:
+            assert "\n" not in str(fault)
+        assert time.process_time() - begun < 5.0, "no pattern works in this process"
+
+
+def test_a_pattern_is_matched_as_python_does_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["model.q_proj", "model.k_proj", "lm_head"]
+    assert matching(r".*\.(q|k)_proj", names) == [name for name in names if re.fullmatch(r".*\.(q|k)_proj", name)]
+    monkeypatch.setattr(bounded_text, "SECONDS", 0.5)
+    with pytest.raises(TextLimit, match="the pattern takes more than"):
+        matching("(a+)+b", ["a" * 40])
+    with pytest.raises(SamplerFault, match="the pattern failed"):
+        matching("(", names)
+
+
+def test_what_escapes_jinja_meets_no_file_no_network_and_no_process(tmp_path: Path) -> None:
+    """The lock of the process itself, tried without jinja in between."""
+    import subprocess
+    import sys
+
+    from motet.sandbox import seccomp
+
+    if seccomp._PROGRAMS["nothing"] is None:
+        pytest.skip("no system call filter on this machine")
+    place = Path(bounded_text.__file__).with_name("text_worker.py")
+    tried = (
+        f"import sys, os, socket; sys.path.insert(0, {str(place.parents[2])!r})\n"
+        "from motet.policies.text_worker import lock\nlock()\n"
+        f"for tried in (lambda: open('/etc/passwd'), lambda: open({str(tmp_path / 'x')!r}, 'w'), socket.socket, os.fork,\n"
+        "              lambda: os.kill(os.getppid(), 0), lambda: os.listdir('/'), lambda: os.execv('/bin/true', ['x'])):\n"
+        "    try: tried()\n"
+        "    except OSError as error: print('refused', flush=True)\n"
+        "    else: print('done', flush=True)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=False)
+    assert said.stdout.split() == ["refused"] * 7, said.stderr
+
+
+def test_the_template_of_a_folder_works_only_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jinja is never asked to compile a stranger's template in this process."""
+    from transformers.utils import chat_template_utils
+
+    def never(*_: object) -> None:
+        raise AssertionError("compiled here")
+
+    monkeypatch.setattr(chat_template_utils, "_compile_jinja_template", never)
+    folder = make_model_folder(tmp_path / "m", chat_template=True)
+    said = (
+        json.loads((folder / "tokenizer_config.json").read_text()) if (folder / "chat_template.jinja").is_file() else {}
+    )
+    assert "chat_template" not in said
+    tokenizer, _ = load_tokenizer(folder)
+    assert encode(tokenizer, (Message("user", "hello"),))

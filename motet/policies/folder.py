@@ -1,0 +1,343 @@
+"""What is believed of a model's folder, which a stranger may have made: a closed list of files, and of what some of them say.
+
+transformers never sees the folder. It gets a folder of links to the files of the list, in which the small JSON
+files are written anew with what is believed of them: no name of code, of a kernel, of a path or of a repository
+stands there, and no file that is a pickle or a program.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.configuration_utils import PretrainedConfig
+
+from motet.errors import ConfigError, shortened
+from motet.plugins import look_at
+from motet.reading import CONFIG, WEIGHTS, check_regular, read_json
+
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+"""One of these makes a tokenizer."""
+LINKED = (
+    *VOCABULARIES, "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"
+)  # fmt: skip
+SAID = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+)  # fmt: skip
+ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+VOCABULARY = 256 << 20
+"""Bytes of a vocabulary; the largest in use have 40 MB."""
+TEMPLATE = 1 << 20
+"""Bytes of a chat template; the largest in use have 20 kB."""
+DEEPEST = 20
+"""Levels of a JSON file."""
+MOST_LAYERS = 1000
+MOST_EXPERTS = 10_000
+MOST_ADDED = 50_000
+"""Tokens that are looked for in every text before it is tokenized."""
+MOST_NUMBER = 2**31
+
+
+@contextmanager
+def library(what: str, expected: str) -> Iterator[None]:
+    """Around one call of a library with foreign files: whatever it raises there is the files' fault, and one line.
+
+    Raises: ConfigError. What the machine refuses, memory above all, stays what it is.
+    """
+    try:
+        yield
+    except (ConfigError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise ConfigError(f"{what} cannot be loaded: {shortened(said, 600, 200)}. Expected {expected}") from error
+
+
+@contextmanager
+def believed(source: str | Path, *, weights: bool) -> Iterator[Path]:
+    """A folder with what is believed of the model at `source`, a folder or a name of the hub, for as long as it is read.
+
+    Raises: ConfigError.
+    """
+    folder = _located(source, weights)
+    with tempfile.TemporaryDirectory(prefix="motet-model-") as made:
+        view = Path(made)
+        for name in SAID:
+            if (folder / name).is_file() or (folder / name).is_symlink():
+                said = _FILTERS[name](folder / name, _object(inside(folder, name)))
+                (view / name).write_text(json.dumps(said), encoding="utf-8")
+        for name in LINKED:
+            if (folder / name).is_file() or (folder / name).is_symlink():
+                most = TEMPLATE if name.endswith(".jinja") else VOCABULARY
+                (view / name).symlink_to(inside(folder, name, most))
+        if (view / "tokenizer.json").is_file():
+            _check_tokenizer(folder / "tokenizer.json")
+        if weights:
+            _link_weights(folder, view)
+        yield view
+
+
+def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
+    """Where a file of `folder` really is: in the folder, or for a snapshot of the hub among the blobs beside it.
+
+    Raises: ConfigError also for what is no regular file, or too large.
+    """
+    try:
+        place, home = (folder / name).resolve(strict=True), folder.resolve(strict=True)
+        homes = [home]
+        if home.parent.name == "snapshots":
+            homes.append(home.parent.parent / "blobs")
+        if not any(place.is_relative_to(one) for one in homes):
+            raise ConfigError(f"{folder / name} is a link to {place}; expected a file in the folder: copy it there")
+        check_regular(place, most)
+    except (OSError, RuntimeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is a link to itself"
+        raise ConfigError(f"{folder / name} cannot be read: {said}; expected a regular file") from error
+    return place
+
+
+# ---------------------------------------------------------------------------------------------------- the place
+
+
+def _located(source: str | Path, weights: bool) -> Path:
+    """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
+    folder = Path(source).expanduser()
+    if look_at(folder) == "folder":
+        _check_files(source, folder)
+        return folder
+    looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
+    if looks_like_path or str(source).startswith((".", "~")):
+        raise ConfigError(f"model folder {str(source)!r} does not exist")
+    folder = _downloaded(str(source), [*SAID, *LINKED, INDEX])
+    if weights:
+        _downloaded(str(source), _shards(folder) or [ONE], folder.name)
+    _check_files(source, folder)
+    return folder
+
+
+def _downloaded(name: str, files: list[str], revision: str | None = None) -> Path:
+    """These files of a repository of the hub, and no others, in the hub's cache."""
+    from huggingface_hub import snapshot_download
+
+    with library(f"model {name!r}", "a local folder or a hub name of a causal language model with safetensors weights"):
+        return Path(snapshot_download(name, allow_patterns=files, revision=revision))
+
+
+def _check_files(source: str | Path, folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"model folder {str(source)!r} has no config.json: save it with save_pretrained")
+    if not any((folder / name).is_file() for name in VOCABULARIES):
+        raise ConfigError(
+            f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(VOCABULARIES)}: "
+            f"save it there with tokenizer.save_pretrained"
+        )
+
+
+def _link_weights(folder: Path, view: Path) -> None:
+    shards = _shards(folder)
+    if shards is not None:
+        (view / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": _object(folder / INDEX)["weight_map"]}))
+    elif not (folder / ONE).is_file():
+        raise ConfigError(
+            f"model folder {str(folder)!r} cannot be loaded: it has no {ONE} and no {INDEX}. Weights are read as "
+            f"safetensors only: save it with save_pretrained"
+        )
+    for name in shards if shards is not None else [ONE]:
+        if not (folder / name).is_file():
+            raise ConfigError(f"model folder {str(folder)!r} cannot be loaded: it has no {name}, which {INDEX} names")
+        (view / name).symlink_to(inside(folder, name, WEIGHTS))
+
+
+def _shards(folder: Path) -> list[str] | None:
+    """The files of an index; None where the weights are in one file. Raises: ConfigError for a name that is not one."""
+    if (folder / ONE).is_file() or not (folder / INDEX).is_file():
+        return None
+    places = _object(inside(folder, INDEX)).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ConfigError(f"{folder / INDEX}: weight_map: got {_shown(places)}, expected the file of every weight")
+    names = sorted({str(name) for name in places.values()})
+    for name in names:
+        if not re.fullmatch(r"\w[\w.-]*\.safetensors", name):
+            raise ConfigError(
+                f"{folder / INDEX}: weight_map: got {shortened(repr(name))}, expected the name of a safetensors file "
+                f"in this folder"
+            )
+    return names
+
+
+# ---------------------------------------------------------------------------------------------------- what is said
+
+CODE = {
+    "auto_map", "attn_implementation", "experts_implementation", "custom_generate", "custom_pipelines",
+    "transformers_weights", "name_or_path", "tp_plan", "tp_size", "pp_plan", "ep_plan", "fsdp_plan",
+    "base_model_tp_plan", "base_model_pp_plan", "base_model_ep_plan", "base_model_fsdp_plan", "distributed_config",
+    "fusion_config", "kernel_config", "use_kernels", "kernels", "gguf_file", "extra_files", "extra_config_files",
+    "backbone", "use_timm_backbone", "use_pretrained_backbone", "dtype", "torch_dtype", "num_labels", "id2label",
+    "label2id", "problem_type", "task_specific_params",
+}  # fmt: skip
+"""Keys of config.json that name code, kernels, files or other repositories, that a run says itself, or that are about
+other tasks."""
+_TEXT, _YES, _NUMBER = (str,), (bool,), (int, float)
+TOKENIZER: Mapping[str, tuple[type, ...]] = {
+    "chat_template": (str, list), "model_max_length": _NUMBER, "padding_side": _TEXT, "truncation_side": _TEXT,
+    "tokenizer_class": _TEXT, "additional_special_tokens": (list,), "extra_special_tokens": (list, dict),
+    "added_tokens_decoder": (dict,), "add_bos_token": _YES, "add_eos_token": _YES, "add_prefix_space": _YES,
+    "clean_up_tokenization_spaces": _YES, "split_special_tokens": _YES, "legacy": _YES, "errors": _TEXT,
+    "do_lower_case": _YES, "strip_accents": _YES, "tokenize_chinese_chars": _YES, "keep_accents": _YES,
+    "remove_space": _YES, "use_default_system_prompt": _YES, "spaces_between_special_tokens": _YES,
+    "model_input_names": (list,), "backend": _TEXT,
+}  # fmt: skip
+"""Keys of tokenizer_config.json that are believed, beside the special tokens, `NAME_token`."""
+IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
+"""All that is believed of generation_config.json: how a run samples, its own config says."""
+
+
+def _config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    kept = _without_names(said)
+    for key, value in kept.items():
+        if callable(getattr(PretrainedConfig, key, None)):
+            raise ConfigError(f"{path}: {key}: is no key of a config; expected what save_pretrained writes")
+        _check_numbers(path, key, value)
+    if not isinstance(kept.get("quantization_config", {}), dict):
+        got = _shown(kept["quantization_config"])
+        raise ConfigError(f"{path}: quantization_config: got {got}, expected keys and values")
+    return kept
+
+
+def _without_names(said: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in said.items():
+        if key in CODE or key.startswith("_") or _names_a_place(value):
+            continue
+        kept[key] = _without_names(value) if isinstance(value, dict) else value
+    return kept
+
+
+def _names_a_place(value: Any) -> bool:
+    """Whether a text is a path, an address or a name of the hub, or a list has one."""
+    if isinstance(value, list):
+        return any(map(_names_a_place, value))
+    return isinstance(value, str) and ("/" in value or "\\" in value)
+
+
+def _check_numbers(path: Path, key: str, value: Any) -> None:
+    """A count of layers makes as many objects, before any weight is looked at."""
+    if isinstance(value, dict):
+        for inner, item in value.items():
+            _check_numbers(path, f"{key}.{inner}", item)
+        return
+    most = MOST_LAYERS if re.search("layer|block|depth", key) else MOST_EXPERTS if "expert" in key else MOST_NUMBER
+    items = value if isinstance(value, list) else [value]
+    if len(items) > MOST_EXPERTS:
+        raise ConfigError(f"{path}: {shortened(key, 100)}: got {len(items)} of them, expected at most {MOST_EXPERTS:,}")
+    for item in items:
+        if isinstance(item, int | float) and not abs(item) <= most:
+            raise ConfigError(f"{path}: {shortened(key, 100)}: got {_shown(item)}, expected at most {most:,}")
+
+
+def _tokenizer_config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in said.items():
+        kinds = (str, dict) if key.endswith("_token") else TOKENIZER.get(key)
+        kinds = _YES if key in ("add_bos_token", "add_eos_token") else kinds
+        if kinds is None or value is None:
+            continue
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            wish = " or ".join(_WORDS[kind] for kind in kinds)
+            raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected {wish}")
+        kept[key] = value
+    if not kept.get("model_max_length", 1) >= 1:
+        got = _shown(kept["model_max_length"])
+        raise ConfigError(f"{path}: model_max_length: got {got}, expected at least 1")
+    if not re.fullmatch(
+        r"\w*Tokenizer(Fast)?|TokenizersBackend|SentencePieceBackend", kept.get("tokenizer_class", "Tokenizer")
+    ):
+        got = _shown(kept["tokenizer_class"])
+        raise ConfigError(f"{path}: tokenizer_class: got {got}, expected the name of a tokenizer of transformers")
+    for key in ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"):
+        _check_count(path, key, kept.get(key, ()))
+    return kept
+
+
+_WORDS = {
+    str: "a text", bool: "true or false", int: "a number", float: "a fraction", list: "a list", dict: "keys and values"
+}  # fmt: skip
+
+
+def _special_tokens(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    names = ("additional_special_tokens", "extra_special_tokens")
+    return _tokenizer_config(
+        path, {key: value for key, value in said.items() if key.endswith("_token") or key in names}
+    )
+
+
+def _added_tokens(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    _check_count(path, "the file", said)
+    for key, value in said.items():
+        if type(value) is not int or value < 0:
+            raise ConfigError(f"{path}: {shortened(key, 100)}: got {_shown(value)}, expected the number of a token")
+    return said
+
+
+def _generation_config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: said[key] for key in IDS if said.get(key) is not None}
+    for key, value in kept.items():
+        ids = value if isinstance(value, list) else [value]
+        if not all(type(one) is int and 0 <= one < 2**31 for one in ids):
+            raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected the number of a token, or a list of them")
+    return kept
+
+
+_FILTERS = {
+    "config.json": _config, "generation_config.json": _generation_config, "tokenizer_config.json": _tokenizer_config,
+    "special_tokens_map.json": _special_tokens, "added_tokens.json": _added_tokens,
+}  # fmt: skip
+
+
+def _check_tokenizer(path: Path) -> None:
+    """Raises: ConfigError for what would take endless time at every text, and could not be broken off."""
+    said = _object(path, VOCABULARY)
+    _check_count(path, "added_tokens", said.get("added_tokens") or ())
+    if _has_key(said.get("decoder"), "Regex"):
+        raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain texts")
+
+
+def _has_key(value: Any, key: str) -> bool:
+    if isinstance(value, dict):
+        return key in value or any(_has_key(item, key) for item in value.values())
+    return isinstance(value, list) and any(_has_key(item, key) for item in value)
+
+
+def _check_count(path: Path, key: str, found: Any) -> None:
+    if not isinstance(found, list | dict | tuple):
+        raise ConfigError(f"{path}: {key}: got {_shown(found)}, expected a list")
+    if len(found) > MOST_ADDED:
+        raise ConfigError(f"{path}: {key}: got {len(found):,} tokens, expected at most {MOST_ADDED:,}")
+
+
+def _object(path: Path, most: int = CONFIG) -> dict[str, Any]:
+    said = read_json(path, most)
+    if not isinstance(said, dict):
+        raise ConfigError(f"{path}: got {_shown(said)}, expected keys and values")
+    _check_depth(path, said, 0)
+    return said
+
+
+def _check_depth(path: Path, value: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise ConfigError(f"{path} is nested too deeply; expected at most {DEEPEST} levels")
+    if isinstance(value, float) and not isfinite(value):
+        raise ConfigError(f"{path}: got {value}, expected finite numbers")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, dict | list | float):
+                _check_depth(path, item, depth + 1)
+
+
+def _shown(value: Any) -> str:
+    return shortened(repr(value), 100)
