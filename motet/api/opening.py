@@ -14,6 +14,7 @@ from motet.core import Environment
 from motet.errors import ConfigError
 from motet.plugins import look_at
 from motet.sandbox import temporary
+from motet.trainer.prepare import check_seal
 from motet.trainer.progress import Progress
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
@@ -63,6 +64,8 @@ async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) 
             raise ConfigError(
                 f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet train --resume"
             )
+        for folder in trained.values():
+            check_seal(folder)
         return assemble(scene, raw, train=False, trained=trained)
     with Progress(show) as progress:
         settled = await bases.settle(scene, raw, scratch / "models", None, progress)

@@ -18,6 +18,7 @@ from motet.policies.sampler import LocalSampler
 from motet.seeding import derive
 from motet.settings import Lora
 from motet.trainer.loop import Ensemble, Pace
+from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import Stop
 
 
@@ -63,10 +64,11 @@ class Company:
         return self.critics[name].parameters() if name in self.critics else self.policies[name].parameters()
 
     def save(self, folder: Path) -> None:
-        """One folder per policy that learnt anything, as transformers or PEFT would write it."""
+        """One folder per policy that learnt anything, as transformers or PEFT would write it, with the hashes of its files."""
         for name, policy in self.policies.items():
             if policy.trainable:
                 policy.save(folder / name)
+                seal(folder / name)
 
 
 def assemble(
@@ -141,6 +143,8 @@ def _policy(
     backbone = shared[chosen.model]
     adapter_folder = saved[name] if name in saved else chosen.adapter
     if adapter_folder is not None:
+        if is_sealed(Path(adapter_folder)):
+            check_seal(Path(adapter_folder))
         backbone.load_adapter(name, adapter_folder)
     elif chosen.new_adapter is not None:
         backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)

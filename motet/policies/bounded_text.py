@@ -121,7 +121,9 @@ class _Worker:
             raise
         if "failed" not in said:
             return said["is"]
-        kind = {"limit": TextLimit, "template": TemplateRefused}.get(said["kind"], TextFailed)
+        if said["kind"] == "template":
+            raise TemplateRefused(said["failed"])
+        kind = TextLimit if said["kind"] == "limit" else TextFailed
         raise kind(f"{what} failed at a text: {said['failed']}")
 
     def _answered(self, process: "subprocess.Popen[bytes]", line: bytes, what: str) -> bytes:

@@ -190,7 +190,7 @@ TOKENIZER: Mapping[str, tuple[type, ...]] = {
     "clean_up_tokenization_spaces": _YES, "split_special_tokens": _YES, "legacy": _YES, "errors": _TEXT,
     "do_lower_case": _YES, "strip_accents": _YES, "tokenize_chinese_chars": _YES, "keep_accents": _YES,
     "remove_space": _YES, "use_default_system_prompt": _YES, "spaces_between_special_tokens": _YES,
-    "model_input_names": (list,), "backend": _TEXT,
+    "model_input_names": (list,),
 }  # fmt: skip
 """Keys of tokenizer_config.json that are believed, beside the special tokens, `NAME_token`."""
 IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
@@ -324,19 +324,21 @@ def _object(path: Path, most: int = CONFIG) -> dict[str, Any]:
     said = read_json(path, most)
     if not isinstance(said, dict):
         raise ConfigError(f"{path}: got {_shown(said)}, expected keys and values")
-    _check_depth(path, said, 0)
+    _check_values(path, said, 0)
     return said
 
 
-def _check_depth(path: Path, value: Any, depth: int) -> None:
+def _check_values(path: Path, value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ConfigError(f"{path} is nested too deeply; expected at most {DEEPEST} levels")
     if isinstance(value, float) and not isfinite(value):
         raise ConfigError(f"{path}: got {value}, expected finite numbers")
+    if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+        raise ConfigError(f"{path}: got {_shown(value)}, which has half a character; expected texts of whole ones")
     if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, dict | list | float):
-                _check_depth(path, item, depth + 1)
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            if isinstance(item, dict | list | float | str):
+                _check_values(path, item, depth + 1)
 
 
 def _shown(value: Any) -> str:

@@ -13,6 +13,7 @@ from motet.policies.backbone import Backbone, Policy
 from motet.policies.loading import DType
 from motet.policies.tiny import make_tiny
 from motet.policies.warmup import warm_up
+from motet.reading import read_json
 from motet.seeding import derive
 from motet.settings import TinyModel, Warmup
 from motet.trainer.lessons import Lessons
@@ -70,8 +71,8 @@ def seal(folder: Path) -> None:
 def check_seal(folder: Path) -> None:
     """Raises: ConfigError naming the files of a model that are not what was sealed."""
     try:
-        sealed = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        sealed = read_json(folder / _SEAL)
+    except (OSError, ConfigError):
         sealed = None
     if not isinstance(sealed, dict):
         raise ConfigError(f"{folder} has no sound {_SEAL}, which says what its files are: {_MEND}")
@@ -79,6 +80,11 @@ def check_seal(folder: Path) -> None:
     others = sorted(name for name in {*sealed, *there} if sealed.get(name) != there.get(name))
     if others:
         raise ConfigError(f"{folder}: {', '.join(others)} is not what the run wrote there: {_MEND}")
+
+
+def is_sealed(folder: Path) -> bool:
+    """Whether a run wrote this folder, or a copy of it."""
+    return (folder / _SEAL).exists()
 
 
 _MEND = "put the folder back as it was, or start again with --overwrite"
