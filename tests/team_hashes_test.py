@@ -63,7 +63,8 @@ def test_a_run_that_starts_from_a_saved_adapter_sees_a_flipped_bit_too(run: Path
         pytest.skip("all weights are its own")
     models = {"tiny": {"path": str(run / "models" / "tiny"), "device": "cpu"}}
     config = run_config(
-        models=models, policies={"p": {"model": "tiny", "train": "lora", "adapter": str(adapter)}, "q": {"model": "tiny"}}
+        models=models,
+        policies={"p": {"model": "tiny", "train": "lora", "adapter": str(adapter)}, "q": {"model": "tiny"}},
     )
     motet.evaluate(config, show="silent")
     weights = adapter / "adapter_model.safetensors"

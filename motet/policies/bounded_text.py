@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -25,6 +26,8 @@ from motet.errors import SamplerFault
 
 SECONDS = 5.0
 """Of a processor, for one text; a prompt of a million characters takes one."""
+TRIES = 3
+"""Texts at which a template, a tokenizer or a pattern may come to its limits before it is given up."""
 START_SECONDS = 120.0
 _PATIENCE = 12
 """By the clock it may take so many times as long: others use the machine too."""
@@ -79,6 +82,7 @@ class _Worker:
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._learnt: set[str] = set()
+        self._over: Counter[str] = Counter()
         self._numbers = count()
         self._names: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[str, str] | None] = WeakKeyDictionary()
 
@@ -112,10 +116,17 @@ class _Worker:
             return self._exchange(asked, what)
 
     def _exchange(self, asked: Mapping[str, Any], what: str) -> Any:
+        blamed = next(str(asked[key]) for key in ("template", "pattern", "name") if key in asked)
+        if self._over[blamed] >= TRIES:
+            raise TextLimit(f"{what} came to its limits at {TRIES} texts, and is asked no more")
         try:
             process = self._process = self._process or self._started()
             line = json.dumps(asked).encode() + b"\n"
             said = json.loads(self._answered(process, line, what))
+        except TextLimit:
+            self._over[blamed] += 1
+            self.close()
+            raise
         except BaseException:  # whatever broke off a question, its answer must not be taken for the next one's
             self.close()
             raise

@@ -117,6 +117,18 @@ def test_a_pattern_is_matched_as_python_does_and_ends(monkeypatch: pytest.Monkey
         matching("(", names)
 
 
+def test_a_template_that_came_to_its_limits_some_times_is_asked_no_more(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_text, "SECONDS", 0.3)
+    tokenizer.chat_template = BOMBS["loops"] + "{# given up #}"
+    for _ in range(bounded_text.TRIES):
+        with pytest.raises(TextLimit, match="takes more than"):
+            chat_text(tokenizer, ROWS)
+    with pytest.raises(TextLimit, match="is asked no more"):
+        chat_text(tokenizer, ROWS)
+
+
 def test_what_escapes_jinja_meets_no_file_no_network_and_no_process(tmp_path: Path) -> None:
     """The lock of the process itself, tried without jinja in between."""
     import subprocess
