@@ -64,7 +64,7 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, complaint:
 def test_a_file_that_is_absent_or_none_or_no_text_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist; expected a file of answers"):
         read_answers(tmp_path / "none.jsonl")
-    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
+    with pytest.raises(ConfigError, match=r"is a folder; expected a regular file"):
         read_answers(tmp_path)
     for noise in (b"\xff\xfe{}", '{"question": "ü"}'.encode("latin-1"), "{}".encode("utf-16"), b"\x1f\x8b\x08"):
         (tmp_path / "bytes").write_bytes(Answer("q", ASKED, "x", "x", True).line() + b"\n" + noise)
