@@ -212,7 +212,7 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(tmp_pat
         ("balance {noise} {debate} {exact} --into {new}", "noise:1 is no answer"),
         ("train {tiny} {empty} --into {new}", "has no answers; expected one in every line"),
         ("train {tiny} {noise} --into {new}", "noise:1 is no answer"),
-        ("train {tiny} {taken} --into {new}", "cannot be read (Is a directory)"),
+        ("train {tiny} {taken} --into {new}", "is a folder; expected a regular file"),
         ("train {tiny} {one} --into {new}", "1 questions with held_out 0.1 leave 1 to train on and 0"),
         ("train {tiny} {right} --into {new}", "answers to learn from are right; expected both kinds"),
         ("train {noise} {answers} --into {new}", "noise"),
