@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from motet.errors import ConfigError, Interrupted, MotetError
+from motet.timeouts import process_of_its_own
 from motet.visible import Console, styled, visible
 
 
@@ -73,7 +74,8 @@ def ends_with_one_line(command: Callable[[], object]) -> None:
 
     _make_others_visible()
     try:
-        command()
+        with process_of_its_own():
+            command()
     except Interrupted as stop:
         errors.print(str(stop))
         sys.exit(130)

@@ -61,9 +61,9 @@ class Plan(Settings):
     on_long_prompt: Literal["fault", "drop_oldest_turn"] = "fault"
     """A prompt longer than the context is a counted fault, or loses its oldest messages (never the system message)."""
     timeout_seconds: PositiveFloat | None = 3600.0
-    """How long an environment may take to start, step or close, its reward and whom it asks included. Then it is a counted
-    fault, or one connection that says nothing more would hold up the run for ever. What computes without waiting cannot be
-    broken off. null: no limit."""
+    """How long an environment may take to start, observe, step or close, its reward and whom it asks included. Then it is
+    broken off and is a counted fault, or one connection that says nothing more would hold up the run for ever. null: no limit.
+    docs/own_environment.md says what can be broken off: all that awaits, and nearly all that does not."""
     retries: NonNegativeInt = 2
     """How often an environment is asked to start or step once more where it failed for a cause that may pass: a lost connection,
     a time-out of its own, an error that says `may_pass`. From the same state, so one that does not branch is not asked to step

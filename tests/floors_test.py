@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "motet"
 FLOORS = [
-    {"core", "errors", "settings", "seeding", "plugins", "testing", "visible", "reading"},
+    {"core", "errors", "settings", "seeding", "plugins", "visible", "reading", "timeouts", "testing"},
     {"credit", "losses", "views", "sandbox", "endpoint"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
     {"environments", "rollout", "policies", "config.parts", "config.schema", "config.verifier", "config.yaml"},

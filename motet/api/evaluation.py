@@ -151,10 +151,10 @@ def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environme
 
 
 async def _reference(scene: Scene) -> Evaluation:
-    turns = len(scene.config.rollout.samples)
+    plan = scene.config.rollout
     episodes = await asyncio.gather(
         *(
-            play_reference(scene.environment, task, f"reference:{task.id}", turns, scene.config.seed)
+            play_reference(scene.environment, task, f"reference:{task.id}", plan, scene.config.seed)
             for task in scene.tasks["eval"]
         )
     )

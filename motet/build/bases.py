@@ -81,8 +81,7 @@ async def _warm(
 
 async def _lessons(scene: Scene) -> Lessons:
     tasks = scene.tasks["train"] if "train" in scene.tasks else scene.tasks["eval"]
-    turns = len(scene.config.rollout.samples)
-    return await lessons_of(scene.environment, tasks, scene.team, turns, scene.config.seed)
+    return await lessons_of(scene.environment, tasks, scene.team, scene.config.rollout, scene.config.seed)
 
 
 def starting_from(config: RunConfig, model: str) -> set[str]:

@@ -29,11 +29,11 @@ from motet.policies.optimizers import check_optimizer
 from motet.policies.prompts import encode
 from motet.policies.quantized import check_quantize
 from motet.reward_server import ConstantScores, Ensemble, RewardServer, Scores
-from motet.rollout.faults import within
 from motet.rollout.play import check_plan
 from motet.rollout.prompts import with_system
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
+from motet.timeouts import at_once, guarded, within
 from motet.verifier.model import Verifier as Verifying
 from motet.verifier.model import check_folder
 from motet.verifier.scorer import LocalScorer
@@ -296,12 +296,12 @@ async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> 
     """
     config, environment = scene.config, scene.environment
     task, limit = scene.tasks.first, config.rollout.timeout_seconds
-    with asking(f"{config.environment.name}, the first prompts of task {task.id}"):
-        state = await within(limit, "start", environment.start(task, derive(config.seed, "first prompts")))
+    with asking(f"{config.environment.name}, the first prompts of task {task.id}"), guarded(limit):
+        state = await within(limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts")))
         try:
-            prompts = environment.observe(state)
+            prompts = at_once(limit, "observe", lambda: environment.observe(state))
         finally:
-            await within(limit, "close", environment.close(state))
+            await within(limit, "close", lambda: environment.close(state))
     for agent, prompt in prompts.items():
         model = config.policies[scene.team.policy_of(agent, 0)].model
         words, context = load_tokenizer(bases[model])

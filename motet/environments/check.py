@@ -6,12 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from motet.core import Environment, Message, Reply, Task, Transition
 from motet.errors import EnvironmentFault
+from motet.timeouts import TimedOut, at_once, guarded, within
 
 Result = TypeVar("Result")
 Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]
@@ -40,6 +41,7 @@ class Rule(StrEnum):
     VALUE = "a State is a value: it can be copied, and its copy is equal to it (a frozen dataclass is)"
     BRANCHES = "stepping twice from one state gives equal transitions (else set branches = False)"
     UNCHANGED = "step leaves the state that it is given unchanged (else set branches = False)"
+    IN_TIME = "no method takes longer than timeout_seconds, whether it awaits, computes or sleeps"
     ENDS = "an episode ends"
     SOLVED = "what solve(state, seed) says, for all who act, earns success 1"
     DEMONSTRATES = "demonstrate(task, seed) gives a known agent a prompt and a text, the same for the same seed"
@@ -61,20 +63,33 @@ class Checked:
 
 
 def check_environment(
-    environment: Environment[Any], tasks: Sequence[Task] | None = None, seed: int = 0, turns: int = 32
+    environment: Environment[Any],
+    tasks: Sequence[Task] | None = None,
+    seed: int = 0,
+    turns: int = 32,
+    timeout_seconds: float | None = 60.0,
 ) -> Checked:
     """Plays `tasks` (or three of the environment's own for eval) with right and with odd replies, `turns` turns at most.
 
     Raises: EnvironmentFault naming the first rule that is broken, and what was got instead.
     """
-    return asyncio.run(conform(environment, tasks, seed, turns))
+    return asyncio.run(conform(environment, tasks, seed, turns, timeout_seconds))
 
 
 async def conform(
-    environment: Environment[Any], tasks: Sequence[Task] | None = None, seed: int = 0, turns: int = 32
+    environment: Environment[Any],
+    tasks: Sequence[Task] | None = None,
+    seed: int = 0,
+    turns: int = 32,
+    timeout_seconds: float | None = 60.0,
 ) -> Checked:
     """`check_environment`, for callers who have an event loop."""
-    exam = _Exam(environment, seed, turns)
+    with guarded(timeout_seconds):
+        return await _examined(_Exam(environment, seed, turns, timeout_seconds), tasks)
+
+
+async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
+    environment = exam.environment
     exam.agents()
     chosen = exam.tasks() if tasks is None else tasks
     for task in chosen:
@@ -88,7 +103,7 @@ async def conform(
         exam.answers(task)
     if hasattr(environment, "alone") and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
-        await conform(alone, chosen, seed, turns)
+        await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
         exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
     return Checked(exam.name, dict(exam.kept))
 
@@ -105,6 +120,7 @@ class _Exam:
     """An Environment, with whatever optional methods it has."""
     seed: int
     turns: int
+    seconds: float | None
     kept: Counter[Rule] = field(default_factory=Counter)
 
     @property
@@ -118,23 +134,31 @@ class _Exam:
 
     def ask(self, what: str, method: Callable[..., Result], *arguments: Any) -> Result:
         """`method(*arguments)`, which must not raise."""
-        self.kept[Rule.SURVIVES] += 1
+        self._count_a_call()
         try:
-            return method(*arguments)
+            return at_once(self.seconds, what, lambda: method(*arguments))
         except Exception as error:
             raise self._raised(what, error) from error
 
-    async def wait_for(self, what: str, answer: Awaitable[Result]) -> Result:
-        """The awaited `answer`, which must not raise."""
-        self.kept[Rule.SURVIVES] += 1
+    async def wait_for(self, what: str, method: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        """The awaited answer of `method(*arguments)`, which must not raise."""
+        self._count_a_call()
         try:
-            return await answer
+            return await within(self.seconds, what, lambda: method(*arguments))
         except Exception as error:
             raise self._raised(what, error) from error
+
+    def _count_a_call(self) -> None:
+        self.kept[Rule.SURVIVES] += 1
+        if self.seconds is not None:
+            self.kept[Rule.IN_TIME] += 1
 
     def _raised(self, what: str, error: Exception) -> EnvironmentFault:
-        got = shorten(f"{what}: {type(error).__name__}: {error}")
-        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {Rule.SURVIVES}. Got: {got}")
+        if isinstance(error, TimedOut):
+            rule, got = Rule.IN_TIME, f"{what} did not end within {self.seconds:g} s"
+        else:
+            rule, got = Rule.SURVIVES, f"{what}: {type(error).__name__}: {error}"
+        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
 
     # ------------------------------------------------------------------------------------------------ what stands still
 
@@ -194,7 +218,7 @@ class _Exam:
 
     async def play(self, task: Task, script: Script, how: str) -> Transition:
         """One episode, to its last transition; `how` says which."""
-        begun = await self.wait_for("start", self.environment.start(task, self.seed))
+        begun = await self.wait_for("start", self.environment.start, task, self.seed)
         try:
             state = begun
             for turn in range(self.turns):
@@ -208,7 +232,7 @@ class _Exam:
                 f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: {self.turns} turns {how}, and not done"
             )
         finally:
-            await self.wait_for("close", self.environment.close(begun))
+            await self.wait_for("close", self.environment.close, begun)
 
     def observe(self, state: Any, how: str) -> list[str]:
         """Who acts now."""
@@ -233,7 +257,7 @@ class _Exam:
         return transition
 
     async def step_once(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
-        transition: Transition = await self.wait_for(how, self.environment.step(state, replies, self.seed))
+        transition: Transition = await self.wait_for(how, self.environment.step, state, replies, self.seed)
         self.require(Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}")
         complete = set(transition.rewards) == set(self.environment.agents) and isinstance(transition.done, bool)
         finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -221,7 +222,7 @@ class Unclosed(Good):
 
 def test_a_sound_environment_gets_a_report_of_every_rule():
     report = check_environment(Good())
-    assert str(report).startswith("Good keeps 15 rules of environments:")
+    assert str(report).startswith("Good keeps 16 rules of environments:")
     assert report.environment == "Good"
     assert min(report.rules.values()) >= 1
 
@@ -267,6 +268,67 @@ def test_a_broken_rule_is_named_with_what_was_got(kind, rule, got):
     assert str(caught.value).startswith(f"{kind.__name__} breaks a rule. Rule: ")
     assert rule in str(caught.value)
     assert got in str(caught.value)
+
+
+def sleeps():
+    time.sleep(60)
+
+
+class SlowStart(Good):
+    async def start(self, task, seed):
+        sleeps()
+        return await super().start(task, seed)
+
+
+class SlowObserve(Good):
+    def observe(self, state):
+        sleeps()
+        return super().observe(state)
+
+
+class SlowStep(Good):
+    async def step(self, state, replies, seed):
+        sleeps()
+        return await super().step(state, replies, seed)
+
+
+class SlowClose(Good):
+    async def close(self, state):
+        sleeps()
+
+
+class SlowAnswer(Good):
+    def answer(self, task, texts):
+        sleeps()
+
+
+class Waiting(Good):
+    async def step(self, state, replies, seed):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (SlowStart, "start"),
+        (SlowObserve, "observe at turn 0"),
+        (SlowStep, "step at turn 0"),
+        (SlowClose, "close"),
+        (SlowAnswer, "answer"),
+        (Waiting, "step at turn 0"),
+    ],
+)
+def test_an_author_is_told_what_takes_too_long(kind, what):
+    with pytest.raises(EnvironmentFault) as caught:
+        check_environment(kind(), timeout_seconds=0.3)
+    said = str(caught.value)
+    assert said.startswith(f"{kind.__name__} breaks a rule. Rule: no method takes longer than timeout_seconds")
+    assert f"Got: {what}" in said
+    assert said.endswith("did not end within 0.3 s")
+
+
+def test_without_a_limit_nothing_is_said_of_time():
+    assert "timeout_seconds" not in str(check_environment(Good(), TASKS, timeout_seconds=None))
 
 
 def test_the_game_of_one_agent_is_put_to_the_same_test():

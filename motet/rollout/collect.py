@@ -11,6 +11,7 @@ from motet.rollout.play import check_plan, play
 from motet.rollout.waves import Waves
 from motet.seeding import derive
 from motet.settings import Plan
+from motet.timeouts import guarded
 
 
 async def collect(
@@ -45,7 +46,8 @@ async def collect(
             on_episode(episode)
         return episode
 
-    return await waves.run([one(task, name) for task, name in zip(tasks, episode_ids(tasks, tag), strict=True)])
+    with guarded(plan.timeout_seconds):
+        return await waves.run([one(task, name) for task, name in zip(tasks, episode_ids(tasks, tag), strict=True)])
 
 
 def episode_ids(tasks: Sequence[Task], tag: str) -> list[str]:

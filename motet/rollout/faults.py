@@ -17,46 +17,6 @@ _BOUNDARIES: dict[type[Exception], Boundary] = {
 }
 
 
-class TimedOut(EnvironmentFault):
-    """An environment waited for something that did not come."""
-
-    cause = "timeout"
-
-
-async def within(seconds: float | None, what: str, action: Awaitable[T]) -> T:
-    """What `action` gives. Raises: TimedOut where it still waits after `seconds` (None: never).
-
-    A loop that computed meanwhile first gets to hear what has come: its own lateness is no fault of whom it asked.
-    """
-    if seconds is None:
-        return await action
-    doing = asyncio.ensure_future(action)
-    try:
-        for patience in (seconds, min(seconds, _HEARING_SECONDS)):
-            await asyncio.wait({doing}, timeout=patience)
-            if doing.done():
-                return doing.result()
-    except asyncio.CancelledError:
-        await _broken_off(doing)
-        raise
-    await _broken_off(doing)
-    raise TimedOut(
-        f"{what} did not end within {seconds:g} s; expected an answer: look at what the environment or its reward waits for, or "
-        f"raise rollout.timeout_seconds"
-    )
-
-
-_HEARING_SECONDS = 1.0
-
-
-async def _broken_off(doing: "asyncio.Future[T]") -> None:
-    """Cancels it and waits until it has ended, which one that does not listen may take a while to do."""
-    doing.cancel()
-    await asyncio.wait({doing}, timeout=_HEARING_SECONDS)
-    if doing.done() and not doing.cancelled():
-        doing.exception()  # has been looked at: what it raises while it is broken off is nobody's news
-
-
 async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
     """What `action()` gives. Where it fails for a cause that may pass (a lost connection, a time-out, an error that says
     `may_pass`) it is called again, up to `retries` times, after a wait that doubles until it is half a minute.

@@ -14,6 +14,7 @@ from motet.errors import (
 )
 from motet.rollout import faults
 from motet.rollout.faults import again, attempt
+from motet.timeouts import TimedOut
 
 
 async def _raise(error: BaseException) -> None:
@@ -121,7 +122,7 @@ def test_what_does_not_pass_in_time_is_the_fault_of_the_last_try(waits: list[flo
 
 
 @pytest.mark.parametrize(
-    "error", [RewardFault("wrong"), KeyError("gold"), ConfigError("no"), faults.TimedOut("an hour"), OSError("disk")]
+    "error", [RewardFault("wrong"), KeyError("gold"), ConfigError("no"), TimedOut("an hour"), OSError("disk")]
 )
 def test_what_will_not_pass_is_not_asked_again(error: Exception, waits: list[float]) -> None:
     failing = Failing(error)

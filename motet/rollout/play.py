@@ -7,7 +7,7 @@ observed or sampled, or every joint action broke) is a Fault on the Outcome that
 unknown, and kept as a leaf it would count as zero. So below every valid Outcome there is a valid one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -31,12 +31,13 @@ from motet.core import (
     Transition,
 )
 from motet.errors import ConfigError, EnvironmentFault
-from motet.rollout.faults import again, attempt, within
+from motet.rollout.faults import again, attempt
 from motet.rollout.pairing import joint_actions
 from motet.rollout.prompts import with_system
 from motet.rollout.waves import Waves
 from motet.seeding import derive
 from motet.settings import Plan
+from motet.timeouts import at_once, within
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ async def play(
     """
     game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
     limit, key = plan.timeout_seconds, game.key("start")
-    state = await attempt(again(plan.retries, lambda: within(limit, "start", environment.start(task, key))))
+    state = await attempt(again(plan.retries, lambda: within(limit, "start", lambda: environment.start(task, key))))
     if isinstance(state, Fault):
         return Episode(episode_id, task, None, fault=state)
     trees = [_round(game, state, ())]
@@ -87,7 +88,7 @@ async def play(
     try:
         roots = await waves.run(trees)
     finally:
-        closed = await attempt(within(limit, "close", environment.close(state)))
+        closed = await attempt(within(limit, "close", lambda: environment.close(state)))
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)
@@ -118,7 +119,7 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
 
 async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
     """The prompts as the policies will read them, in the order of the team. Raises: EnvironmentFault where one is no Prompt."""
-    seen = game.environment.observe(state)
+    seen = at_once(game.plan.timeout_seconds, "observe", lambda: game.environment.observe(state))
     strangers = [agent for agent in seen if agent not in game.team.agents]
     if strangers or not seen:
         raise EnvironmentFault(
@@ -172,7 +173,11 @@ async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], see
     """One step, checked. Raises: EnvironmentFault where agents are missing or a number is not finite."""
     plan, environment = game.plan, game.environment
     retries = plan.retries if environment.branches else 0
-    led_to = await again(retries, lambda: within(plan.timeout_seconds, "step", environment.step(state, replies, seed)))
+
+    def step() -> Awaitable[Transition]:
+        return within(plan.timeout_seconds, "step", lambda: environment.step(state, replies, seed))
+
+    led_to = await again(retries, step)
     agents = game.team.agents
     if set(led_to.rewards) != set(agents):
         raise EnvironmentFault(

@@ -7,24 +7,29 @@ from motet.core import Completion, Demonstration, End, Environment, Episode, Fau
 from motet.errors import ConfigError
 from motet.rollout.faults import attempt
 from motet.seeding import derive
+from motet.settings import Plan
+from motet.timeouts import at_once, guarded, within
 
 REFERENCE = "reference"
 """What the records call the policy of a solution."""
 
 
-async def play_reference(environment: Environment[Any], task: Task, episode_id: str, turns: int, seed: int) -> Episode:
-    """One straight path of `environment.solve(state, seed)`, at most `turns` long. Its completions have no tokens.
+async def play_reference(environment: Environment[Any], task: Task, episode_id: str, plan: Plan, seed: int) -> Episode:
+    """One straight path of `environment.solve(state, seed)`, with the turns and time limit of `plan`. Its completions have no
+    tokens.
 
     Raises: ConfigError where the environment has no solutions.
     """
     if not hasattr(environment, "solve"):
         name = type(environment).__name__
         raise ConfigError(f"environment {name} has no solutions to play: give it solve(state, seed) -> {{agent: text}}")
-    start = await attempt(environment.start(task, derive(seed, episode_id)))
-    if isinstance(start, Fault):
-        return Episode(episode_id, task, None, fault=start)
-    root = await attempt(_round(environment, start, 0, turns, derive(seed, episode_id, "solve")))
-    closed = await attempt(environment.close(start))
+    limit, key = plan.timeout_seconds, derive(seed, episode_id)
+    with guarded(limit):
+        start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
+        if isinstance(start, Fault):
+            return Episode(episode_id, task, None, fault=start)
+        root = await attempt(_round(environment, start, 0, plan, derive(seed, episode_id, "solve")))
+        closed = await attempt(within(limit, "close", lambda: environment.close(start)))
     for part in (root, closed):
         if isinstance(part, Fault):
             return Episode(episode_id, task, None, fault=part)
@@ -32,15 +37,15 @@ async def play_reference(environment: Environment[Any], task: Task, episode_id: 
     return Episode(episode_id, task, root)
 
 
-async def _round(environment: Any, state: Any, turn: int, turns: int, seed: int) -> Round:
-    prompts = dict(environment.observe(state))
-    solutions = environment.solve(state, derive(seed, turn))
+async def _round(environment: Any, state: Any, turn: int, plan: Plan, seed: int) -> Round:
+    limit = plan.timeout_seconds
+    prompts = at_once(limit, "observe", lambda: dict(environment.observe(state)))
+    solutions = at_once(limit, "solve", lambda: environment.solve(state, derive(seed, turn)))
     texts = {agent: solutions[agent] for agent in prompts}
-    transition = await environment.step(
-        state, {a: Reply(text) for a, text in texts.items()}, derive(seed, turn, "step")
-    )
-    over = transition.done or turn + 1 == turns
-    following = None if over else await _round(environment, transition.state, turn + 1, turns, seed)
+    replies, key = {agent: Reply(text) for agent, text in texts.items()}, derive(seed, turn, "step")
+    transition = await within(limit, "step", lambda: environment.step(state, replies, key))
+    over = transition.done or turn + 1 == len(plan.samples)
+    following = None if over else await _round(environment, transition.state, turn + 1, plan, seed)
     end: End | None = None if following else "done" if transition.done else "limit"
     outcome = Outcome(dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end)
     samples = {agent: (Completion(REFERENCE, text, "stop"),) for agent, text in texts.items()}

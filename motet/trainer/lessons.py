@@ -9,6 +9,7 @@ from motet.rollout.prompts import with_system
 from motet.rollout.reference import demonstrations_of, play_reference
 from motet.rollout.summary import episode_stats
 from motet.seeding import derive
+from motet.settings import Plan
 
 TRIES = 1000
 """Draws after which an environment is taken not to demonstrate anything for the seats asked for."""
@@ -44,7 +45,7 @@ class Lessons:
 
 
 async def lessons_of(
-    environment: Environment[Any], tasks: Sequence[Task], team: Team, turns: int, seed: int
+    environment: Environment[Any], tasks: Sequence[Task], team: Team, plan: Plan, seed: int
 ) -> Lessons:
     """Solutions that fail or break teach nothing. Raises: ConfigError where there are neither demonstrations nor solutions."""
     teacher: Any = environment
@@ -55,7 +56,7 @@ async def lessons_of(
             f"{type(environment).__name__} has neither demonstrations nor solutions to warm up on: "
             f"give it demonstrate(task, seed) or solve(state, seed), or drop warmup"
         )
-    played = [await play_reference(environment, task, f"lesson:{task.id}", turns, seed) for task in tasks]
+    played = [await play_reference(environment, task, f"lesson:{task.id}", plan, seed) for task in tasks]
     shown = [
         lesson for episode in played if episode_stats(episode).success != 0.0 for lesson in demonstrations_of(episode)
     ]

@@ -1,13 +1,15 @@
-"""How a run is asked to stop, and hears it wherever it is: within a token, a micro-batch, or an environment that waits."""
+"""How a run is asked to stop, and hears it wherever it is: within a token, a micro-batch, or an environment."""
 
 import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 from motet.errors import Interrupted
+from motet.timeouts import break_off
 
 T = TypeVar("T")
 
@@ -59,12 +61,14 @@ class Stop:
             return
 
         # Not the loop's own handlers: a loop that computes for minutes without waiting would hear nothing meanwhile.
-        def heard(*_: object) -> None:
+        def heard(number: int, frame: FrameType | None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             self.wish()
             # From a thread of its own, because the signal may have come in the middle of printing.
             threading.Thread(target=say, args=("stopping; once more stops without a checkpoint",)).start()
+            if self._given_up is not None:  # what an environment does just now would be cancelled where it awaits next
+                break_off(frame)
 
         with _handled(heard):
             yield

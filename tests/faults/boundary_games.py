@@ -5,9 +5,12 @@ stand out, wherever it came from.
 """
 
 import asyncio
+import hashlib
 import json
 import random
+import re
 import shlex
+import socket
 import sys
 import threading
 import time
@@ -32,6 +35,7 @@ from tests.small_runs import run_config, steps
 
 HERE = str(Path(__file__))
 Place = Literal["nowhere", "start", "observe", "step", "close"]
+How = Literal["awaits", "sleeps", "computes", "reads", "searches", "a thread", "is deaf"]
 
 
 # ---------------------------------------------------------------------------------------------------- environments
@@ -43,6 +47,8 @@ class Harmed(Coded):
     class Options(Lottery.Options):
         raises: Place = "nowhere"
         hangs: Place = "nowhere"
+        how: How = "awaits"
+        """What it does while it hangs. None of it ends within a test."""
         share: float = 0.3
         """Of the calls, by what they are asked: the same ones in any order."""
         harm: int = 0
@@ -63,8 +69,10 @@ class Harmed(Coded):
         return await super().start(task, seed)
 
     def observe(self, state: Talk) -> Mapping[str, motet.Prompt]:
-        if self.options.raises == "observe" and self._struck("observe", state.number, state.said):
-            raise LookupError(f"observe is out of order at {state}")
+        if "observe" in (self.options.raises, self.options.hangs) and self._struck("observe", state.number, state.said):
+            if self.options.raises == "observe":
+                raise LookupError(f"observe is out of order at {state}")
+            hang(self.options.how)
         return super().observe(state)
 
     async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
@@ -84,6 +92,10 @@ class Harmed(Coded):
             elif self.options.raises == place:
                 raise LookupError(f"{place} is out of order at {number}")
             if self.options.hangs == place:
+                if self.options.how == "a thread":
+                    await asyncio.to_thread(time.sleep, 3600)
+                elif self.options.how != "awaits":
+                    hang(self.options.how)
                 await asyncio.Event().wait()
 
     def _struck(self, place: Place, number: int, *what: object) -> bool:
@@ -91,6 +103,31 @@ class Harmed(Coded):
             return False
         what = (number, *what)
         return random.Random(derive(self.options.harm, place, *map(str, what))).random() < self.options.share
+
+
+def hang(how: How) -> None:
+    """Without `await`."""
+    match how:
+        case "sleeps":
+            time.sleep(3600)
+        case "computes":
+            while True:
+                pass
+        case "reads":
+            here, there = socket.socketpair()
+            with here, there:
+                here.recv(1)
+        case "searches":
+            re.match(r"(a+)+$", "a" * 64 + "b")
+        case "is deaf":
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+def sleeping_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
+    """For tasks with an odd number it sleeps, and is no coroutine."""
+    if task.fields["number"] % 2:
+        time.sleep(3600)
+    return 0.25
 
 
 async def hanging_reward(task: motet.Task, texts: Mapping[str, str]) -> float:

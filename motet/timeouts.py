@@ -1,0 +1,278 @@
+"""Time limits for code that is not Motet's own: an environment, and the reward inside it.
+
+What awaits is cancelled. What does not await (it computes, or sleeps, or reads a socket) holds the event loop, so nothing that
+runs in the loop can end it. In the main thread a signal can: Python runs its handler between two instructions and in calls that
+wait, and what the handler raises comes out of the code that was running there. So:
+
+    _Call        one call of such code, and how long it may take
+    _Timed       its coroutine; says before every stretch, which ends at the next await, whose stretch it is
+    _Guard       a thread that watches the stretch, and sends the signal where it is longer than the limit; and a timer of
+                 the kernel's for code that lets no other thread run, such as the search for a regular expression
+
+A thread cannot be ended from outside in Python, and a process of its own would need an environment that can be pickled. Code in
+C that does not come back to Python hears no signal: `_Guard` can only say so, and end the process where that is Motet's own.
+"""
+
+import asyncio
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
+
+from motet.errors import EnvironmentFault
+
+T = TypeVar("T")
+
+
+class TimedOut(EnvironmentFault):
+    """An environment, or its reward, took longer than it may."""
+
+    cause = "timeout"
+
+
+class BrokenOff(BaseException):
+    """Raised in the midst of code that took too long. No Exception, or the code's own `except Exception` would keep it."""
+
+
+async def within(seconds: float | None, what: str, action: Callable[[], Awaitable[T]]) -> T:
+    """What `action()` gives. Raises: TimedOut where it still waits, computes or sleeps after `seconds` (None: never).
+
+    A loop that computed meanwhile first gets to hear what has come: its own lateness is no fault of whom it asked. For the same
+    reason what does not await is timed from where it began or was woken.
+    """
+    if seconds is None:
+        return await action()
+    call = _Call(seconds, what)
+    doing = asyncio.get_running_loop().create_task(_Timed(call, _asked(action)))
+    try:
+        for patience in (seconds, min(seconds, _HEARING_SECONDS)):
+            await asyncio.wait({doing}, timeout=patience)
+            if doing.done():
+                return call.told(doing.result)
+    except asyncio.CancelledError:
+        await _cancelled(doing)
+        raise
+    await _cancelled(doing)
+    raise call.too_long()
+
+
+def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
+    """What `action()` gives, which does not await. Raises: TimedOut as `within`."""
+    if seconds is None:
+        return action()
+    call = _Call(seconds, what)
+    return call.told(lambda: call.stretch(action))
+
+
+@contextmanager
+def guarded(seconds: float | None) -> Iterator[None]:
+    """While this is open, `within` and `at_once` also break off what does not await. In the main thread only.
+
+    Args:
+        seconds: the shortest limit that will be asked for; None watches nothing.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with _guard.opened(seconds):
+        yield
+
+
+def break_off(frame: FrameType | None) -> None:
+    """For a handler of signals that was given `frame`: breaks off the call that the signal came into, if it came into one."""
+    running = _guard.running
+    if running is not None and not _in_our_hands(frame):
+        _guard.break_off(running[0])
+
+
+@contextmanager
+def process_of_its_own() -> Iterator[None]:
+    """For commands: the process ends, with a line and exit code 1, where a call can be broken off in no other way."""
+    before, _guard.ends_process = _guard.ends_process, True
+    try:
+        yield
+    finally:
+        _guard.ends_process = before
+
+
+_HEARING_SECONDS = 1.0
+
+
+async def _asked(action: Callable[[], Awaitable[T]]) -> T:
+    return await action()
+
+
+async def _cancelled(doing: "asyncio.Task[T]") -> None:
+    """Cancels it and waits until it has ended, which one that does not listen may take a while to do."""
+    doing.cancel()
+    await asyncio.wait({doing}, timeout=_HEARING_SECONDS)
+    if doing.done() and not doing.cancelled():
+        doing.exception()  # has been looked at: what it raises while it is broken off is nobody's news
+
+
+class _Call:
+    """One call of code that is not Motet's own."""
+
+    def __init__(self, seconds: float, what: str) -> None:
+        self.seconds, self.what = seconds, what
+        self.broken_at: float | None = None
+        """When it was broken off last; None where it never was."""
+
+    def stretch(self, action: Callable[..., T], *given: Any) -> T:
+        """`action(*given)`, watched. The guard never raises in this very frame, so it always knows whose stretch it is."""
+        before = _guard.running
+        _guard.running = (self, time.monotonic())
+        try:
+            return action(*given)
+        finally:
+            _guard.running = before
+
+    def told(self, answer: Callable[[], T]) -> T:
+        """What `answer()` gives. Raises: TimedOut where it was broken off, whatever its own `except` made of that."""
+        try:
+            given = answer()
+        except (Exception, BrokenOff, BaseExceptionGroup) as error:
+            if self.broken_at is not None or _is_broken_off(error):
+                raise self.too_long() from error
+            raise
+        if self.broken_at is not None:
+            raise self.too_long()
+        return given
+
+    def too_long(self) -> TimedOut:
+        return TimedOut(
+            f"{self.what} did not end within {self.seconds:g} s; expected an answer: look at what the environment or its reward "
+            f"waits for or computes, or raise rollout.timeout_seconds"
+        )
+
+
+def _is_broken_off(error: BaseException) -> bool:
+    grouped = isinstance(error, BaseExceptionGroup) and error.subgroup(BrokenOff) is not None
+    return grouped or isinstance(error, BrokenOff)
+
+
+class _Timed(Coroutine[Any, Any, T]):
+    """A coroutine whose stretches are watched. In everything else it is the one inside, which anyio, for one, looks at."""
+
+    def __init__(self, call: _Call, inside: Coroutine[Any, Any, T]) -> None:
+        self._call, self._inside = call, inside
+
+    def send(self, value: Any) -> Any:
+        return self._call.stretch(self._inside.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._call.stretch(self._inside.throw, *error)
+
+    def close(self) -> None:
+        self._inside.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._inside.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+
+class _Guard:
+    """Watches the stretches of the main thread while anybody has it open."""
+
+    def __init__(self) -> None:
+        self.running: tuple[_Call, float] | None = None
+        """Whose code the main thread is in, and since when."""
+        self.ends_process = False
+        self._users = 0
+        self._tick = 0.0
+        """Seconds between looks."""
+        self._put_back: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def opened(self, seconds: float) -> Iterator[None]:
+        self._tick = min(self._tick, seconds / 10) if self._users else seconds / 10
+        self._users += 1
+        if self._users == 1:
+            self._put_back = self._begin()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._put_back()
+
+    def break_off(self, call: _Call) -> None:
+        call.broken_at = time.monotonic()
+        raise BrokenOff(f"{call.what} is broken off")
+
+    def _begin(self) -> Callable[[], None]:
+        """Starts to watch. What it gives ends that, and leaves signals and the loop as they were."""
+        loop, over, main = asyncio.get_running_loop(), threading.Event(), threading.get_ident()
+        makes_task, handler = loop.get_task_factory(), signal.signal(_SIGNAL, self._heard)
+        timer = signal.setitimer(signal.ITIMER_VIRTUAL, self._tick, self._tick)  # of CPU time, and it sends _SIGNAL
+        watch = threading.Thread(target=self._watch, args=(over, main), name="time limits", daemon=True)
+        watch.start()
+
+        def make_task(loop: Any, inside: Any, **named: Any) -> Any:
+            # What the environment starts beside itself is its own too.
+            work = inside if self.running is None or isinstance(inside, _Timed) else _Timed(self.running[0], inside)
+            return asyncio.Task(work, loop=loop, **named) if makes_task is None else makes_task(loop, work, **named)
+
+        def end() -> None:
+            over.set()
+            watch.join()
+            self.running = None
+            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
+            loop.set_task_factory(makes_task)
+            signal.signal(_SIGNAL, handler)
+
+        loop.set_task_factory(make_task)
+        return end
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread, in the midst of whatever it was doing."""
+        running = self.running
+        if running is None or _in_our_hands(frame):
+            return
+        call, since = running
+        if time.monotonic() - max(since, call.broken_at or since) >= call.seconds:
+            self.break_off(call)
+
+    def _watch(self, over: threading.Event, main: int) -> None:
+        seen: tuple[_Call, float] | None = None
+        looks = 0
+        while not over.wait(tick := min(self._tick, _LONGEST_TICK)):
+            running = self.running
+            if running is None or time.monotonic() - running[1] < running[0].seconds:
+                continue
+            looks = looks + 1 if running is seen else 1
+            seen = running
+            signal.pthread_kill(main, _SIGNAL)
+            # Counted and not timed: a process that was suspended meanwhile has had no time to hear anything.
+            if looks == math.ceil(max(running[0].seconds, _DEAF_SECONDS) / tick):
+                self._tell(running[0])
+
+    def _tell(self, call: _Call) -> None:
+        end = "so this process ends" if self.ends_process else f"kill -9 {os.getpid()} ends this process"
+        os.write(
+            2,
+            f"\nerror: {call.what} does not end, and cannot be broken off: it is in code that does not come back to Python, or "
+            f"keeps whatever is raised; {end}. A run goes on with --resume\n".encode(),
+        )
+        if self.ends_process:
+            os._exit(1)
+
+
+def _in_our_hands(frame: FrameType | None) -> bool:
+    """Whether a signal came just as a stretch begins or ends, where raising would leave it unknown whose code runs."""
+    return frame is None or frame.f_code is _Call.stretch.__code__
+
+
+_SIGNAL = signal.SIGVTALRM
+"""Not SIGALRM, which rewards use for time limits of their own."""
+_LONGEST_TICK = 1.0
+_DEAF_SECONDS = 10.0
+"""At least so long a call is asked to end before it is told that it does not."""
+_guard = _Guard()

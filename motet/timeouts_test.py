@@ -1,0 +1,328 @@
+"""Code that does not await is broken off where Python can hear of it, whatever it does; and nobody else is."""
+
+import asyncio
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from motet import timeouts
+from motet.timeouts import TimedOut, at_once, break_off, guarded, within
+
+LIMIT = 0.2
+LONG = 60.0
+"""Seconds: what is not broken off would take so long, and then end well."""
+
+
+def computes():
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        pass
+    return "computed"
+
+
+def sleeps():
+    time.sleep(LONG)
+    return "slept"
+
+
+def reads_a_socket():
+    here, there = socket.socketpair()
+    with here, there:
+        return here.recv(1)
+
+
+def waits_for_a_thread():
+    return queue.Queue().get()
+
+
+def waits_for_a_process():
+    return subprocess.run([sys.executable, "-c", f"import time; time.sleep({LONG})"], check=True)
+
+
+def searches():
+    return re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def multiplies():
+    return 3 ** (10**9) % 7
+
+
+def keeps_exceptions():
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        with suppress(Exception):
+            time.sleep(LONG)
+    return "kept"
+
+
+def makes_it_a_score():
+    try:
+        time.sleep(LONG)
+    except:  # noqa: E722 - as careless code does
+        return 0.0
+    return 1.0
+
+
+PLAIN = [
+    computes,
+    sleeps,
+    reads_a_socket,
+    waits_for_a_thread,
+    waits_for_a_process,
+    searches,
+    multiplies,
+    keeps_exceptions,
+    makes_it_a_score,
+]
+
+
+async def asked(action, seconds=LIMIT):
+    with guarded(seconds):
+        return await within(seconds, "step", action)
+
+
+def as_coroutine(plain):
+    async def run():
+        return plain()
+
+    return run
+
+
+def after_a_wait(plain):
+    async def run():
+        await asyncio.sleep(0)
+        return plain()
+
+    return run
+
+
+def in_a_task_of_its_own(plain):
+    async def run():
+        return await asyncio.gather(as_coroutine(plain)(), asyncio.sleep(0))
+
+    return run
+
+
+def in_a_task_group(plain):
+    async def run():
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(as_coroutine(plain)())
+        return task.result()
+
+    return run
+
+
+@pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain.__name__)
+def test_what_does_not_await_is_broken_off(plain):
+    with pytest.raises(TimedOut, match=r"step did not end within 0\.2 s.*rollout\.timeout_seconds"):
+        asyncio.run(asked(as_coroutine(plain)))
+
+
+@pytest.mark.parametrize(
+    "where", [after_a_wait, in_a_task_of_its_own, in_a_task_group], ids=lambda where: where.__name__
+)
+@pytest.mark.parametrize("plain", [computes, sleeps, makes_it_a_score], ids=lambda plain: plain.__name__)
+def test_so_it_is_wherever_the_environment_does_it(plain, where):
+    with pytest.raises(TimedOut):
+        asyncio.run(asked(where(plain)))
+
+
+@pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain.__name__)
+def test_a_plain_function_is_broken_off(plain):
+    async def run():
+        with guarded(LIMIT):
+            return at_once(LIMIT, "observe", plain)
+
+    with pytest.raises(TimedOut, match="observe did not end"):
+        asyncio.run(run())
+
+
+def test_what_it_opened_is_closed_and_what_it_raises_then_is_nobodys_news():
+    closed = []
+
+    async def step():
+        try:
+            time.sleep(LONG)
+        finally:
+            closed.append(True)
+            raise ValueError("while closing")
+
+    with pytest.raises(TimedOut):
+        asyncio.run(asked(step))
+    assert closed == [True]
+
+
+def test_who_waits_beside_it_goes_on():
+    async def run():
+        async def waits():
+            await asyncio.sleep(0)
+            return "went on"
+
+        with guarded(LIMIT):
+            tries = [within(LIMIT, "step", as_coroutine(sleeps)), within(LONG, "step", waits)]
+            return await asyncio.gather(*tries, return_exceptions=True)
+
+    late, other = asyncio.run(run())
+    assert isinstance(late, TimedOut)
+    assert other == "went on"
+
+
+def test_many_that_take_longer_together_than_one_may_are_not_late():
+    async def short():
+        time.sleep(0.25)
+        return "in time"
+
+    async def run():
+        with guarded(3.0):
+            return await asyncio.gather(*(within(3.0, "step", short) for _ in range(16)))
+
+    assert asyncio.run(run()) == ["in time"] * 16
+
+
+def test_motets_own_code_is_never_broken_off():
+    async def run():
+        with guarded(LIMIT):
+            assert await within(LIMIT, "step", as_coroutine(lambda: 1)) == 1
+            end = time.monotonic() + 10 * LIMIT
+            while time.monotonic() < end:  # as a learner or a sampler computes
+                pass
+            assert await within(LIMIT, "step", as_coroutine(lambda: 2)) == 2
+
+    asyncio.run(run())
+
+
+def test_a_time_limit_of_the_environments_own_by_sigalrm_still_works():
+    def rings(*_):
+        raise TimeoutError("own")
+
+    async def step():
+        before = signal.signal(signal.SIGALRM, rings)
+        signal.setitimer(signal.ITIMER_REAL, LIMIT)
+        try:
+            time.sleep(LONG)
+        except TimeoutError:
+            return "rang"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    assert asyncio.run(asked(step, LONG)) == "rang"
+
+
+def test_afterwards_signals_tasks_and_threads_are_as_before():
+    async def run():
+        loop = asyncio.get_running_loop()
+        before = signal.getsignal(signal.SIGVTALRM), loop.get_task_factory(), threading.active_count()
+        first, second = guarded(LIMIT), guarded(2 * LIMIT)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # two that are open at once may close in any order
+        with pytest.raises(TimedOut):
+            await within(LIMIT, "step", as_coroutine(sleeps))
+        second.__exit__(None, None, None)
+        assert before == (signal.getsignal(signal.SIGVTALRM), loop.get_task_factory(), threading.active_count())
+
+    asyncio.run(run())
+
+
+def test_outside_of_the_main_thread_what_awaits_is_broken_off_and_nothing_else_changes():
+    found = []
+
+    def run():
+        before = signal.getsignal(signal.SIGVTALRM)
+        assert asyncio.run(asked(as_coroutine(lambda: time.sleep(3 * LIMIT) or "late"))) == "late"
+        with pytest.raises(TimedOut):
+            asyncio.run(asked(lambda: asyncio.sleep(LONG)))
+        found.append(signal.getsignal(signal.SIGVTALRM) == before)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
+def test_what_anyio_looks_at_in_a_task_is_there():
+    anyio = pytest.importorskip("anyio")
+
+    async def step():
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, LONG)
+            await anyio.sleep(0)
+            group.cancel_scope.cancel()
+        return "over"
+
+    assert asyncio.run(asked(step, LONG)) == "over"
+
+
+def test_a_signals_handler_can_break_off_what_it_came_into():
+    def heard(number, frame):
+        break_off(frame)
+
+    async def run():
+        main = threading.get_ident()
+
+        def step():
+            threading.Timer(LIMIT, signal.pthread_kill, (main, signal.SIGUSR1)).start()
+            time.sleep(LONG)
+
+        before = signal.signal(signal.SIGUSR1, heard)
+        try:
+            with pytest.raises(TimedOut):
+                await within(LONG, "step", as_coroutine(step))
+            signal.raise_signal(signal.SIGUSR1)  # into nobody's code: nothing happens
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    asyncio.run(run())
+
+
+DEAF = """
+import asyncio, hashlib
+from motet import timeouts
+
+async def step():
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # C that computes for minutes, and lets other threads run
+
+async def run():
+    with timeouts.guarded(0.1):
+        await timeouts.within(0.1, "step", step)
+
+timeouts._DEAF_SECONDS = 0.5
+with timeouts.process_of_its_own():
+    asyncio.run(run())
+"""
+
+
+def test_code_in_c_that_hears_nothing_ends_a_command_with_a_line():
+    ended = subprocess.run([sys.executable, "-c", DEAF], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    said = ended.stderr.strip().splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("error: step does not end, and cannot be broken off")
+    assert "--resume" in said[0]
+
+
+def test_elsewhere_it_is_only_told(capfd, monkeypatch):
+    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", 2 * LIMIT)
+    lets_go = threading.Event()
+
+    def deaf():
+        while not lets_go.is_set():
+            with suppress(BaseException):
+                lets_go.wait(LONG)
+
+    monkeypatch.setattr(timeouts._Guard, "_tell", lambda guard, call: (told(guard, call), lets_go.set()))
+    with pytest.raises(TimedOut):
+        asyncio.run(asked(as_coroutine(deaf)))
+    assert "kill -9" in capfd.readouterr().err
+
+
+told = timeouts._Guard._tell
