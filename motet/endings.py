@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from motet.errors import ConfigError, Interrupted, MotetError
-from motet.timeouts import process_of_its_own
+from motet.timeouts import process_of_its_own, threads_left_behind
 from motet.visible import Console, styled, visible
 
 
@@ -67,6 +67,15 @@ def refusal(error: Exception) -> str | None:
 
 def ends_with_one_line(command: Callable[[], object]) -> None:
     """Runs a command; every expected failure is one clear line and an exit code, and so is what the machine refuses."""
+    try:
+        _with_one_line(command)
+    except SystemExit as ended:
+        _leave(0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1)
+        raise
+    _leave(0)
+
+
+def _with_one_line(command: Callable[[], object]) -> None:
     errors = Console(stderr=True, soft_wrap=True)
 
     def say(line: str) -> None:
@@ -118,3 +127,11 @@ def _logged(*about: Any, **more: Any) -> logging.LogRecord:
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     print(visible("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
+
+
+def _leave(code: int) -> None:
+    """Ends the process here where Python would wait for ever for a thread that an environment has started."""
+    if threads_left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -20,9 +20,10 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from motet.errors import EnvironmentFault
 
@@ -88,6 +89,36 @@ def break_off(frame: FrameType | None) -> None:
     running = _guard.running
     if running is not None and not _in_our_hands(frame):
         _guard.break_off(running[0])
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, which would wait for ever for a thread that an environment was broken off in (`asyncio.to_thread`)."""
+
+    async def begun() -> T:
+        asyncio.get_running_loop().set_default_executor(_Threads())
+        return await work
+
+    return asyncio.run(begun())
+
+
+def threads_left_behind() -> bool:
+    """Whether one of those threads is still at work. Python waits for it before the process ends."""
+    return any(thread.is_alive() for thread in _Threads.left_behind)
+
+
+class _Threads(ThreadPoolExecutor):
+    left_behind: ClassVar[list[threading.Thread]] = []
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
+        end = time.monotonic() + _PARTING_SECONDS
+        for thread in self._threads if wait else ():
+            thread.join(max(0.0, end - time.monotonic()))
+        self.left_behind.extend(thread for thread in self._threads if thread.is_alive())
+
+
+_PARTING_SECONDS = 5.0
+"""How long a loop that ends waits for threads that work on."""
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Is a trained team better than what needs no training, or than another run? Their held-out tasks side by side in one table."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from motet.build.scene import Scene, use_threads
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.rollout.playthrough import rewards, successes
+from motet.timeouts import run_loop
 from motet.trainer.intervals import CONFIDENCE, RESAMPLES, Estimate, estimate, lead
 from motet.trainer.progress import Progress
 from motet.trainer.rivals import Cast, Result, Stage, play_rivals, result
@@ -80,10 +80,10 @@ def measure_baselines(
         soloist = tuple(scene.team.agents)[-1] if single is None else single
         if soloist not in scene.team.agents:
             raise ConfigError(f"there is no agent {soloist!r} to play alone; agents are {', '.join(scene.team.agents)}")
-        trained = [] if run is None else [asyncio.run(_trained(TRAINED, scene, run, scratch, show))]
+        trained = [] if run is None else [run_loop(_trained(TRAINED, scene, run, scratch, show))]
         trained += [_other(Path(other), scene, show) for other in against]
         budget = trained[0].tokens_per_task if run is not None else None
-        rivals, left_out = asyncio.run(_rivals(scene, run, scratch, soloist, budget, show))
+        rivals, left_out = run_loop(_rivals(scene, run, scratch, soloist, budget, show))
     results = [*trained, *rivals] if run is not None else [*rivals[:1], *trained, *rivals[1:]]
     rows = [_row(one, results[0] if place else None, settings.seed) for place, one in enumerate(results)]
     return asdict(
@@ -111,7 +111,7 @@ def _other(run: Path, scene: Scene, show: Show) -> Result:
             first = next((pair for pair in zip(*ids, strict=False) if pair[0] != pair[1]), None)
             what = f"{len(ids[1])} instead of {len(ids[0])}" if first is None else f"{first[1]!r} where {first[0]!r} is"
             raise ConfigError(f"{run} has other held-out tasks ({what}): only the same ones can be compared")
-        return asyncio.run(_trained(f"trained team of {run.name}", theirs, run, scratch, show))
+        return run_loop(_trained(f"trained team of {run.name}", theirs, run, scratch, show))
 
 
 async def _rivals(

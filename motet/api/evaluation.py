@@ -17,6 +17,7 @@ from motet.rollout.person import Person
 from motet.rollout.playthrough import rewards, successes
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
+from motet.timeouts import run_loop
 from motet.trainer.evaluate import Evaluation, described, said_first
 from motet.trainer.evaluate import evaluate as play_all
 from motet.trainer.intervals import estimate
@@ -61,7 +62,7 @@ def evaluate(
     use_threads(settings)
     with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
         run = run_of(target)
-        judge = None if verifier is None else asyncio.run(open_verifier(verifier, scene))
+        judge = None if verifier is None else run_loop(open_verifier(verifier, scene))
 
         async def play() -> Evaluation:
             if team == "reference":
@@ -75,11 +76,11 @@ def evaluate(
                 shuffled = _shuffled(scene, played.episodes, shuffle_turn)
                 return await _play(scene, company, tag, greedy, progress, shuffled)
 
-        evaluation = asyncio.run(play())
+        evaluation = run_loop(play())
         figures = described(evaluation, scene.environment, pass_at)
         if judge is not None:
             ks = best_of or powers_of_two(figures["samples"])
-            figures["selection"] = asyncio.run(select(judge, scene, evaluation.games, ks, show))
+            figures["selection"] = run_loop(select(judge, scene, evaluation.games, ks, show))
         passed_over = scene.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
@@ -210,4 +211,4 @@ def play(
                 greedy=greedy,
             )
 
-        return asyncio.run(one()).episodes[0]
+        return run_loop(one()).episodes[0]

@@ -1,6 +1,5 @@
 """replay: one step of a recorded run again, compared with the record."""
 
-import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from motet.build.company import assemble, ensemble_of, pace_of
 from motet.build.scene import steps_of, use_threads
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
+from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
 from motet.trainer.replay import Replay, last_played
 from motet.trainer.replay import replay as replay_step
@@ -45,7 +45,7 @@ def replay(
         number = last_played(folder) if step is None else step
         if not 1 <= number <= last:
             raise ConfigError(f"got step {number}; expected 1 to {last}, the steps of the run")
-        found = asyncio.run(bases.raw(scene, scratch, folder.models))
+        found = run_loop(bases.raw(scene, scratch, folder.models))
         unwarmed = [
             name for name in settings.models if settings.warmup is not None and found[name] != folder.models / name
         ]
@@ -61,7 +61,7 @@ def replay(
                 progress.stage("replay", of)
             progress.show(done, {})
 
-        again = asyncio.run(
+        again = run_loop(
             replay_step(
                 ensemble_of(scene, company),
                 company,

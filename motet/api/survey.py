@@ -1,6 +1,5 @@
 """Looking at configs and runs: what one would cost, whether it works at all, how several compare, who can play with whom."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from motet.policies.sampler import LocalSampler
 from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.settings import Lora
+from motet.timeouts import run_loop
 from motet.trainer.evaluate import Evaluation, conventions, evaluate
 
 # ---------------------------------------------------------------------------------------------------- before a run
@@ -218,7 +218,7 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
         policies: dict[str, Any] = {}
         for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
             own = replace(scene, config=config, team=team)
-            company = asyncio.run(company_of(own, Path(run), scratch, "silent"))
+            company = run_loop(company_of(own, Path(run), scratch, "silent"))
             policies |= {f"{number}/{name}": policy for name, policy in company.policies.items()}
         sampler = LocalSampler(
             policies,
@@ -230,7 +230,7 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
         for i in range(len(runs)):
             success.append([])
             for j in range(len(runs)):
-                evaluation = asyncio.run(
+                evaluation = run_loop(
                     evaluate(
                         scene.environment,
                         scene.tasks["eval"],

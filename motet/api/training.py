@@ -1,6 +1,5 @@
 """train and warmup."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
 from motet.sandbox import temporary
+from motet.timeouts import run_loop
 from motet.trainer.alone import alone
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.ledger import Clock
@@ -56,19 +56,19 @@ def train(
         scene = stack.enter_context(open_scene(settings, environment, train=True))
         scratch = stack.enter_context(temporary.folder())
         found = resumed(place, settings, scene.tasks) if resume else Resumed()
-        raw = asyncio.run(bases.raw(scene, scratch, place / "models" if resume else None))
+        raw = run_loop(bases.raw(scene, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
                 for line in (*found.warnings, *warnings_of(scene)):
                     progress.say(line)
-                settled = asyncio.run(
+                settled = run_loop(
                     bases.settle(scene, raw, folder.models, None if found.checkpoint else metrics, progress)
                 )
                 company = assemble(scene, settled, train=True, stop=stop)
             session = _session(scene, company, stop, folder, metrics, progress, go_on, clock)
-            summary = asyncio.run(session.run(found.checkpoint))
+            summary = run_loop(session.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
         summary = {"name": settings.name, **summary}
@@ -192,11 +192,11 @@ def warmup(
         raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
     use_threads(settings)
     with scene_in_scratch(settings, None, train=True) as (scene, scratch):
-        raw = asyncio.run(bases.raw(scene, scratch, None))
+        raw = run_loop(bases.raw(scene, scratch, None))
         folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
         taken = [name for name in settings.models if (folder / name).exists()]
         if taken:
             raise ConfigError(f"{folder / taken[0]} exists already: move it away, or name another folder with --into")
         with Progress(show) as progress:
-            settled = asyncio.run(bases.settle(scene, raw, folder, None, progress))
+            settled = run_loop(bases.settle(scene, raw, folder, None, progress))
     return {name: str(path) for name, path in settled.items()}

@@ -1,6 +1,5 @@
 """Verifiers: their data, their training, their server."""
 
-import asyncio
 import hashlib
 import json
 import math
@@ -21,6 +20,7 @@ from motet.config.verifier import VerifierTraining
 from motet.core import Task
 from motet.errors import ConfigError
 from motet.sandbox import temporary
+from motet.timeouts import run_loop
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.progress import Progress
@@ -91,7 +91,7 @@ def sample_answers(
                     figures["argued"] = asdict(more)
             return figures
 
-        figures = asyncio.run(work())
+        figures = run_loop(work())
     return {**figures, "questions": len({answer.question for answer in read_answers(file)}) if file.exists() else 0}
 
 
@@ -143,7 +143,7 @@ def balance_answers(
             figures = asdict(replace(found, answers=[]))
             return {**figures, "kept": len(found.answers) // (2 * each), "answers": len(found.answers)}
 
-        return asyncio.run(work())
+        return run_loop(work())
 
 
 def train_verifier(
@@ -194,7 +194,7 @@ def train_verifier(
             known = {} if figures.auc is None else {"auc": figures.auc}
             progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
 
-        figures, epoch = asyncio.run(trained(verifier, read[0], read[1], course, on_epoch=told, on_step=counting))
+        figures, epoch = run_loop(trained(verifier, read[0], read[1], course, on_epoch=told, on_step=counting))
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
         facts = {"figures": said, "trained_on": len(read[0]), "loss": settings.loss, "question_only": question_only}
         with whole_folder(folder) as beside:

@@ -1,6 +1,5 @@
 """`check_environment`: plays an environment in every way that goes wrong elsewhere, and names the first rule it breaks."""
 
-import asyncio
 import copy
 import json
 import math
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from motet.core import Environment, Message, Reply, Task, Transition
 from motet.errors import EnvironmentFault
-from motet.timeouts import TimedOut, at_once, guarded, within
+from motet.timeouts import TimedOut, at_once, guarded, run_loop, within
 
 Result = TypeVar("Result")
 Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]
@@ -73,7 +72,7 @@ def check_environment(
 
     Raises: EnvironmentFault naming the first rule that is broken, and what was got instead.
     """
-    return asyncio.run(conform(environment, tasks, seed, turns, timeout_seconds))
+    return run_loop(conform(environment, tasks, seed, turns, timeout_seconds))
 
 
 async def conform(

@@ -27,7 +27,7 @@ class Reward(Protocol):
 
 RewardLike: TypeAlias = Reward | Callable[[Task, Mapping[str, str]], Any]
 """A Reward, or a function that returns a number, a number per agent, or a Score. Either may be `async`; while one that is not
-async waits (for a server, say), everything waits."""
+async waits (for a server, say), everything waits, up to `rollout.timeout_seconds`."""
 
 
 async def ask(

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from transformers import PreTrainedTokenizerBase
@@ -9,9 +12,9 @@ from transformers import PreTrainedTokenizerBase
 import motet
 from motet.policies import prompts
 from motet.rollout import faults
-from motet.rollout.faults import within
+from motet.timeouts import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
-from tests.small_runs import contents, rows, summary, weights
+from tests.small_runs import ROOT, contents, rows, summary, weights
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
@@ -101,11 +104,51 @@ def test_an_environment_that_never_ends_before_the_run_begins_is_one_line(train,
     tell(TABLE, injected=f"environment {how} for ever at first", ended="stopped, one line", faults="", seconds=took())
 
 
+@pytest.mark.parametrize(("how", "code"), [("a thread", 0), ("is deaf", 1)])
+def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, code):
+    """A thread cannot be ended, but nobody waits for it; C code that hears nothing ends the process, which says so."""
+    game = {"hangs": "step", "how": how}
+    limits = {"rollout": {"timeout_seconds": 0.3}, "train": {"steps": 1, "max_fault_share": 1.0}}
+    with seconds() as took:
+        ended, run = motet_command(small("Harmed", game=game, **limits))
+    assert ended.returncode == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ("error: step does not end, and cannot be broken off" in ended.stderr) == (code == 1)
+    found = {}
+    if code == 0:
+        found = causes(run)
+        assert set(found) == {"environment/timeout"}
+    told(tell, f"environment is in {how} for ever: exit {code}", found, took)
+
+
+def test_an_evaluation_counts_a_step_that_never_ends(tell):
+    config = small("Harmed", game={"hangs": "step", "how": "sleeps"}, rollout={"timeout_seconds": 0.3})
+    with seconds() as took:
+        counted = motet.evaluate(config, show="silent")["causes"]
+    assert set(counted) == {"environment/timeout"}
+    told(tell, "environment sleeps in step, evaluated", counted, took)
+
+
+@pytest.fixture
+def motet_command(tmp_path):
+    def train(config):
+        (tmp_path / "run.yaml").write_text(json.dumps(config))
+        line = ["train", str(tmp_path / "run.yaml"), "--runs", str(tmp_path / "runs")]
+        ended = subprocess.run(
+            [sys.executable, "-c", "from motet.cli import main; main()", *line],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return ended, tmp_path / "runs" / "run"
+
+    return train
+
+
 def test_without_a_limit_it_would_wait():
     async def forever() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await within(None, "step", asyncio.Event().wait())
+                await within(None, "step", lambda: asyncio.Event().wait())
 
     asyncio.run(forever())
 
