@@ -6,6 +6,7 @@ Requests of any mix of policies are answered policy by policy, in batches that a
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -67,6 +68,8 @@ class LocalSampler:
         self._between = between
         # Calls run in threads, so that environments go on meanwhile, but a backbone speaks as one policy at a time.
         self._turn = threading.Lock()
+        # Not the loop's own threads: an environment may have them all stand still.
+        self._threads = ThreadPoolExecutor(thread_name_prefix="sampler")
         self._spent = Spent()
         self.versions = dict.fromkeys(policies, 0)
 
@@ -93,7 +96,7 @@ class LocalSampler:
     async def _run(self, work: Callable[..., T], *given: Any) -> T:
         """In a thread of its own, so that environments go on meanwhile; or in this one, which learns."""
         if self._beside:
-            return await asyncio.to_thread(work, *given)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
         await asyncio.sleep(0)  # nothing below waits, and only where something waits does Ctrl-C come through
         return work(*given)
 

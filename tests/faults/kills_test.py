@@ -4,6 +4,7 @@ Resumed, once or again and again, each must end as the unbroken run of its confi
 """
 
 import random
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,31 +142,40 @@ class Death:
 
 
 def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
-    """Starts or resumes the run, and kills it at `moment`; in a later save where the signal came after the one that was meant."""
-    run, patience = runs / name, moment.delay
+    """Starts or resumes the run, and kills it at `moment`: so long after what begins it was seen. Where that was too late, the
+    save or the whole run being over, it is tried again with half the delay: how fast a run goes is not known before.
+    """
+    run, aside = runs / name, runs / f"{name} before"
+    number, patience = 0, moment.delay
+    if moment.kind == "time":
+        number, patience = _at(whole, moment.share)
     for _ in range(8):
         if moment.kind == "save" and _newest(run) == STEPS:
             return Death(OVER, str(STEPS), 0, [])
         due = _due(name, run, moment.share)
+        if moment.kind == "time":
+            _put_back(run, aside)
         before = _inode(run / "metrics.jsonl")
         with started(name, runs, *_resume(run)) as process:
             if moment.kind == "save":
                 wait(lambda: _beside(run, due).exists(), process, runs)  # noqa: B023 - called at once
                 time.sleep(patience)
             else:
-                number, delay = _at(whole, moment.share)
                 wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
-                time.sleep(delay)
-            servers = psutil.Process(process.pid).children(recursive=True)
+                time.sleep(patience)
+            servers = _below(process.pid)
             process.kill()
-            if process.wait() == 0:
-                raise AssertionError(f"{name} had ended before {moment}")
+            ended = process.wait() == 0
+        if moment.kind == "time" and ended:
+            _put_back(aside, run)
+            patience /= 2
+            continue
         inside = sorted(path.name for path in (run / "checkpoints").glob(".step-*.writing"))
         if moment.kind == "time" or inside:
             newest = "none" if _newest(run) is None else str(_newest(run))
             return Death(_where(run, inside), newest, len(servers), _survivors(servers))
         patience /= 2
-    raise AssertionError(f"8 kills of {name} came too late to be inside a save")
+    raise AssertionError(f"8 kills of {name} came too late for {moment}")
 
 
 OVER = "no save was left"
@@ -223,6 +233,20 @@ def _inode(path: Path) -> int | None:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
+
+
+def _put_back(origin: Path, place: Path) -> None:
+    """`place` becomes as `origin` is, which may be nothing."""
+    shutil.rmtree(place, ignore_errors=True)
+    if origin.exists():
+        shutil.copytree(origin, place)
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _survivors(servers: list[psutil.Process]) -> list[str]:
