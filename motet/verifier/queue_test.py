@@ -44,7 +44,7 @@ def busy(queue, saying):
     """One request that is being computed until it is released, so that what follows waits."""
     saying.hold()
     first = ask(queue, "0.5")
-    assert saying.began.wait(5)
+    assert saying.began.wait(60)
     return first
 
 
@@ -238,8 +238,8 @@ def test_many_callers_at_once_each_get_their_own(opened, saying):
 
 
 def wait_until(true):
-    for _ in range(500):
+    for _ in range(6000):
         if true():
             return
         threading.Event().wait(0.01)
-    raise AssertionError("it did not happen within 5 s")
+    raise AssertionError("it did not happen within a minute")
