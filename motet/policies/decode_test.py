@@ -1,6 +1,5 @@
 """Batched decoding against one answer at a time, against `generate`, and against the training-side log-probabilities."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import motet.policies.decode as decoding
 from motet.core import ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.policies.backbone import Backbone
@@ -125,20 +125,20 @@ def test_rows_that_leave_are_told_early_once_and_as_without(
 
 
 def test_seconds_of_reading_and_drawing_add_up_over_calls(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    spent, forward = Spent(), backbone.logits
+    spent, forward, now = Spent(), backbone.logits, 0.0
 
     def slow(tokens_BL: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.1 if tokens_BL.shape[1] > 1 else 0.02)
+        nonlocal now
+        now += 0.1 if tokens_BL.shape[1] > 1 else 0.02
         return forward(tokens_BL, *args, **kwargs)
 
     monkeypatch.setattr(backbone, "logits", slow)
-    begun = time.perf_counter()
+    monkeypatch.setattr(decoding, "perf_counter", lambda: now)
     for _ in range(2):
         decode(backbone, PROMPTS, wishes(Decode(max_new_tokens=6)), spent=spent)
-    wall = time.perf_counter() - begun
-    assert spent.prefill >= 2 * 0.1
+    assert spent.prefill == pytest.approx(2 * 0.1)
     assert spent.decode >= 2 * 5 * 0.02
-    assert spent.prefill + spent.decode == pytest.approx(wall, rel=0.05)
+    assert spent.prefill + spent.decode == pytest.approx(now)
 
 
 def test_the_same_keys_draw_the_same_answers_and_other_keys_others(backbone: Backbone) -> None:

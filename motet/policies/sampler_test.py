@@ -233,7 +233,7 @@ def test_answers_are_handed_out_while_others_are_decoded(folder_of: FolderOf, wi
 
     def spy(open_: object, batch: list) -> None:
         with changed:
-            assert changed.wait_for(lambda: sorted(handed) == sorted(due), timeout=10.0)
+            assert changed.wait_for(lambda: sorted(handed) == sorted(due), timeout=60.0)
         decoded(open_, batch)
         drawn.update(row.request for row in batch)
         due[:] = [number for number, count in drawn.items() if count == 3]
