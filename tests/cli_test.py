@@ -352,7 +352,7 @@ def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     assert command_in(said) == f"train {tmp_path}/warm/config.yaml --resume --runs {tmp_path}"
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path, place):
+def test_ctrl_c_ends_an_environment_that_sleeps_without_await(tmp_path, place):
     slow = (
         GAME
         + """
@@ -362,6 +362,29 @@ class Slow(Same):
         import sys, time
         print("thinking", file=sys.stderr, flush=True)
         time.sleep(600)
+"""
+    )
+    (tmp_path / "slow.py").write_text(slow)
+    line = f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}"
+    code, said = stopped(place, line, at="thinking")
+    assert code == 130
+    assert said.count("thinking") == 1
+    assert "o on with: motet train" in said.splitlines()[-1]
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, place):
+    slow = (
+        GAME
+        + """
+
+class Slow(Same):
+    async def step(self, turn, replies, seed):
+        import sys, time
+        print("thinking", file=sys.stderr, flush=True)
+        try:
+            time.sleep(600)
+        except BaseException:
+            time.sleep(600)
 """
     )
     (tmp_path / "slow.py").write_text(slow)

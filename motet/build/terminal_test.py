@@ -97,7 +97,7 @@ def at_a_terminal(keys):
     while b"> " not in shown:
         shown += os.read(keyboard, 1000)
     os.write(keyboard, keys)
-    status = process.wait(10)
+    status = process.wait(60)
     os.close(screen)
     return status, (shown + os.read(keyboard, 10_000)).decode()
 

@@ -110,13 +110,13 @@ def test_what_is_written_beside_is_what_stood_when_it_began(tmp_path, monkeypatc
 
     def slowly(root, found, retention):
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return save(root, found, retention)
 
     monkeypatch.setattr("motet.trainer.checkpoint.save", slowly)
     writer, weights, state = Writer(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
     writer.write(Checkpoint(1, state, {"w": weights}))
-    assert begun.wait(10)
+    assert begun.wait(60)
     weights += 1.0
     state["deep"].append(2)
     assert folders(tmp_path) == []

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -137,8 +136,6 @@ def test_a_program_that_is_killed_again_and_again_is_told_as_killed():
     """It may be its own doing: a program that hangs up and lives on is ended by us, both times."""
     closing = "    for number in range(3, 40):\n        try: os.close(number)\n        except OSError: pass\n"
     hangs_up = f"import os, time\ndef main():\n{closing}    time.sleep(60)"
-    begun = time.monotonic()
     with Sandbox(workers=1) as sandbox:
         report = sandbox.run_sync([hangs_up], [Call("main", ())])
     assert report.failure in ("crashed", "timeout")
-    assert time.monotonic() - begun < 40
