@@ -53,8 +53,8 @@ class TextFailed(SamplerFault):
     cause = "tokenizer"
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = True) -> list[int]:
-    """As `tokenizer(text)["input_ids"]`; `special`: with the tokens that it puts around a text. Raises: SamplerFault."""
+def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = False) -> list[int]:
+    """As `tokenizer(text, add_special_tokens=special)["input_ids"]`. Raises: SamplerFault."""
     name = _WORKER.knows(tokenizer)
     if name is None:
         return list(tokenizer(text, add_special_tokens=special)["input_ids"])

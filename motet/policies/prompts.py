@@ -1,8 +1,8 @@
 """From a Prompt to the token ids that a model reads.
 
 A chat goes through the tokenizer's chat template. A tokenizer without one gets plain lines, `role: content` each, and
-`assistant:` to go on from. A string is tokenized as the tokenizer does it by default: it adds a beginning-of-sequence token
-where the model was trained with one, and nothing else.
+`assistant:` to go on from. A string begins as the tokenizer begins a text, with a beginning-of-sequence token where the model was
+trained with one, and ends with its own last token: an end of sequence that a tokenizer puts behind every text is left out.
 """
 
 import re
@@ -62,10 +62,23 @@ def check_whole(texts: Iterable[str]) -> None:
 
 def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
     if isinstance(prompt, str):
-        return token_ids(tokenizer, prompt)
+        return _opened(tokenizer, prompt)
     if tokenizer.chat_template is None:
-        return token_ids(tokenizer, _plain(prompt))
+        return _opened(tokenizer, _plain(prompt))
     return _templated(tokenizer, prompt)
+
+
+def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """A text to go on from: after what the tokenizer puts before every text, unless the text begins so itself."""
+    bare, opening = token_ids(tokenizer, text), _opening(tokenizer)
+    return bare if opening and bare[: len(opening)] == opening else [*opening, *bare]
+
+
+def _opening(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The special tokens that the tokenizer puts before a text. What it puts behind one would end it."""
+    bare, whole = (token_ids(tokenizer, "a", special=special) for special in (False, True))
+    places = range(len(whole) - len(bare) + 1)
+    return whole[: next((place for place in places if whole[place : place + len(bare)] == bare), 0)]
 
 
 def _plain(chat: Chat) -> str:
@@ -82,7 +95,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
     keys = ("role", "content", "name")
     rows = [{key: value for key in keys if (value := getattr(message, key)) is not None} for message in chat]
     try:
-        return token_ids(tokenizer, chat_text(tokenizer, rows), special=False)
+        return token_ids(tokenizer, chat_text(tokenizer, rows))
     except TemplateRefused as error:
         roles = ", ".join(message.role for message in chat)
         raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error

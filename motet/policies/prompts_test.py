@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Chat, Message
 from motet.policies.prompts import BadPrompt, LongPrompt, encode, fit
-from motet.policies.testing import TEMPLATE, make_tokenizer
+from motet.policies.testing import BOS, TEMPLATE, make_tokenizer
+from motet.policies.tiny import EOS
 
 ASK = Message("user", "the dog?")
 CHAT: Chat = (Message("system", "quick"), ASK)
@@ -37,6 +39,40 @@ def test_raw_text_gets_the_tokens_that_the_tokenizer_adds_and_no_others(plain: P
     llama = make_tokenizer("llama", chat_template=True, context=96, vocabulary=300)
     assert encode(llama, "the dog")[0] == llama.bos_token_id
     assert encode(llama, CHAT).count(llama.bos_token_id) == 3, "the template's, and none before them"
+
+
+def with_both_ends(chat_template: str | None = None) -> PreTrainedTokenizerFast:
+    """A tokenizer that puts `<bos>` before every text and `<eos>` behind it."""
+    tokenizer = make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300)
+    ends = [(name, tokenizer.convert_tokens_to_ids(name)) for name in (BOS, EOS)]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{BOS} $A {EOS}", pair=f"{BOS} $A {EOS} $B {EOS}", special_tokens=ends
+    )
+    tokenizer.chat_template = chat_template
+    assert tokenizer.decode(tokenizer("the dog")["input_ids"]) == "<bos>the dog<eos>"
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("the dog", "<bos>the dog"),
+        ("", "<bos>"),
+        ("<bos>the dog", "<bos>the dog"),
+        ("the dog<eos>", "<bos>the dog<eos>"),
+        ("the<eos> dog", "<bos>the<eos> dog"),
+    ],
+)
+def test_a_prompt_ends_in_no_token_of_the_tokenizers_and_begins_with_one_bos(text: str, read: str) -> None:
+    tokenizer = with_both_ends()
+    assert tokenizer.decode(encode(tokenizer, text)) == read
+
+
+def test_a_chat_has_no_token_behind_it_and_no_second_bos() -> None:
+    lines = with_both_ends()
+    assert lines.decode(encode(lines, CHAT)) == "<bos>system: quick\nuser: the dog?\nassistant:"
+    templated = with_both_ends("{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}")
+    assert templated.decode(encode(templated, CHAT)) == "<bos>quickthe dog?"
 
 
 @pytest.mark.parametrize("name", ["plain", "templated"])

@@ -69,7 +69,7 @@ def _tokenize(backbone: Backbone, prompt: Prompt, text: str) -> tuple[tuple[int,
     check_whole([text])
     end = backbone.tokenizer.eos_token_id
     answer = (
-        *token_ids(backbone.tokenizer, text, special=False),
+        *token_ids(backbone.tokenizer, text),
         backbone.eos_ids[0] if end is None else end,
     )
     if len(asked) + len(answer) > backbone.context_length:

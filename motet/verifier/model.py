@@ -163,7 +163,7 @@ class Verifier:
 
     def _answer_ids(self, text: str) -> list[int]:
         try:
-            return token_ids(self.critic.backbone.tokenizer, text, special=False)
+            return token_ids(self.critic.backbone.tokenizer, text)
         except SamplerFault as error:
             raise Unreadable(str(error)) from error
 
