@@ -15,6 +15,7 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
+from motet.policies.loading import shortened_context
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.alone import alone
@@ -130,6 +131,8 @@ def warnings_of(scene: Scene) -> list[str]:
             f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
+    sources = dict.fromkeys(base.path for base in settings.models.values() if base.path is not None)
+    found += [line for line in map(shortened_context, sources) if line is not None]
     both = scene.tasks.shared
     if both:
         found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")

@@ -1,23 +1,32 @@
-"""What a model can do, found by trying: no architecture is named, and where the fast way is not exact the plain one is taken."""
+"""What a model can do, found by trying: no architecture is named, and where the fast way is not exact the plain one is taken.
+
+A trial sees a few tokens, so each ability is also held to what the trial cannot see. Whether the language head ends the model is
+tried with random numbers in place of its states and logits, which no weight can hide. Windows longer than the trial are seen in
+the masks that the model asks for (`attention`) and in the form of its cache. A trial whose answer does not depend on the prompt,
+as with weights that are zero, proves nothing, and gives no ability.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLayerMixin
 
 from motet.errors import ConfigError
 from motet.policies import attention
 from motet.policies.cache import give_room, share_prompts, shareable
-from motet.policies.padding import Rows, positions
+from motet.policies.loading import UNLIMITED
+from motet.policies.padding import Rows, padded, positions
+from motet.policies.quantized import stored_as
 from motet.policies.stream import Stream
 
 if TYPE_CHECKING:
     from motet.policies.backbone import Backbone
 
-FAILURES = (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError, IndexError)
-"""What a model raises where it cannot be spoken to in our way."""
+FAILURES = (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeError, IndexError, KeyError)
+"""What a model raises where it cannot be used in our way."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +46,195 @@ NONE = Abilities()
 def abilities_of(backbone: "Backbone", source: str | Path) -> Abilities:
     """A few tokens through the model; gives it our attention where that is exact.
 
-    Raises: ConfigError where its cache does not let rows be repeated and dropped: prompts are read once.
+    Raises: ConfigError where a row's logits depend on the rows beside it, on padding, or on how its prompt was read.
     """
-    ends_in_head = _ends_in_head(backbone, source)
+    _check_rows(backbone, source)
+    ends_in_head = _ends_in_head(backbone)
     backbone.abilities = Abilities(ends_in_head)
     shares_prompts = _shares_prompts(backbone)
     return Abilities(ends_in_head, shares_prompts, shares_prompts and ends_in_head and _streams(backbone))
 
 
-def _ends_in_head(backbone: "Backbone", source: str | Path) -> bool:
-    one = torch.zeros((1, 1), dtype=torch.int64, device=backbone.device)
-    mask, head, seen = torch.ones_like(one, dtype=torch.bool), backbone.model.get_output_embeddings(), []
-    watch = None if head is None else head.register_forward_hook(lambda _, read, said: seen.append((*read, said)))
-    try:
-        logits, cache = backbone.logits(one, mask, one, keep=1)
-        cache.batch_select_indices(one[0])
-        hidden, _ = backbone.hidden(one, mask, one)
-    except (AttributeError, TypeError, NotImplementedError) as error:
+# ---------------------------------------------------------------------------------------------------- the plain way
+
+
+def _check_rows(backbone: "Backbone", source: str | Path) -> None:
+    """Prompts of several lengths in one batch, and answers that go on from selected rows of the cache: as each row alone."""
+    name = f"model {str(source)!r} ({type(backbone.model).__name__})"
+    if backbone.model.base_model is backbone.model:
         raise ConfigError(
-            f"model {str(source)!r} keeps its past in a form whose rows cannot be selected ({error}); expected "
-            f"a model with a cache of keys and values, not a recurrent or hybrid one"
+            f"{name} has no base model beside its language head (its base_model_prefix is "
+            f"{backbone.model.base_model_prefix!r}), so its hidden states cannot be read: use another model"
+        )
+    try:
+        apart, moved = _apart(backbone), _moved_by_others(backbone)
+    except torch.OutOfMemoryError:
+        raise
+    except FAILURES as error:
+        said = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
+        raise ConfigError(
+            f"{name} cannot be read row by row from one cache ({said}{_first_line(error)}): "
+            f"expected a causal language model with a cache of keys and values, not a recurrent or hybrid one"
         ) from error
+    exact = backbone.dtype == torch.float32 and stored_as(backbone.model.config) == "none"
+    bound = 0.01 if exact else 0.3
+    if apart > bound:
+        raise ConfigError(
+            f"{name} gives a row other logits beside longer rows than alone (by {apart:.0%} of their spread): it reads "
+            f"padding, or keeps state in its cache that cannot be selected by row. Use another model"
+        )
+    if moved > bound:
+        raise ConfigError(
+            f"{name} gives a row other logits where another row of its batch is at position "
+            f"{backbone.context_length - 1}: its positions depend on the longest row. Lower model_max_length in its "
+            f"tokenizer_config.json to where they do not"
+        )
+
+
+def _apart(backbone: "Backbone") -> float:
+    """How far logits of padded rows with a cache are from those of single rows, as a share of the logits' own spread.
+
+    Answers go on token by token, as in sampling, and all at once, as in scoring.
+    """
+    rows = _rows(backbone)
+    found_BLV = torch.cat([_at_once(backbone, rows), _answers(backbone, rows, share=False)], dim=1).float()
+    read = rows.tokens_BL.shape[1]
+    whole = [
+        torch.cat([rows.prompts_PL[of][rows.prompt_mask_PL[of]], tokens])[None]
+        for of, tokens in zip(rows.prompt_of_B, rows.tokens_BL, strict=True)
+    ]
+    alone = [backbone.model(input_ids=row, use_cache=False).logits[:, -read:] for row in whole]
+    alone_BLV = torch.cat(alone).float().repeat(1, 2, 1)
+    return _share(found_BLV, alone_BLV)
+
+
+def _share(found_BLV: Tensor, expected_BLV: Tensor) -> float:
+    """Root mean square of the differences as a share of the spread of what was expected: of the worst row, its median token.
+    (The median, because a router of experts may choose otherwise at a near tie.)"""
+    wrong_BL = (found_BLV - expected_BLV).square().mean(dim=-1).sqrt()
+    spread_BL = expected_BLV.std(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
+    return float((wrong_BL / spread_BL).median(dim=1).values.max())
+
+
+def _moved_by_others(backbone: "Backbone") -> float:
+    """How far a row's logits move when another row of the batch is at the last positions of the context, as `_apart`.
+
+    No row is long: tokens are said to stand far from each other.
+    """
+    if not backbone.accepts_positions or backbone.context_length >= UNLIMITED:
+        return 0.0
+    words = torch.tensor([_words(backbone, 3)], device=backbone.device).expand(2, -1)
+    mask, last = torch.ones_like(words, dtype=torch.bool), backbone.context_length - 1
+    near = torch.tensor([0, last // 8, last // 4], device=backbone.device)
+    company = [torch.stack([near, other]) for other in (near, near + last - last // 4)]
+    beside_near, beside_far = (backbone.logits(words, mask, at_BL, keep=3)[0][:1].float() for at_BL in company)
+    return _share(beside_far, beside_near)
+
+
+def _rows(backbone: "Backbone") -> Rows:
+    """Three answers of three ordinary tokens to two prompts of different lengths. The first two answers are the same."""
+    words = _words(backbone, 14)
+    prompts = padded([words[:6], words[6:8]], backbone.pad_id, "left", backbone.device)
+    of_B = torch.tensor([1, 0, 0], device=backbone.device)
+    tokens_BL = torch.tensor([words[8:11], words[8:11], words[11:14]], device=backbone.device)
+    return Rows(*prompts, of_B, tokens_BL, torch.ones_like(tokens_BL, dtype=torch.bool))
+
+
+def _at_once(backbone: "Backbone", rows: Rows) -> Tensor:
+    """Logits after every token of the answers, [B, L, V]."""
+    prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
+    cache = _prompts(backbone, rows)
+    cache.batch_select_indices(of_B)
+    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    at_BL = positions(seen_BK)[:, prompts_PL.shape[1] :]
+    return backbone.logits(tokens_BL, seen_BK, at_BL, keep=tokens_BL.shape[1], cache=cache)[0]
+
+
+def _prompts(backbone: "Backbone", rows: Rows) -> Cache:
+    """Their cache. Raises: NotImplementedError where it is none of keys and values."""
+    mask_PL = rows.prompt_mask_PL
+    cache = backbone.logits(rows.prompts_PL, mask_PL, positions(mask_PL), keep=1)[1]
+    if type(cache) is not DynamicCache:
+        kind = "no past" if cache is None else f"its past in a {type(cache).__name__}"
+        raise NotImplementedError(f"it keeps {kind}")
+    recurrent = {type(layer).__name__ for layer in cache.layers if isinstance(layer, LinearAttentionCacheLayerMixin)}
+    if recurrent:
+        raise NotImplementedError(f"it has layers of linear or recurrent attention: {', '.join(sorted(recurrent))}")
+    return cache
+
+
+def _answers(backbone: "Backbone", rows: Rows, share: bool) -> Tensor:
+    """The same, token by token."""
+    _, mask_PL, of_B, tokens_BL, answered_BL = rows
+    cache, more = _prompts(backbone, rows), tokens_BL.shape[1]
+    if share and not shareable(cache):
+        raise NotImplementedError("layers that do not keep all of the past")
+    share_prompts(cache, of_B, mask_PL, more) if share else give_room(cache, of_B, more)
+    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    said = []
+    for step in range(more):
+        upto = mask_PL.shape[1] + step + 1
+        at_B1 = positions(seen_BK)[:, upto - 1, None]
+        seen = None if share else seen_BK[:, :upto]
+        logits, cache = backbone.logits(tokens_BL[:, step, None], seen, at_B1, keep=1, cache=cache)
+        said.append(logits)
+    if share and not all(layer.attended for layer in cache.layers):
+        raise NotImplementedError("layers that attend by themselves")
+    return torch.cat(said, dim=1)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+def _words(backbone: "Backbone", count: int) -> list[int]:
+    """Ordinary tokens, spread over the vocabulary: not special, and with an embedding that is not zero where there are any."""
+    embeddings = backbone.model.get_input_embeddings().weight
+    size = min(len(embeddings), len(backbone.tokenizer))
+    special = {*backbone.tokenizer.all_special_ids, *backbone.eos_ids, backbone.pad_id}
+    spread = dict.fromkeys(int(place) for place in torch.linspace(0, size - 1, 8 * count).tolist())
+    ordinary = [token for token in spread if token not in special and bool(embeddings[token].any())] or list(spread)
+    step = max(1, len(ordinary) // count)
+    return [ordinary[place * step % len(ordinary)] for place in range(count)]
+
+
+# ---------------------------------------------------------------------------------------------------- the language head
+
+
+def _ends_in_head(backbone: "Backbone") -> bool:
+    """Whether logits are the language head of the base model's last hidden states, and nothing else, before or after it.
+
+    Before it: the head is given the very states, of which none are zero. After it: random numbers in place of what it says come
+    out as they are, so a scale, a cap, a bias or a cut shows at any weights.
+    """
+    head = backbone.model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        return False
+    words = torch.tensor([_words(backbone, 6)], device=backbone.device)
+    mask = torch.ones_like(words, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    read: list[Tensor] = []
+    said: list[Tensor] = []
+
+    def replace(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """By numbers of all sizes from 0.001 to 1000."""
+        sizes = 10.0 ** torch.empty(output.shape).uniform_(-3.0, 3.0, generator=generator)
+        signs = torch.randint(0, 2, output.shape, generator=generator) * 2 - 1
+        read.append(inputs[0])
+        said.append((sizes * signs).to(output.device, output.dtype))
+        return said[-1]
+
+    watch = head.register_forward_hook(replace)
+    try:
+        logits, _ = backbone.logits(words, mask, positions(mask), keep=words.shape[1])
     finally:
-        if watch is not None:
-            watch.remove()
-    return len(seen) == 1 and torch.equal(seen[0][0], hidden) and torch.equal(seen[0][1], logits)
+        watch.remove()
+    hidden, _ = backbone.hidden(words, mask, positions(mask))
+    seen = len(read) == 1 and bool(hidden.any(dim=-1).all())
+    return seen and torch.equal(read[0], hidden) and torch.equal(logits, said[0])
+
+
+# ---------------------------------------------------------------------------------------------------- attention
 
 
 def _shares_prompts(backbone: "Backbone") -> bool:
@@ -70,9 +243,11 @@ def _shares_prompts(backbone: "Backbone") -> bool:
     if before != "sdpa" or not backbone.accepts_positions:
         return False
     try:
-        alone = _two_answers(backbone, share=False)
+        rows = _rows(backbone)
+        alone_BLV = _answers(backbone, rows, share=False)
         backbone.model.set_attn_implementation(attention.NAME)
-        exact = _alike(backbone, _two_answers(backbone, share=True), alone)
+        shared_BLV = _answers(backbone, rows, share=True)
+        exact = _sees_prompts(backbone, alone_BLV) and _alike(backbone, shared_BLV, alone_BLV)
     except torch.OutOfMemoryError:
         raise
     except FAILURES:
@@ -82,34 +257,27 @@ def _shares_prompts(backbone: "Backbone") -> bool:
     return exact
 
 
-def _two_answers(backbone: "Backbone", share: bool) -> Tensor:
-    """Logits after one more token of two answers to one prompt."""
-    prompt = torch.tensor([[0, 1, 2]], device=backbone.device) % backbone.model.config.vocab_size
-    mask, of, at = torch.ones_like(prompt, dtype=torch.bool), prompt.new_zeros(2), prompt.new_full((2, 1), 3)
-    _, cache = backbone.logits(prompt, mask, positions(mask), keep=1)
-    if share and not shareable(cache):
-        raise NotImplementedError("layers that do not keep all of the past")
-    share_prompts(cache, of, mask, more=1) if share else give_room(cache, of, more=1)
-    logits, _ = backbone.logits(prompt[:, :2].T, mask.new_ones((2, 4)), at, keep=1, cache=cache)
-    if share and not all(layer.attended for layer in cache.layers):
-        raise NotImplementedError("layers that attend by themselves")
-    return logits
+def _sees_prompts(backbone: "Backbone", found_BLX: Tensor) -> bool:
+    """Whether the same answer to two prompts, the first two rows, gives two results: else attention was not tried at all."""
+    return not _alike(backbone, found_BLX[0, 1:], found_BLX[1, 1:])
 
 
 def _streams(backbone: "Backbone") -> bool:
     """Whether the states of a micro-batch in one row are those of padded rows."""
-    rows = torch.tensor([[0, 1, 2], [0, 3, 4]], device=backbone.device) % backbone.model.config.vocab_size
-    mask = torch.tensor([[False, True, True], [True, True, True]], device=backbone.device)
-    of, answered = torch.tensor([0, 1, 1], device=backbone.device), mask.new_ones((3, 2))
-    whole, seen = torch.cat([rows[of], rows[of, :1]], dim=1), torch.cat([mask[of], answered[:, :1]], dim=1)
-    expected = backbone.hidden(whole, seen, positions(seen))[0][:, -2:].flatten(0, 1)
-    stream = Stream.of(Rows(rows, mask, of, rows[of, :2], answered))
+    rows = _rows(backbone)
+    prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
+    whole_BL, seen_BL = torch.cat([prompts_PL[of_B], tokens_BL], dim=1), torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    last = tokens_BL.shape[1] + 1
+    expected_BLH = backbone.hidden(whole_BL, seen_BL, positions(seen_BL))[0][
+        :, -last:-1
+    ]  # before each token of an answer
     try:
-        return _alike(backbone, backbone.stream_states(stream), expected)
+        found_MH = backbone.stream_states(Stream.of(rows))
     except torch.OutOfMemoryError:
         raise
     except FAILURES:
         return False
+    return _sees_prompts(backbone, expected_BLH) and _alike(backbone, found_MH, expected_BLH.flatten(0, 1))
 
 
 def _alike(backbone: "Backbone", found: Tensor, expected: Tensor) -> bool:

@@ -8,14 +8,14 @@ Registered with transformers as one more attention, so every model that takes it
 - everything else is PyTorch's scaled dot product attention, as before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from motet.policies.stream import Block
 
@@ -40,10 +40,14 @@ def attend(
     if hasattr(key, "shared_prompt"):
         if not plain or query.shape[2] != 1:
             raise NotImplementedError(f"a shared prompt, and {_in_force(said) or f'{query.shape[2]} tokens at once'}")
+        if attention_mask is not None:
+            raise NotImplementedError("a shared prompt, and a mask of the model's own")
         return key.shared_prompt.attend(query, key, value, scale), None
     if blocks is not None:
         if not plain:
             raise NotImplementedError(f"a stream, and {_in_force(said) or 'attention that is not causal'}")
+        if attention_mask is None or attention_mask.dtype != torch.bool or attention_mask.numel() != 1:
+            raise NotImplementedError("a stream, and a mask of the model's own")
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
     if plain and masked and query.device.type == "cpu":
@@ -90,5 +94,16 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
     )
 
 
+def mask_of(*args: Any, mask_function: Callable[..., Any] = causal_mask_function, **said: Any) -> Tensor | None:
+    """The mask of a model whose every token sees all before it. What it asks for says so at any length: a window shows here,
+    however few tokens there are.
+
+    Raises: NotImplementedError for any other mask, such as that of a window or of chunks.
+    """
+    if mask_function is not causal_mask_function:
+        raise NotImplementedError("a mask that is not the causal one")
+    return sdpa_mask(*args, mask_function=mask_function, **said)
+
+
 AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionMaskInterface.register(NAME, mask_of)

@@ -7,8 +7,8 @@ reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies import attention
 from motet.policies.abilities import NONE, abilities_of
 from motet.policies.adapters import Adapters
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
@@ -59,7 +60,7 @@ class Backbone:
         self.checkpointing = checkpointing
         self.context_length = context_length
         self.eos_ids = _eos_ids(model, tokenizer)
-        self.pad_id = _pad_id(tokenizer, self.eos_ids)
+        self.pad_id = _pad_id(tokenizer, self.eos_ids, model.get_input_embeddings().num_embeddings)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
         self._masters = Masters()
@@ -131,7 +132,7 @@ class Backbone:
                 use_cache=True,
                 **{key: value for key, value in known.items() if key in self._accepts},
             )
-        return output.logits[:, -keep:], output.past_key_values
+        return output.logits[:, -keep:], output.get("past_key_values")
 
     def states(
         self,
@@ -187,6 +188,19 @@ class Backbone:
         if self._plain_head:
             return score_hidden(states_NX, self.model.get_output_embeddings(), tokens_N, temperature_N, want_entropy)
         return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
+
+    @contextmanager
+    def plain_attention(self) -> Iterator[None]:
+        """Inside, the model's attention is that of transformers."""
+        before = self.model.config._attn_implementation
+        if before != attention.NAME:
+            yield
+            return
+        self.model.set_attn_implementation("sdpa")
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)
 
     @property
     def accepts_positions(self) -> bool:
@@ -346,7 +360,7 @@ def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tupl
     return tuple(sorted((ids | {tokenizer.eos_token_id}) - {None}))
 
 
-def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...]) -> int:
-    if tokenizer.pad_token_id is not None:
-        return int(tokenizer.pad_token_id)
-    return eos_ids[0] if eos_ids else 0
+def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...], embeddings: int) -> int:
+    """A token that the model has an embedding of: tokenizers may have been given one for padding that it has not."""
+    wanted = (tokenizer.pad_token_id, *eos_ids)
+    return next((token for token in wanted if token is not None and token < embeddings), 0)

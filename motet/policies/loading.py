@@ -37,13 +37,48 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
             tokenizer = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
         _check_vocabulary(source, tokenizer, config)
         _rename(tokenizer, view, source)
-    limits = [tokenizer.model_max_length]
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None:
-        if not isinstance(positions, int) or positions < 1:
-            raise _refused(source, f"max_position_embeddings: got {positions!r}, expected at least 1")
-        limits.append(positions)
-    return tokenizer, int(min(*limits, UNLIMITED))
+    limits = [tokenizer.model_max_length, _positions(source, config), _short_regime(source, config)]
+    return tokenizer, int(min(limits))
+
+
+def shortened_context(source: str | Path) -> str | None:
+    """A sentence for the person, where a model is not read as far as it could be. Raises: ConfigError."""
+    with believed(source, weights=False) as view:
+        config = _config_of(source, view)
+    short, long = _short_regime(source, config), _positions(source, config)
+    if short >= long:
+        return None
+    return (
+        f"the context of model {str(source)!r} is limited to {short} tokens, of {long}: past them its positions (longrope) "
+        f"change for every row of a batch, so log-probabilities would depend on the other rows"
+    )
+
+
+def _positions(source: str | Path, config: PretrainedConfig) -> int:
+    """Tokens that the config says the model can read. Raises: ConfigError."""
+    text = config.get_text_config(decoder=True)
+    return _count(source, "max_position_embeddings", getattr(text, "max_position_embeddings", None))
+
+
+def _short_regime(source: str | Path, config: PretrainedConfig) -> int:
+    """Tokens up to which positions do not depend on the longest row of a batch. Raises: ConfigError.
+
+    LongRoPE (Ding et al. 2024) has frequencies for short texts and others for long ones, and transformers takes those of the
+    longest row for all rows. Dynamic NTK scaling does the same past max_position_embeddings, which no row passes anyway.
+    """
+    rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
+    kinds = [rope, *(kind for kind in rope.values() if isinstance(kind, dict))]  # some have one per type of layer
+    long = [kind for kind in kinds if kind.get("rope_type") == "longrope"]
+    name = "original_max_position_embeddings"
+    return min((_count(source, name, kind.get(name)) for kind in long), default=UNLIMITED)
+
+
+def _count(source: str | Path, name: str, found: object) -> int:
+    if found is None:
+        return UNLIMITED
+    if not isinstance(found, int) or found < 1:
+        raise _refused(source, f"{name}: got {found!r}, expected at least 1")
+    return found
 
 
 def load_model(

@@ -1,0 +1,174 @@
+"""Tiny random models of many architectures of transformers, and what the bare model says of a row on its own."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedModel
+
+from motet.policies.testing import make_tokenizer
+
+CONTEXT = 64
+WINDOW = 7
+"""Longer than any row of a short probe, and shorter than the rows of the tests."""
+
+SIZES: Mapping[str, Any] = {
+    "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48, "max_position_embeddings": CONTEXT, "head_dim": 8, "pad_token_id": 0,
+}  # fmt: skip
+GPT: Mapping[str, Any] = {
+    "vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "pad_token_id": 0,
+}  # fmt: skip
+EXPERTS: Mapping[str, Any] = {
+    **SIZES, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+    "moe_intermediate_size": 16, "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1,
+    "shared_expert_intermediate_size": 16,
+}  # fmt: skip
+LATENT: Mapping[str, Any] = {
+    **EXPERTS, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8, "v_head_dim": 8,
+}  # fmt: skip
+MIXED: Mapping[str, Any] = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WINDOW}
+"""A layer that sees `WINDOW` tokens back, and one that sees all."""
+HEADLESS = {name: size for name, size in SIZES.items() if name != "head_dim"}
+ROPE = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+CAPPED = {"final_logit_softcapping": 2.0}
+
+SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "afmoe": ("afmoe", {**EXPERTS, **MIXED, "num_dense_layers": 1}),
+    "apertus": ("apertus", SIZES),
+    "arcee": ("arcee", SIZES),
+    "bert as a decoder": ("bert", {**SIZES, "is_decoder": True}),
+    "biogpt": ("biogpt", SIZES),
+    "bitnet": ("bitnet", SIZES),
+    "bloom": ("bloom", {**GPT, "hidden_size": 32}),
+    "codegen": ("codegen", {**GPT, "rotary_dim": 4}),
+    "cohere": ("cohere", {**SIZES, "logit_scale": 0.2}),
+    "cohere 2": ("cohere2", {**SIZES, **MIXED, "logit_scale": 0.5}),
+    "ctrl": ("ctrl", {"vocab_size": 300, "n_embd": 32, "dff": 48, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}),
+    "deepseek v2": ("deepseek_v2", LATENT),
+    "deepseek v3": ("deepseek_v3", LATENT),
+    "exaone 4": ("exaone4", {**SIZES, **MIXED}),
+    "falcon": ("falcon", HEADLESS),
+    "falcon with alibi": ("falcon", {**HEADLESS, "alibi": True}),
+    "gemma": ("gemma", SIZES),
+    "gemma 2": ("gemma2", {**SIZES, **MIXED, **CAPPED}),
+    "gemma 3": ("gemma3_text", {**SIZES, **MIXED}),
+    "glm 4": ("glm4", SIZES),
+    "gpt 2": ("gpt2", GPT),
+    "gpt bigcode": ("gpt_bigcode", GPT),
+    "gpt neo": (
+        "gpt_neo",
+        {
+            "vocab_size": 300, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": CONTEXT,
+            "window_size": WINDOW, "attention_types": [[["global", "local"], 1]],
+        },
+    ),
+    "gpt neox": ("gpt_neox", SIZES),
+    "gpt oss": ("gpt_oss", {**EXPERTS, **MIXED}),
+    "gptj": ("gptj", {**GPT, "rotary_dim": 4}),
+    "granite": ("granite", {**SIZES, "logits_scaling": 8.0, "embedding_multiplier": 3.0}),
+    "granite moe": ("granitemoe", {**EXPERTS, "logits_scaling": 0.8}),
+    "helium": ("helium", SIZES),
+    "jetmoe": ("jetmoe", {**EXPERTS, "kv_channels": 8}),
+    "llama": ("llama", SIZES),
+    "llama with linear rope": ("llama", {**SIZES, "rope_parameters": ROPE}),
+    "ministral": ("ministral", {**SIZES, **MIXED}),
+    "mistral": ("mistral", {**SIZES, "sliding_window": WINDOW}),
+    "mistral without windows": ("mistral", {**SIZES, "sliding_window": None}),
+    "mixtral": ("mixtral", {**EXPERTS, "sliding_window": None}),
+    "modernbert decoder": ("modernbert-decoder", {**SIZES, **MIXED, "bos_token_id": 2, "eos_token_id": 1}),
+    "mpt": ("mpt", {"vocab_size": 300, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": CONTEXT}),
+    "nanochat": ("nanochat", {**SIZES, **CAPPED}),
+    "nemotron": ("nemotron", SIZES),
+    "olmo 2": ("olmo2", SIZES),
+    "olmo 3": ("olmo3", {**SIZES, **MIXED}),
+    "olmoe": ("olmoe", EXPERTS),
+    "opt": ("opt", {**SIZES, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "persimmon": ("persimmon", SIZES),
+    "phi": ("phi", SIZES),
+    "phi 3": ("phi3", {**SIZES, "sliding_window": WINDOW}),
+    "phimoe": ("phimoe", EXPERTS),
+    "qwen 2": ("qwen2", {**SIZES, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
+    "qwen 2 moe": ("qwen2_moe", EXPERTS),
+    "qwen 3": ("qwen3", {**SIZES, "tie_word_embeddings": True}),
+    "smollm 3": ("smollm3", SIZES),
+    "stablelm": ("stablelm", SIZES),
+    "starcoder 2": ("starcoder2", {**SIZES, "sliding_window": WINDOW}),
+    "vaultgemma": ("vaultgemma", {**SIZES, **MIXED, **CAPPED}),
+    "xglm": (
+        "xglm",
+        {
+            "vocab_size": 300, "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48,
+            "max_position_embeddings": CONTEXT,
+        },
+    ),
+}  # fmt: skip
+"""Name -> the model type of transformers and its settings."""
+
+HYBRID = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+}  # fmt: skip
+_REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "llama 4": (
+        "llama4_text",
+        {
+            **EXPERTS, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW, "no_rope_layers": [1, 0],
+            "layer_types": ["chunked_attention", "full_attention"],
+        },
+        r"\(Llama4ForCausalLM\) has no base model beside its language head",
+    ),
+    "qwen 3 next": (
+        "qwen3_next",
+        {**EXPERTS, **HYBRID, "layer_types": ["linear_attention", "full_attention"]},
+        r"\(Qwen3NextForCausalLM\) .* has layers of linear or recurrent attention: LinearAttentionLayer",
+    ),
+    "lfm 2": ("lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}, "layers of linear or recurrent attention"),
+    "inkling": ("inkling_text", EXPERTS, "layers of linear or recurrent attention"),
+    "minimax": ("minimax", EXPERTS, "keeps its past in a MiniMaxCache"),
+    "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "keeps no past"),
+    "rwkv": ("rwkv", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2}, "keeps no past"),
+    "recurrent gemma": ("recurrent_gemma", SIZES, "seem to only contain LinearAttention layers"),
+    "openai gpt": ("openai-gpt", GPT, "keeps no past"),
+    "trocr": (
+        "trocr",
+        {"vocab_size": 300, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48},
+        "gives a row other logits beside longer rows than alone",
+    ),
+}  # fmt: skip
+REFUSED: Mapping[str, str] = {kind: cause for kind, (_, _, cause) in _REFUSED.items()}
+"""Name -> what the refusal says of the cause."""
+KINDS = {**SOUND, **{kind: (name, settings) for kind, (name, settings, _) in _REFUSED.items()}}
+
+
+def make(kind: str, folder: Path, *, zero: bool = False, **changes: Any) -> Path:
+    """Writes the model of this kind, with weights large enough that mistakes show, and a tokenizer beside it.
+
+    With `zero` the embedding of token 0 is zero. `changes` are settings of the model.
+    """
+    name, settings = KINDS[kind]
+    tokenizer = make_tokenizer("gpt2", False, CONTEXT, 300)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(name, **{**settings, **changes})
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                torch.nn.init.normal_(weight, std=0.25)
+        if zero:
+            torch.nn.init.zeros_(model.get_input_embeddings().weight[0])
+    model.generation_config.eos_token_id = None
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def alone(model: PreTrainedModel, prompt: Sequence[int], answer: Sequence[int], temperature: float) -> Tensor:
+    """Log-probabilities of an answer's tokens from one pass of the bare model over one row, [L]."""
+    row = torch.tensor([[*prompt, *answer]])
+    logits_LV = model(input_ids=row, use_cache=False).logits[0, len(prompt) - 1 : -1]
+    logp_LV = torch.log_softmax(logits_LV.float() / temperature, dim=-1)
+    return logp_LV.gather(1, row[0, len(prompt) :, None])[:, 0]

@@ -1,0 +1,105 @@
+"""Sampling, scoring and training of many architectures, beside plain passes of the bare model over one row at a time."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from motet.errors import ConfigError
+from motet.policies import decode as decoding
+from motet.policies.backbone import Backbone
+from motet.policies.decode import Wish, decode
+from motet.policies.forward import forward
+from motet.policies.padding import Rows, padded
+from motet.settings import Decode
+from tests.architectures import REFUSED, SOUND, WINDOW, alone, make
+
+CLOSE = {"atol": 1e-4, "rtol": 1e-4}
+PROMPTS = [
+    [5, 60, 200],
+    [(37 * place) % 250 + 20 for place in range(17)],
+    [(11 * place) % 250 + 20 for place in range(9)],
+    [42],
+]
+OF = [1, 0, 1, 2, 3]
+ANSWERS = [[(53 * place + row) % 250 + 20 for place in range(length)] for row, length in enumerate((12, 5, 1, 9, 11))]
+TEMPERATURES = [0.7, 1.0, 1.3, 2.0, 0.5]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], Path]:
+    @cache
+    def folder(kind: str, zero: bool) -> Path:
+        return make(kind, tmp_path_factory.mktemp("architecture"), zero=zero)
+
+    return folder
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["row 0 zero", "row 0 random"])
+def zero(request: pytest.FixtureRequest) -> bool:
+    """Whether the embedding of token 0 is zero, as in a model that was made with `pad_token_id=0`."""
+    return request.param
+
+
+@pytest.fixture(scope="module", params=sorted(SOUND))
+def backbone(request: pytest.FixtureRequest, made: Callable[[str, bool], Path], zero: bool) -> Backbone:
+    return Backbone.load(made(request.param, zero), device="cpu", trainable_full=True)
+
+
+def rows() -> Rows:
+    cpu = torch.device("cpu")
+    return Rows(*padded(PROMPTS, 0, "left", cpu), torch.tensor(OF), *padded(ANSWERS, 0, "right", cpu))
+
+
+def bare(backbone: Backbone) -> list[Tensor]:
+    """Of every answer, as the model by itself has it."""
+    with backbone.plain_attention():
+        return [
+            alone(backbone.model, PROMPTS[of], answer, temperature)
+            for of, answer, temperature in zip(OF, ANSWERS, TEMPERATURES, strict=True)
+        ]
+
+
+def test_training_and_scoring_give_log_probabilities_and_gradients_of_single_rows(backbone: Backbone) -> None:
+    lesson = rows()
+    logp_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES))
+    expected_N = torch.cat(bare(backbone))
+    torch.testing.assert_close(logp_BL[lesson.mask_BL], expected_N, **CLOSE)
+    with torch.no_grad():
+        scored_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES), want_entropy=False)
+    torch.testing.assert_close(scored_BL[lesson.mask_BL], expected_N, **CLOSE)
+    got, right = (_gradient(backbone, loss) for loss in (logp_BL[lesson.mask_BL].sum(), expected_N.sum()))
+    assert (got - right).norm() < 1e-4 * right.norm()
+
+
+def _gradient(backbone: Backbone, loss: Tensor) -> Tensor:
+    weights = [weight for weight in backbone.parameters_of(None) if weight.requires_grad]
+    grads = torch.autograd.grad(loss, weights, allow_unused=True)
+    return torch.cat([grad.flatten() for grad in grads if grad is not None])
+
+
+@pytest.mark.parametrize("shared", [1, 10**9], ids=["prompts shared", "prompts copied"])
+def test_sampling_records_log_probabilities_of_single_rows(
+    backbone: Backbone, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "SHARED", shared)
+    wishes = [
+        Wish(of, Decode(max_new_tokens=2 * WINDOW, temperature=temperature), key)
+        for key, (of, temperature) in enumerate(zip(OF, TEMPERATURES, strict=True))
+    ]
+    for wish, answer in zip(wishes, decode(backbone, PROMPTS, wishes), strict=True):
+        with torch.no_grad(), backbone.plain_attention():
+            expected_L = alone(backbone.model, PROMPTS[wish.prompt], answer.tokens, wish.decode.temperature)
+        torch.testing.assert_close(torch.tensor(answer.logprobs), expected_L, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", sorted(REFUSED))
+def test_what_cannot_be_read_row_by_row_is_refused_in_one_line_with_its_cause(
+    kind: str, made: Callable[[str, bool], Path]
+) -> None:
+    with pytest.raises(ConfigError, match=REFUSED[kind]) as error:
+        Backbone.load(made(kind, False), device="cpu")
+    assert "\n" not in str(error.value)
