@@ -335,7 +335,7 @@ class Schedule(Settings):
 
 class Guards(Settings):
     """Bounds of figures that show how a team collapses. One that is beyond its bound for `patience` steps in a row raises an
-    alarm, once; a bound of null is not watched."""
+    alarm, once; a bound of null is not watched. `max_mismatch` shows that log-probabilities are wrong, and stops the run."""
 
     patience: PositiveInt = 10
     """Steps in a row."""
@@ -349,6 +349,9 @@ class Guards(Settings):
     """Of play/duplicates, the share of answers to a prompt that repeat another one, of all that could."""
     max_flat_groups: Share | None = 0.95
     """Of credit/flat_groups, the share of prompts whose answers all earn the same."""
+    max_mismatch: PositiveFloat | Literal["dtype"] | None = "dtype"
+    """Of learn/sampler_mismatch before a policy's first update of a step, nats per token at temperature 1. Beyond it the run
+    stops at once, for its weights are still those that sampled. dtype: what rounding in the model's dtype explains."""
     unless_success: Probability | None = 0.9
     """A step that succeeds at least this often is within all bounds: who has solved a game says the same again and again."""
     stop: bool = False

@@ -66,7 +66,7 @@ def replay(
                 ensemble_of(scene, company),
                 company,
                 scene.tasks["train"],
-                pace_of(scene),
+                replace(pace_of(scene), max_mismatch=None),  # what stopped a run is what a replay is to show
                 folder,
                 number,
                 sample=not recorded,

@@ -269,4 +269,5 @@ def ensemble_of(scene: Scene, company: Company, stop: Stop | None = None) -> Ens
 
 def pace_of(scene: Scene) -> Pace:
     chosen = scene.config.train
-    return Pace(steps_of(scene), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share)
+    bound = scene.config.guards.max_mismatch
+    return Pace(steps_of(scene), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share, bound)

@@ -20,6 +20,8 @@ from motet.policies.forward import forward
 from motet.policies.memory import asking_for
 from motet.policies.optimizers import load_into, make_optimizer, state_of
 from motet.policies.padding import Rows
+from motet.policies.quantized import stored_as
+from motet.policies.suspect import suspect
 from motet.settings import Optimizer
 
 _LESS = "lower train.token_budget, or set checkpointing: true for the model"
@@ -135,6 +137,19 @@ class LocalLearner:
         figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
         course.steps_done += 1
         return figures
+
+    def precision(self, name: str) -> str:
+        """The dtype it computes in; 8bit where its base rounds inputs too."""
+        backbone = self._courses[name].learning.backbone
+        eight = stored_as(backbone.model.config) == "8bit"
+        return "8bit" if eight else str(backbone.dtype).removeprefix("torch.")
+
+    def suspect(self, batch: Batch) -> str:
+        """Its policy's class, and which ability explains log-probabilities that are not those of sampling."""
+        policy = self._courses[batch.policy].learning
+        with policy.active():
+            found = suspect(policy.backbone, batch.to(policy.backbone.device))
+        return f"{type(policy.backbone.model).__name__}. {found}"
 
     def _diverged(self, name: str, what: str) -> TrainingDiverged:
         course = self._courses[name]

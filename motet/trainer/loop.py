@@ -6,9 +6,10 @@ It never asks where a model lives, nor what an algorithm is called.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from motet.batch import (
+    Batch,
     Learner,
     Metrics,
     merge,
@@ -36,6 +37,7 @@ from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
 from motet.settings import Algorithm, Plan, Schedule
+from motet.trainer.guards import refuse_mismatch
 from motet.trainer.score import score
 from motet.trainer.stopping import Stop
 from motet.trainer.timing import Stopwatch
@@ -82,6 +84,8 @@ class Pace:
     """Padded tokens a micro-batch may have."""
     max_fault_share: float
     """A step with a larger share of failed joint actions stops the run."""
+    max_mismatch: float | Literal["dtype"] | None
+    """`Guards.max_mismatch`."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ async def one_step(
 ) -> tuple[Step, CreditState]:
     """Plays `tasks`, learns from them, publishes. Every random draw follows from the run's seed and `number`.
 
-    Raises: MotetError where too many episodes failed; TrainingDiverged before a bad number reaches the weights; Interrupted.
+    Raises: MotetError where too many episodes failed, or where training does not give the log-probabilities of sampling;
+    TrainingDiverged before a bad number reaches the weights; Interrupted.
     """
     clock, before = Stopwatch(), ensemble.timings()
     episodes = await play_step(ensemble, tasks, number)
@@ -247,6 +252,8 @@ async def _learn(
                 ensemble.stop.check()
             told = await learners[reading.critic].accumulate_values(reading, value_loss)
             valued.setdefault(reading.critic, []).append(told)
+        if update == 0:
+            _check_mismatch(learners, part, batches, now, pace)
         for name, figures in now.items():
             seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
@@ -261,6 +268,25 @@ async def _learn(
         for key, mean in merge(figures).items()
     }
     return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **each, **stepped}
+
+
+def _check_mismatch(
+    learners: Mapping[str, Learner],
+    samples: Sequence[TrainSample],
+    batches: Sequence[Batch],
+    measured: Mapping[str, Sequence[Metrics]],
+    pace: Pace,
+) -> None:
+    """Of a step's first update, policy by policy: no weights have moved since they sampled. Raises: MotetError."""
+    for name, figures in measured.items():
+        refuse_mismatch(
+            name,
+            merge(figures)["sampler_mismatch"].value,
+            [sample for sample in samples if sample.policy == name],
+            pace.max_mismatch,
+            learners[name],
+            next(batch for batch in batches if batch.policy == name),
+        )
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import pytest
 from motet.algorithms import resolve
 from motet.batch import Batch, Mean, ValueBatch
 from motet.core import CreditState, OnAnswer, SampleRequest, ScoreRequest, Task, Team, Transition, Valued, ValueRequest
+from motet.errors import MotetError
 from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.settings import Plan, Schedule
 from motet.trainer import timing
@@ -59,6 +60,12 @@ class Diary:
         self.values.append(batch)
         return {"value_error": Mean(2.0, 1.0)}
 
+    def precision(self, name: str) -> str:
+        return "float32"
+
+    def suspect(self, batch: Batch) -> str:
+        return f"Model of {batch.policy}"
+
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         self.updates.append(tuple(names))
         return {name: {"loss": 0.0} for name in names}
@@ -90,7 +97,7 @@ def ensemble(name: str, team: Team = PAIR, diary: Diary | None = None, **changes
     return replace(made, **changes)
 
 
-PACE = Pace(steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0)
+PACE = Pace(steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0, max_mismatch=None)
 
 
 def go(made: Ensemble, number: int = 1) -> tuple[Diary, dict[str, float]]:
@@ -304,3 +311,33 @@ def test_an_environment_that_steps_while_answers_are_drawn_costs_only_what_is_wa
 def test_play_is_one_stage_where_the_sampler_tells_no_times():
     step, _ = asyncio.run(one_step(ensemble("ippo"), TASKS, 1, PACE, CreditState()))
     assert list(step.seconds) == ["play", "score", "credit", "pack", "learn", "publish"]
+
+
+# ---------------------------------------------------------------------------------------------------- wrong numbers
+
+
+@dataclass(eq=False)
+class Wrong(Diary):
+    """A learner that gives log-probabilities of its own, `apart` nats from those of sampling, at its first update already."""
+
+    apart: float = 0.0
+
+    async def accumulate(self, batch: Batch, objective: Any) -> dict[str, Mean]:
+        figures = await super().accumulate(batch, objective)
+        return {**figures, "sampler_mismatch": Mean(self.apart + len(self.updates), 1.0)}
+
+
+@pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.02), (0.5, 0.6)])
+def test_log_probabilities_that_sampling_did_not_give_stop_the_step_before_any_update(bound, apart):
+    diary = Wrong(apart=apart)
+    with pytest.raises(MotetError, match=r"policy ann-policy: .* Model of ann-policy") as error:
+        asyncio.run(one_step(ensemble("ippo", diary=diary), TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
+    assert "\n" not in str(error.value)
+    assert diary.updates == []
+
+
+@pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.005), (0.5, 0.4), (None, 5.0)])
+def test_what_rounding_explains_does_not_stop_and_after_the_first_update_nothing_is_looked_at(bound, apart):
+    made = ensemble("ippo", diary=Wrong(apart=apart), fields={"epochs": 2})
+    asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
+    assert len(next(iter(made.learners.values())).updates) == 2

@@ -1,0 +1,66 @@
+"""Which fast way of computing a policy makes its log-probabilities wrong: found by leaving out one after the other."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from motet.batch import Batch
+from motet.policies.abilities import Abilities
+from motet.policies.backbone import Backbone
+from motet.policies.forward import forward
+from motet.policies.padding import Rows
+
+ROWS = 4
+"""Completions that are looked at."""
+WAYS = {
+    "streams": "micro-batches without padding (Abilities.streams)",
+    "ends_in_head": "log-probabilities from hidden states (Abilities.ends_in_head)",
+    "shares_prompts": "prompts that answers share (Abilities.shares_prompts)",
+}
+
+
+@torch.no_grad()
+def suspect(backbone: Backbone, batch: Batch) -> str:
+    """Who is wrong about the completions of a batch, beside the bare model that reads one row at a time: training or sampling,
+    and which ability. The policy that sampled is active."""
+    rows = range(min(ROWS, len(batch.tokens_BL)))
+    bare = torch.cat([_alone(backbone, batch, row) for row in rows])
+    mask_BL = batch.mask_BL[: len(rows)]
+    sampled, trained = batch.behaviour_logp_BL[: len(rows)][mask_BL], _trained(backbone, batch, len(rows))
+    apart, off = (trained - bare).abs().mean().item(), (sampled - bare).abs().mean().item()
+    found = f"Beside the bare model, one row at a time, training is {apart:.3g} nats off and sampling {off:.3g}"
+    if off > apart:
+        way = WAYS["shares_prompts"] if backbone.shares_prompts else "the cache that prompts and answers are read from"
+        return f"{found}. Suspected: {way}"
+    for name in ("streams", "ends_in_head"):
+        if getattr(backbone.abilities, name):
+            without = replace(backbone.abilities, **{"streams": False, name: False})
+            if (_trained(backbone, batch, len(rows), without) - bare).abs().mean().item() < apart / 2:
+                return f"{found}. Suspected: {WAYS[name]}"
+    return f"{found}. Suspected: the cache that prompts and answers are read from"
+
+
+def _trained(backbone: Backbone, batch: Batch, rows: int, abilities: Abilities | None = None) -> Tensor:
+    """Log-probabilities as in training, [tokens], with other abilities than the backbone's own."""
+    own = backbone.abilities
+    mask_BL = batch.mask_BL[:rows]
+    few = Rows(
+        batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B[:rows], batch.tokens_BL[:rows], batch.mask_BL[:rows]
+    )
+    try:
+        backbone.abilities = own if abilities is None else abilities
+        return forward(backbone, few, batch.temperature_B[:rows], want_entropy=False)[0][mask_BL]
+    finally:
+        backbone.abilities = own
+
+
+def _alone(backbone: Backbone, batch: Batch, row: int) -> Tensor:
+    """Log-probabilities of a completion's tokens from one pass of the model over one row, with attention of its own, [L]."""
+    prompt = batch.prompt_of_B[row]
+    tokens_L = batch.tokens_BL[row][batch.mask_BL[row]]
+    whole = torch.cat([batch.prompts_PL[prompt][batch.prompt_mask_PL[prompt]], tokens_L])[None]
+    with backbone.plain_attention():
+        logits_LV = backbone.model(input_ids=whole, use_cache=False).logits[0, -len(tokens_L) - 1 : -1]
+    logp_LV = torch.log_softmax(logits_LV.float() / batch.temperature_B[row], dim=-1)
+    return logp_LV.gather(1, tokens_L[:, None]).squeeze(1)

@@ -1,0 +1,131 @@
+"""A run whose training does not give the log-probabilities of its sampling ends before any weight has moved."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from motet.errors import MotetError
+from motet.policies import abilities, attention, cache, decode
+from motet.policies.backbone import Backbone
+from motet.policies.decode import Wish
+from motet.policies.forward import forward
+from motet.policies.padding import Rows, padded
+from motet.settings import Decode
+from motet.trainer.guards import MISMATCH
+from tests.architectures import SOUND, make
+from tests.small_runs import run_config, steps
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+
+def config(folder: Path, sound: Path, **sections: Any) -> dict[str, Any]:
+    """`p` is played by the model in `folder`, and `q` by a sound one."""
+    played = {
+        "models": {"odd": {"path": str(folder), "device": "cpu"}, "sound": {"path": str(sound), "device": "cpu"}},
+        "policies": {"p": {"model": "odd"}, "q": {"model": "sound"}},
+        "decode": {"max_new_tokens": 12},
+        "optimizer": {"learning_rate": 1e-3},
+    }
+    return run_config(**{**played, **sections})
+
+
+def claim_of(ability: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Abilities of the first model that is loaded, claimed without a trial."""
+
+    def claim(monkeypatch: pytest.MonkeyPatch) -> None:
+        tried = getattr(abilities, ability)
+        odd = {"Gemma2ForCausalLM", "MistralForCausalLM"}
+        claimed = lambda backbone: type(backbone.model).__name__ in odd or tried(backbone)  # noqa: E731
+        monkeypatch.setattr(abilities, ability, claimed)
+
+    return claim
+
+
+def pass_over_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our attention does not look at windows, and nobody tries it."""
+
+    def shares(backbone: Backbone) -> bool:
+        backbone.model.set_attn_implementation(attention.NAME)
+        return True
+
+    monkeypatch.setattr(attention, "HARMLESS", attention.HARMLESS | {"sliding_window"})
+    monkeypatch.setitem(attention.AttentionMaskInterface._global_mapping, attention.NAME, attention.sdpa_mask)
+    monkeypatch.setattr(abilities, "_shares_prompts", shares)
+    monkeypatch.setattr(abilities, "_streams", lambda backbone: True)
+
+
+def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention to shared prompts is sharper than the model's own, and nobody tries it."""
+
+    def shares(backbone: Backbone) -> bool:
+        backbone.model.set_attn_implementation(attention.NAME)
+        return True
+
+    attend = cache.SharedPrompt.attend
+    monkeypatch.setattr(cache.SharedPrompt, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 3.0 * scale))
+    monkeypatch.setattr(abilities, "_shares_prompts", shares)
+    monkeypatch.setattr(abilities, "_streams", lambda backbone: False)
+    monkeypatch.setattr(decode, "SHARED", 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "said"),
+    [
+        ("gemma 2", claim_of("_ends_in_head"), r"Gemma2ForCausalLM\. .*Suspected: .*\(Abilities\.ends_in_head\)"),
+        ("mistral", pass_over_windows, r"MistralForCausalLM\. .*Suspected: .*\(Abilities\.streams\)"),
+        ("llama", share_at_another_scale, r"LlamaForCausalLM\. .*Suspected: .*\(Abilities\.shares_prompts\)"),
+    ],
+)
+def test_an_ability_that_a_model_does_not_have_stops_the_run_before_its_weights_move(
+    kind, claim, said, tmp_path, train, monkeypatch
+):
+    folder, sound = make(kind, tmp_path / "odd"), make("phi", tmp_path / "sound")
+    with monkeypatch.context() as wrong:
+        claim(wrong)
+        with pytest.raises(MotetError, match=said) as error:
+            train(config(folder, sound))
+    assert re.match(r"policy p: before its first update training gives log-probabilities .* nats", str(error.value))
+    assert "\n" not in str(error.value)
+    run = tmp_path / "runs" / "run"
+    (saved,) = (run / "checkpoints").iterdir()
+    assert saved.name == "step-000000"
+    kept = load_file(saved / "tensors.safetensors")
+    start = dict(Backbone.load(folder, device="cpu", trainable_full=True).model.named_parameters())
+    assert all(torch.equal(kept[f"weights.p.{place}"], weight) for place, weight in enumerate(start.values()))
+    assert not steps(run)
+    assert [row["step"] for row in steps(train(config(folder, sound), resume=True))] == [1, 2]
+
+
+def test_a_bound_of_null_lets_the_run_go_on(tmp_path, train, monkeypatch):
+    claim_of("_ends_in_head")(monkeypatch)
+    folder, sound = make("gemma 2", tmp_path / "odd"), make("phi", tmp_path / "sound")
+    run = train(config(folder, sound, guards={"max_mismatch": None}))
+    assert steps(run)[0]["learn/sampler_mismatch/p"] > 10 * MISMATCH["float32"]
+    assert steps(run)[0]["learn/sampler_mismatch/q"] < MISMATCH["float32"]
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["gemma 2", "granite moe", "llama", "nemotron", "olmoe", "phimoe"])
+def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
+    """These had the largest mismatches of `SOUND`."""
+    assert kind in SOUND
+    backbone = Backbone.load(make(kind, tmp_path), device="cpu", dtype=dtype)
+    prompts = [[(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)]
+    wishes = [Wish(key % 4, Decode(max_new_tokens=20, temperature=temperature), key) for key in range(16)]
+    answers = decode.decode(backbone, prompts, wishes)
+    rows = Rows(
+        *padded(prompts, backbone.pad_id, "left", backbone.device),
+        torch.tensor([wish.prompt for wish in wishes]),
+        *padded([answer.tokens for answer in answers], backbone.pad_id, "right", backbone.device),
+    )
+    with torch.no_grad():
+        trained_BL, _ = forward(backbone, rows, torch.full((len(wishes),), temperature))
+    sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
+    mismatch = (trained_BL[rows.mask_BL] - sampled_N).abs().mean().item()
+    assert mismatch < MISMATCH[dtype] / temperature / 5
