@@ -1,0 +1,72 @@
+"""How far apart rounding leaves the log-probabilities of sampling and training: what the bounds of `trainer/guards.py` rest on.
+
+python -m benchmarks.mismatch [--dtypes float32,bfloat16,float16]
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers.utils import logging
+
+from motet.policies.abilities import abilities_of
+from motet.policies.backbone import Backbone
+from motet.policies.decode import Wish, decode
+from motet.policies.forward import forward
+from motet.policies.loading import DTYPES, load_model, load_tokenizer
+from motet.policies.padding import Rows, padded
+from motet.settings import Decode
+from tests.architectures import SOUND, make
+
+PROMPTS = [[(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)]
+
+
+def loaded(folder: Path, dtype: str) -> Backbone:
+    """As a run loads it, but for float16, which a run has on a GPU only."""
+    cpu = torch.device("cpu")
+    tokenizer, context = load_tokenizer(folder)
+    model = load_model(folder, DTYPES[dtype], cpu)
+    backbone = Backbone(model, tokenizer, context, device=cpu, dtype=DTYPES[dtype], trainable_full=False)
+    backbone.abilities = abilities_of(backbone, folder)
+    return backbone
+
+
+@torch.no_grad()
+def mismatch(backbone: Backbone) -> float:
+    """Mean absolute difference (nats per token) over 16 answers at temperature 1."""
+    wishes = [Wish(key % len(PROMPTS), Decode(max_new_tokens=20), key) for key in range(16)]
+    answers = decode(backbone, PROMPTS, wishes)
+    rows = Rows(
+        *padded(PROMPTS, backbone.pad_id, "left", backbone.device),
+        torch.tensor([wish.prompt for wish in wishes]),
+        *padded([answer.tokens for answer in answers], backbone.pad_id, "right", backbone.device),
+    )
+    trained_BL, _ = forward(backbone, rows, torch.ones(len(wishes)), want_entropy=False)
+    sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
+    return float((trained_BL[rows.mask_BL] - sampled_N).abs().mean())
+
+
+def main() -> None:
+    """Prints, for each dtype, the median over all architectures and the largest."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dtypes", default="float32,bfloat16,float16")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    table = Table("dtype", "architectures", "median", "largest", "of")
+    for dtype in parser.parse_args().dtypes.split(","):
+        found = {}
+        for kind in SOUND:
+            with tempfile.TemporaryDirectory(prefix="motet-mismatch-") as folder:
+                found[kind] = mismatch(loaded(make(kind, Path(folder)), dtype))
+        worst = max(found, key=lambda kind: found[kind])
+        table.add_row(
+            dtype, str(len(found)), f"{sorted(found.values())[len(found) // 2]:.2g}", f"{found[worst]:.2g}", worst
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
