@@ -1,6 +1,6 @@
 """How far apart rounding leaves the log-probabilities of sampling and training: what the bounds of `trainer/guards.py` rest on.
 
-python -m benchmarks.mismatch [--dtypes float32,bfloat16,float16]
+python -m benchmarks.mismatch [--dtypes float32,bfloat16,float16,8bit]
 """
 
 import argparse
@@ -25,7 +25,9 @@ PROMPTS = [[(37 * place + length) % 250 + 20 for place in range(length)] for len
 
 
 def loaded(folder: Path, dtype: str) -> Backbone:
-    """As a run loads it, but for float16, which a run has on a GPU only."""
+    """As a run loads it, but for float16, which a run has on a GPU only. 8bit needs bitsandbytes."""
+    if dtype == "8bit":
+        return Backbone.load(folder, device="cpu", quantize="8bit")
     cpu = torch.device("cpu")
     tokenizer, context = load_tokenizer(folder)
     model = load_model(folder, DTYPES[dtype], cpu)
