@@ -312,7 +312,9 @@ def results(attempt: Attempt) -> str:
 
 def _readable(test: str, suite: Suite) -> str:
     """Agents know the function by its name, and not as `candidate`."""
-    return re.sub(r"\bcandidate\b", suite.entry_point, test) if suite.entry_point is not None else test
+    if suite.kind != "check" or suite.entry_point is None:
+        return test
+    return re.sub(r"\bcandidate\b", suite.entry_point, test)
 
 
 def _all_or_not(attempt: Attempt) -> str:

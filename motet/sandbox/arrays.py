@@ -1,31 +1,53 @@
-"""numpy's values in test mode, where numpy is one of the packages that programs may import."""
+"""numpy's values in test mode, where numpy is one of the packages that programs may import.
 
+An array travels by value: its bytes, a type from a closed list, and its shape. What arrives may be an attacker's, and is measured
+before memory is taken for it.
+"""
+
+import math
+import re
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from motet.sandbox import containers, values
 from motet.sandbox.containers import Container
 from motet.sandbox.values import Known
 
+_STYLE: Final = re.compile(
+    r"[<>|](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?|[US][1-9]\d{0,5})"
+)
+"""The types of elements that travel, as numpy writes them: no objects, no pointers, no fields."""
+_MOST_BYTES: Final = 1 << 28
+_MOST_AXES: Final = 32
+
 
 def learn(numpy: ModuleType) -> None:
-    """Arrays become containers that both sides share, numpy's numbers values; both travel as bytes: no arrays of objects."""
-    kinds = {kind for kind in numpy.sctypeDict.values() if kind is not numpy.object_}
-    for kind in kinds:
+    """Arrays become containers that both sides share, numpy's numbers values."""
+    for kind in {kind for kind in numpy.sctypeDict.values() if not issubclass(kind, (numpy.object_, numpy.void))}:
         tag = f"numpy.{kind.__name__}"
-        values.KNOWN[kind] = known = Known(tag, lambda value: (value.dtype.str, value.tobytes()), _number(numpy))
-        values.BY_TAG[tag] = known
-    for kind in (*kinds, numpy.ndarray):
-        values.TYPES[f"numpy.{kind.__name__}"] = kind
-        values.TYPE_NAMES[kind] = f"numpy.{kind.__name__}"
+        values.KNOWN[kind] = values.BY_TAG[tag] = Known(
+            tag, lambda value: (value.dtype.str, value.tobytes()), _number(numpy)
+        )
+        values.TYPES[tag], values.TYPE_NAMES[kind] = kind, tag
+    values.TYPES["numpy.ndarray"], values.TYPE_NAMES[numpy.ndarray] = numpy.ndarray, "numpy.ndarray"
 
     def new(kind: Any, extra: Any) -> Any:
         style, shape = extra
-        return numpy.ndarray.__new__(kind, shape, _dtype(numpy, style))
+        if kind is not numpy.ndarray:
+            raise TypeError("an array of another class")
+        dtype = _dtype(numpy, style)
+        if type(shape) is not tuple or len(shape) > _MOST_AXES or any(type(n) is not int or n < 0 for n in shape):
+            raise TypeError("a shape that is none")
+        if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
+            raise ValueError("a large array")
+        return numpy.zeros(shape, dtype)
 
     def fill(value: Any, parts: list[Any]) -> None:
         (content,) = parts
-        value[...] = numpy.frombuffer(content, value.dtype).reshape(value.shape)
+        if type(content) is not bytes or len(content) != value.nbytes:
+            raise ValueError("an array of another size")
+        if content:
+            value[...] = numpy.frombuffer(content, value.dtype).reshape(value.shape)
 
     array = Container(
         numpy.ndarray,
@@ -34,21 +56,28 @@ def learn(numpy: ModuleType) -> None:
         new,
         lambda value: (value.dtype.str, value.shape),
         lambda before, now: before == now,
-        lambda value: not value.dtype.hasobject and value.dtype.fields is None,
+        lambda value: _STYLE.fullmatch(value.dtype.str) is not None,
+        heirs=False,
     )
     containers.CONTAINERS[numpy.ndarray] = containers.BY_TAG["ndarray"] = array
 
 
 def _number(numpy: ModuleType) -> Any:
+    empty = {"<U0": numpy.str_, "|S0": numpy.bytes_}
+
     def make(style: Any, content: Any) -> Any:
-        (value,) = numpy.frombuffer(content, _dtype(numpy, style))
+        if style in empty:
+            return empty[style]()
+        dtype = _dtype(numpy, style)
+        if type(content) is not bytes or len(content) != dtype.itemsize:
+            raise ValueError("a number of another size")
+        (value,) = numpy.frombuffer(content, dtype)
         return value
 
     return make
 
 
 def _dtype(numpy: ModuleType, style: Any) -> Any:
-    dtype = numpy.dtype(values.text(style))
-    if dtype.hasobject:
-        raise TypeError("an array of objects")
-    return dtype
+    if _STYLE.fullmatch(values.text(style)) is None:
+        raise TypeError("elements of a type that does not travel")
+    return numpy.dtype(style)

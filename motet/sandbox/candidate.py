@@ -8,13 +8,15 @@ import copy
 import marshal
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
-from motet.sandbox.values import OFTEN, SPECIAL, TYPES, VALUES
+from motet.sandbox.values import HEIRS, KNOWN, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, travels
 
 _MOST_NOTES = 20
 
@@ -104,10 +106,13 @@ class Candidate(Heap):
             return ["error", self.register(value), *about, _said(value)]
         container = kind_of(value)
         if container is not None:
-            return self.container(container, value, self.encode(kind, depth + 1), depth)
+            return self.container(container, value, self.encode(kind, depth + 1) if container.heirs else None, depth)
+        number = next((base for base in kind.__mro__ if TYPE_NAMES.get(base, "").startswith("numpy.")), None)
+        if number is not None and number in KNOWN:
+            return self.encode(number(value), depth + 1)
         described = self.encode(kind, depth + 1)
         for base in VALUES:
-            if base in kind.__mro__:
+            if base in kind.__mro__ and travels(value):
                 return ["value", self.register(value), described, self.encode(_plain(base, value), depth + 1)]
         return ["object", self.register(value), described, _hash(value)]
 
@@ -183,7 +188,12 @@ def _plain(base: type, value: Any) -> Any:
         return "".join(str.__iter__(value))
     if base is bytes:
         return bytes(bytes.__iter__(value))
-    return {int: int.__int__, float: float.__float__, complex: complex.__pos__}[base](value)
+    if base is Decimal:
+        return Decimal(Decimal.__str__(value))
+    if base is Fraction:
+        return Fraction(value.numerator, value.denominator)
+    numbers = {int: int.__int__, float: float.__float__, complex: complex.__pos__}
+    return numbers[base](value) if base in numbers else HEIRS[base](base, value)
 
 
 def _hash(value: Any) -> int | None:

@@ -26,6 +26,8 @@ class Container(NamedTuple):
     same: Callable[[Parts, Parts], bool] = _identical
     fits: Callable[[Any], bool] = lambda value: True
     """Whether this very value can be taken apart."""
+    heirs: bool = True
+    """Whether objects of subclasses arrive as such; if not, as the type itself."""
 
 
 def _pairs(value: Any) -> list[Any]:
@@ -93,5 +95,20 @@ BY_TAG: Final = {container.base.__name__: container for container in CONTAINERS.
 
 def kind_of(value: Any) -> Container | None:
     """How to handle a container, also one of a subclass; None for what is none."""
-    found = next((CONTAINERS[kind] for kind in type(value).__mro__ if kind in CONTAINERS), None)
+    found = nearest(type(value))
     return found if found is not None and found.fits(value) else None
+
+
+def nearest(kind: type) -> Container | None:
+    """How to handle containers of a class; None where they are none."""
+    return next((CONTAINERS[base] for base in kind.__mro__ if base in CONTAINERS), None)
+
+
+def exact(value: Any) -> Any:
+    """A copy of a container's content in the plain type that its class inherits; anything else as it is."""
+    container = nearest(type(value))
+    if container is None or type(value) is container.base:
+        return value
+    made = container.new(container.base, container.extra(value))
+    container.fill(made, list(container.parts(value)))
+    return made

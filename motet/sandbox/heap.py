@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from motet.sandbox import containers, values
 from motet.sandbox.containers import CONTAINERS, Container, Parts
-from motet.sandbox.protocol import MAX_DEPTH, NotPlain, Oversize
+from motet.sandbox.protocol import NotPlain, Oversize
 from motet.sandbox.values import KNOWN, TYPE_NAMES, TYPES
 
 Form: TypeAlias = Any
@@ -23,6 +23,11 @@ _WIDE: Final = 1 << 63
 _DIRECT: Final = frozenset({type(None), bool, float})
 _PLAIN: Final = _DIRECT | {int, str}
 _PART_BYTES: Final = 8
+_MAX_DEPTH: Final = 200
+"""Containers within containers."""
+_FRAMES: Final = 8 * _MAX_DEPTH
+"""More than Python's stack needs for values so deep, on top of what the program uses of it."""
+_MOST_FRAMES: Final = (1 << 31) - 1
 _MOST: Final = 100_000
 """Numbers that are in use at a time."""
 
@@ -65,7 +70,8 @@ class Heap:
         """
         self._left, self._new, seen = limit, [], dict(self._seen)
         try:
-            forms = [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
+            with _room():
+                forms = [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
             if self._left < 0:
                 raise Oversize("a value has too many bytes")
             return forms
@@ -85,8 +91,8 @@ class Heap:
             return value
         if kind is int:
             return ["int", hex(value)]
-        if depth > MAX_DEPTH:
-            raise Oversize(f"a value has over {MAX_DEPTH} levels")
+        if depth > _MAX_DEPTH:
+            raise Oversize(f"a value has over {_MAX_DEPTH} levels")
         if isinstance(value, type) and value in TYPE_NAMES:
             return ["type", TYPE_NAMES[value]]
         if id(value) in self.numbers:
@@ -143,18 +149,21 @@ class Heap:
         """The values whose forms `pack` wrote, with the changes done. Garbled where nothing like it was written."""
         try:
             *forms, changes = forms
-            values = [self.decode(form, 0) for form in forms]
-            for number, *parts in changes:
-                container, _ = self._seen[number]
-                self._fill(number, container, self.objects[number], parts, 0)
+            with _room():
+                values = [self.decode(form, 0) for form in forms]
+                for number, *parts in changes:
+                    container, _ = self._seen[number]
+                    self._fill(number, container, self.objects[number], parts, 0)
             return values
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:
             raise Garbled(f"{type(error).__name__}: {error}"[:300]) from error
 
     def decode(self, form: Form, depth: int) -> Any:
         if type(form) in _PLAIN:
             return form
-        if type(form) is not list or depth > 2 * MAX_DEPTH:
+        if type(form) is not list or depth > 2 * _MAX_DEPTH:
             raise Garbled("no form of a value")
         tag, *parts = form
         if tag == "@":
@@ -179,7 +188,7 @@ class Heap:
     def _made(self, container: Container, form: list[Form], depth: int) -> Any:
         number, kind, extra, *parts = form
         base = container.base if kind is None else self.decode(kind, depth + 1)
-        if not (isinstance(base, type) and issubclass(base, container.base)):
+        if kind is not None and not (isinstance(base, type) and containers.nearest(base) is container):
             raise Garbled("a container of another class")
         value = container.new(base, self.decode(extra, depth + 1))
         self.accept(number, value)
@@ -220,6 +229,17 @@ class Heap:
         """Those of the things with these numbers that nothing else on this side refers to."""
         objects = self.objects
         return [number for number in numbers if sys.getrefcount(objects[number]) <= _ALONE]
+
+
+class _room:
+    """A block in which deep values fit on Python's stack, however full the program has made it."""
+
+    def __enter__(self) -> None:
+        self._limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(min(self._limit + _FRAMES, _MOST_FRAMES))
+
+    def __exit__(self, *_: object) -> None:
+        sys.setrecursionlimit(self._limit)
 
 
 def _references_of_one_in_a_dict() -> int:

@@ -102,7 +102,7 @@ def test_what_is_too_large_counts_as_not_said(heaps: tuple[Heap, Heap]) -> None:
     held.pop()
     assert heaps[1].pack([1], LIMIT) == [1, []]
     value: list[Any] = []
-    for _ in range(100):
+    for _ in range(201):
         value = [value]
     with pytest.raises(Oversize, match="levels"):
         heaps[1].pack([value], LIMIT)

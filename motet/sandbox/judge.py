@@ -16,6 +16,10 @@ from motet.sandbox.world import Gone
 Say: TypeAlias = Callable[[list[Any]], None]
 
 
+class Broken(BaseException):
+    """The judge itself failed. Not an Exception, so that no test catches it."""
+
+
 class _Failed(Exception):
     """A test failed with an exception of the class and message given."""
 
@@ -43,9 +47,9 @@ class Seal:
 class Bench:
     """Where tests are run one after the other."""
 
-    def __init__(self, say: Say, gone: Callable[[], str | None], seal: Seal) -> None:
-        """`gone` says why there is no candidate any more, or None."""
-        self._say, self._gone, self._seal = say, gone, seal
+    def __init__(self, say: Say, lost: Callable[[], BaseException | None], seal: Seal) -> None:
+        """`lost` raises Gone where the candidate is, and returns an assertion that the candidate kept to itself."""
+        self._say, self._lost, self._seal = say, lost, seal
         self.done: set[int] = set()
 
     def case(self, index: int) -> "_Case":
@@ -53,16 +57,22 @@ class Bench:
         return _Case(self, index)
 
     def begin(self, index: int) -> None:
-        self._say([protocol.BEGIN, index])
+        self._tell([protocol.BEGIN, index])
 
     def result(self, index: int, status: str, kind: str = "", message: str = "") -> None:
-        gone = self._gone()
-        if gone is not None:  # whatever the test made of it
-            raise Gone(gone)
+        kept = self._lost()  # whatever the test made of it
         if self._seal.broken():
             status, kind, message = "failed", "Tampered", "the program patched what judges it"
+        elif kept is not None and status == "passed":
+            status, (kind, message) = "failed", described(kept)
         self.done.add(index)
-        self._say([protocol.DONE, index, status, kind, message])
+        self._tell([protocol.DONE, index, status, kind, message])
+
+    def _tell(self, line: list[Any]) -> None:
+        try:
+            self._say(line)
+        except Exception as error:
+            raise Broken(*described(error)) from error
 
 
 class _Case:
@@ -91,7 +101,7 @@ def examine(suite: Compiled, space: dict[str, Any], bench: Bench) -> tuple[str |
     try:
         exec(suite.first, space)  # noqa: S102
         _RUN[suite.kind](suite, space, bench)
-    except Gone:
+    except (Gone, Broken):
         raise
     except BaseException as error:  # noqa: BLE001
         return "suite", *described(error)
@@ -102,7 +112,7 @@ def _run_check(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
     name, count = suite.entries
     try:
         candidate = eval(name, space)  # noqa: S307 - the suite's own text
-    except NameError as error:
+    except Exception as error:
         for index in range(count):
             with bench.case(index):
                 raise error

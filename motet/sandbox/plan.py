@@ -5,7 +5,6 @@ Python that the host started.
 """
 
 import ast
-import builtins
 import marshal
 import re
 import textwrap
@@ -15,12 +14,12 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from motet.sandbox.meanings import meanings
 from motet.sandbox.protocol import CASE, Compiled
 
 Kind: TypeAlias = Literal["check", "asserts", "unittest"]
 _TEST_CASES: Final = frozenset({"TestCase", "IsolatedAsyncioTestCase", "FunctionTestCase"})
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
-_BUILTINS: Final = frozenset(dir(builtins))
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -54,24 +53,25 @@ def find(text: Text) -> tuple[Found, ...]:
 def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> bytes:
     """What the judge loads: a Compiled, as marshal writes its parts."""
     tests = find(text)
-    trees = [_tree(text.source)]
+    trees, kept = [_tree(text.source)], list[ast.Module]()
+    kept_texts = [test.text for test in tests] if text.kind == "asserts" else []
     if text.kind == "check":
         trees = [_with_cases(text, tests, chosen)]
         entries: list[Any] = [entry_point or "", len(chosen)]
     elif text.kind == "asserts":
-        kept = [_tree(statement) for statement in text.statements if _asks_something(statement)]
+        kept = [_tree(statement) for statement in kept_texts]
         trees += kept
         entries = [_compile(kept[index], f"<{tests[index].name}>") for index in chosen]
     else:
         entries = [tests[index].name for index in chosen]
     first = _compile(trees[0], "<suite>")
-    shadows = _shadows(trees) if text.kind == "asserts" else []
     operators = text.kind == "unittest" and _uses_operators(trees[0])
     modules = list(dict.fromkeys(name for tree in trees for name in _modules(tree)))
-    early = sorted({name for tree in trees for name in _read_by_classes(tree)} - _BUILTINS)
-    return marshal.dumps(
-        tuple(Compiled(text.kind, first, entries, modules, shadows, early, "skip" in text.source, operators))
-    )
+    meant = meanings([text.source, *kept_texts], entry_point, passed=text.kind == "check")
+    guarded = [*_guarded(trees[0], "<suite>")]
+    guarded += [line for test, tree in zip(tests, kept, strict=False) for line in _guarded(tree, f"<{test.name}>")]
+    skips = "skip" in text.source
+    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, guarded)))
 
 
 @lru_cache(maxsize=1024)
@@ -95,17 +95,19 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _read_by_classes(tree: ast.Module) -> Iterator[str]:
-    """The names that class bodies read, outside of the bodies of their functions."""
-    waiting: list[ast.AST] = [part for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, _Function):
-            waiting += [*node.decorator_list, node.args]
-        elif not isinstance(node, ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+def _guarded(tree: ast.Module, name: str) -> Iterator[tuple[str, int]]:
+    """The lines of the `with` statements in a text that have an assertion in their block."""
+    asserting = _asserting(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With | ast.AsyncWith) and any(_may_fail(inner, asserting) for inner in node.body):
+            last = max(item.context_expr.end_lineno or node.lineno for item in node.items)
+            yield from ((name, line) for line in range(node.lineno, last + 1))
+
+
+def _may_fail(statement: ast.stmt, asserting: frozenset[str]) -> bool:
+    """Whether an assertion stands in a statement: its own, one of unittest's, or one in a function that it calls."""
+    methods = (node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute))
+    return _asserts(statement, asserting) or any(name.startswith(("assert", "fail")) for name in methods)
 
 
 def _uses_operators(tree: ast.Module) -> bool:
@@ -143,23 +145,6 @@ def _makes(node: ast.expr, own: set[str]) -> bool:
         and node.func.id[:1].isupper()
         and node.func.id not in own
     )
-
-
-def _shadows(trees: Sequence[ast.Module]) -> list[str]:
-    """The builtins that a suite names, if it names nothing else of a candidate's: then one of them is what it tests."""
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    own |= {
-        alias.asname or alias.name.partition(".")[0]
-        for node in nodes
-        if isinstance(node, _IMPORTS)
-        for alias in node.names
-    }
-    own |= {node.name for node in nodes if isinstance(node, _Function | ast.ClassDef)}
-    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return sorted(read & _BUILTINS) if read - own <= _BUILTINS else []
 
 
 def _compile(tree: ast.Module, name: str) -> CodeType:

@@ -36,6 +36,11 @@ def line(error: BaseException) -> str:
 def described(error: BaseException) -> tuple[str, str]:
     """Class and message, bounded; the program may have made printing itself fail."""
     try:
-        return str(type(error).__name__)[:300], str(error)[:300]
+        return _text(type(error).__name__), _text(str(error))
     except BaseException:  # noqa: BLE001
         return "Exception", "the error cannot be printed"
+
+
+def _text(value: str) -> str:
+    """The beginning of a text that may be of a class with other ideas of it."""
+    return str.__getitem__(value, slice(300))

@@ -44,14 +44,18 @@ class Compiled(NamedTuple):
     """check: the entry point's name and the number of tests. asserts: code, one each. unittest: Class.method, one each."""
     modules: list[str]
     """What its import statements name."""
+    names: list[str]
+    """The candidate's names that it may see: what it tests, and what the task names."""
+    library: list[str]
+    """Names that it does not define, and that mean the library's."""
     shadows: list[str]
-    """Builtin names that mean the candidate's, where it has them: a function under test may be called `sum`."""
-    early: list[str]
-    """Names that class bodies read: Python looks for those in a plain way, which finds nothing behind a namespace."""
+    """Builtin names that mean the candidate's: a function under test may be called `sum`."""
     skips: bool
     """Whether the suite itself may skip a test while it runs."""
     operators: bool
     """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
+    guarded: list[tuple[str, int]]
+    """The lines of `with` statements that assert something in their block, and the texts that they stand in."""
 
 
 CALLS, APART, TOGETHER = range(3)

@@ -5,17 +5,34 @@ operators go to the candidate; `isinstance` and `except` work on the spot. What 
 asked: an object equals no plain value, unless its class inherits a plain type, and then by the plain value that was sent once.
 Nor is an object told a plain value that stands beside it in an expression, for that may be the answer it ought to find; but
 where a suite is known to test operators, it is, and then it cannot answer by a number.
+
+The special methods that reach the candidate are a closed list (values.py). What inherits a plain type is counted, searched and
+compared by its content. Attributes are read for the suite's own code only: where a library would ask an object (numpy for its
+`mean`, unittest for its `difference`), the object has no such attribute.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from opcode import opmap
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from motet.sandbox.containers import CONTAINERS
+from motet.sandbox.containers import CONTAINERS, exact
 from motet.sandbox.heap import Garbled
-from motet.sandbox.values import COMPARISONS, NUMBERS, OFTEN, OPERATORS, SPECIAL, TYPES, VALUES
+from motet.sandbox.values import (
+    COMPARISONS,
+    CONTENTS,
+    NUMBERS,
+    OFTEN,
+    OPERATORS,
+    QUERIES,
+    READABLE,
+    SPECIAL,
+    TYPES,
+    VALUES,
+)
 
 if TYPE_CHECKING:
     from motet.sandbox.world import World
@@ -27,6 +44,9 @@ _PLAIN: Final = (*VALUES, *CONTAINERS)
 _SAME: Final = frozenset({*TYPES.values()} - {object})
 _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, Exception))
 """Python's own exceptions, which remember more than their arguments."""
+_RAISE: Final = opmap["RAISE_VARARGS"]
+_READERS: Final = frozenset({"contextlib"})
+"""Modules of the library that read attributes of objects on a suite's behalf, and compare nothing."""
 _Method: TypeAlias = Callable[..., Any]
 
 
@@ -56,15 +76,14 @@ class StandIns:
             raise Garbled("too many classes, or names that are none")
         if not all(isinstance(base, type) for base in bases):
             raise Garbled("a base that is no class")
-        plain = next((kind for base in bases for kind in base.__mro__ if kind in _PLAIN), None)
-        inner = [base for base in dict.fromkeys(bases) if base is not object]
+        inner = [base for base in dict.fromkeys(bases) if self._may_be_base(base)]
+        plain = next((kind for base in inner for kind in base.__mro__ if kind in _PLAIN), None)
         if not any(issubclass(base, self.root) for base in inner):
             inner.append(self.root)
         methods: dict[str, Any] = {"__slots__": (), "__module__": module}
         methods |= {each: self._method(each, plain) for each in names if each in SPECIAL or plain is not None}
         if plain is not None:
-            kept = (*COMPARISONS, "__hash__", "__contains__")
-            methods |= {each: getattr(plain, each) for each in kept if hasattr(plain, each)}
+            methods |= {each: self._by_content(each, plain) for each in CONTENTS if hasattr(plain, each)}
         elif not hashable:
             methods["__hash__"] = None
         elif "__eq__" in methods:
@@ -80,6 +99,10 @@ class StandIns:
         except TypeError:  # bases that do not go together here, where some of them stand for others
             made = self.meta(name[:_MOST_CHARACTERS], (self.root,), {"__slots__": (), "__module__": module})
         return made
+
+    def _may_be_base(self, kind: type) -> bool:
+        """What else there is (bool, type, numpy's types) has insides that nobody has sent."""
+        return kind in _PLAIN or issubclass(kind, (self.root, Exception))
 
     def make_object(self, number: Any, kind: Any, hashed: int | None) -> Any:
         """What stands for an object; `hashed` is its hash, where it has one of its own."""
@@ -118,8 +141,10 @@ class StandIns:
     def _method(self, name: str, plain: type | None) -> _Method:
         """The method of a stand-in's class that has the candidate run its own."""
         ask = self._world.ask
-        if name not in SPECIAL:
-            return lambda value, *args, **named: ask("get", value, name)(*args, **named)
+        if plain is not None and (name not in SPECIAL or name in _ITEMS):
+            return self._overridden(name, plain)
+        if name == "__exit__":
+            return lambda value, *args: self._leave(value, args, sys._getframe(1))
         if name == "__call__":
             return lambda value, *args, **named: ask("call", value, args, tuple(named.items()))
         if name in COMPARISONS:
@@ -131,6 +156,67 @@ class StandIns:
         if name == "__contains__":
             return lambda value, item: self.contains(value, item)
         return lambda value, *args: ask("special", value, name, args)
+
+    def _by_content(self, name: str, plain: type) -> Any:
+        """A method of a plain type, for its heirs."""
+        own = getattr(plain, name)
+        if name not in COMPARISONS or plain not in CONTAINERS:
+            return own
+        return lambda value, other: own(exact(value), exact(other))
+
+    def _overridden(self, name: str, plain: type) -> _Method:
+        """What a class has made of a method of the plain type that it inherits: for the suite's own code only, and where it is
+        not told what may be the answer."""
+        own = getattr(plain, name, None)
+        settled = name in QUERIES or (name == "__getitem__" and plain in VALUES)
+
+        def method(value: Any, *args: Any, **named: Any) -> Any:
+            immutable = plain in VALUES and bool(args or named)
+            if own is not None and (settled or immutable or not self._for_suite(sys._getframe(1))):
+                return own(value, *args, **named)
+            if name in SPECIAL:
+                return self._world.ask("special", value, name, args)
+            return self._world.ask("get", value, name)(*args, **named)
+
+        return method
+
+    def _for_suite(self, frame: FrameType) -> bool:
+        """Whether code of the suite asks, and not a library that it has called."""
+        space = self._world.space
+        return space is None or frame.f_globals is space or frame.f_globals.get("__name__") in _READERS
+
+    def read(self, value: Any, name: str, frame: FrameType) -> Any:
+        """An attribute of an object or class. AttributeError where the candidate is not asked for it."""
+        if name in READABLE or (not _is_special(name) and self._for_suite(frame)):
+            return self._world.ask("get", value, name)
+        raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r} for its tests")
+
+    def write(self, kind: str, value: Any, name: str, *to: Any) -> None:
+        if _is_special(name):
+            raise AttributeError(f"attribute {name!r} is not writable for tests")
+        self._world.ask(kind, value, name, *to)
+
+    def _leave(self, value: Any, args: tuple[Any, ...], frame: FrameType) -> bool:
+        """The end of a `with` block: what the candidate says of an exception counts only where no test is skipped by it."""
+        swallowed = bool(self._world.ask("special", value, "__exit__", args))
+        if not swallowed or len(args) != 3 or not isinstance(args[1], Exception):
+            return False
+        error, trace = args[1], args[2]
+        if isinstance(error, AssertionError) or type(error).__module__.startswith("unittest"):
+            return False
+        return self._no_assertion_in(frame) or self._raised_by_suite(trace)
+
+    def _no_assertion_in(self, frame: FrameType) -> bool:
+        here = (frame.f_code.co_filename, frame.f_lineno)
+        return self._for_suite(frame) and here not in self._world.guarded
+
+    def _raised_by_suite(self, trace: TracebackType | None) -> bool:
+        """Whether a `raise` of the suite's own raised it."""
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is None or not self._for_suite(trace.tb_frame):
+            return False
+        return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
 
     def _compare(self, value: Any, name: str, other: Any) -> Any:
         if self._world.unpacking or not isinstance(other, self.root):
@@ -170,6 +256,13 @@ class StandIns:
         return self._world.numbers.get(id(value)) in self._mixed
 
 
+_ITEMS: Final = frozenset({"__getitem__", "__setitem__", "__delitem__", "__missing__"})
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
 def _library_class(module: str, name: str) -> type | None:
     """The judge's own class, for an object of the library that did not travel by value: `isinstance` finds it."""
     package = module.partition(".")[0]
@@ -192,13 +285,13 @@ def _roots(world: World, stand_ins: StandIns) -> tuple[Any, Any]:
             return world.ask("call", cls, args, tuple(named.items()))
 
         def __getattr__(cls, name: str) -> Any:
-            return world.ask("get", cls, name)
+            return stand_ins.read(cls, name, sys._getframe(1))
 
         def __setattr__(cls, name: str, to: Any) -> None:
-            world.ask("set", cls, name, to)
+            stand_ins.write("set", cls, name, to)
 
         def __delattr__(cls, name: str) -> None:
-            world.ask("del", cls, name)
+            stand_ins.write("del", cls, name)
 
         def __iter__(cls) -> Any:
             return world.ask("special", cls, "__iter__", ())
@@ -219,13 +312,13 @@ def _roots(world: World, stand_ins: StandIns) -> tuple[Any, Any]:
         __slots__ = ()
 
         def __getattr__(self, name: str) -> Any:
-            return world.ask("get", self, name)
+            return stand_ins.read(self, name, sys._getframe(1))
 
         def __setattr__(self, name: str, to: Any) -> None:
-            world.ask("set", self, name, to)
+            stand_ins.write("set", self, name, to)
 
         def __delattr__(self, name: str) -> None:
-            world.ask("del", self, name)
+            stand_ins.write("del", self, name)
 
         def __dir__(self) -> Any:
             return world.ask("special", self, "__dir__", ())

@@ -34,7 +34,7 @@ class Suite:
     statements: tuple[str, ...] = ()
     """asserts: one statement each."""
     entry_point: str | None = None
-    """check: the name of what `candidate` is."""
+    """check: the name of what `candidate` is. Others: the name that is tested, also where Python has one like it."""
     together: bool = False
     """One jail for tests and candidate, because these tests need the object itself. The verdict says so."""
     files: bool = False
@@ -48,14 +48,16 @@ class Suite:
         return cls("check", source, entry_point=entry_point)
 
     @classmethod
-    def asserts(cls, statements: tuple[str, ...], setup: str = "") -> Self:
+    def asserts(cls, statements: tuple[str, ...], setup: str = "", entry_point: str | None = None) -> Self:
         """MBPP: one test per statement, after `setup`. What `setup` imports, programs find imported too."""
-        return cls("asserts", setup, statements=statements)
+        return cls("asserts", setup, statements=statements, entry_point=entry_point)
 
     @classmethod
-    def unittest(cls, source: str, *, together: bool = False, files: bool = False) -> Self:
+    def unittest(
+        cls, source: str, *, entry_point: str | None = None, together: bool = False, files: bool = False
+    ) -> Self:
         """ClassEval: one test per test method."""
-        return cls("unittest", source, together=together, files=files)
+        return cls("unittest", source, entry_point=entry_point, together=together, files=files)
 
     @property
     def cases(self) -> tuple[Case, ...]:

@@ -10,30 +10,29 @@ the candidate's bytes are ours: no line of the program has run. All later ones a
 """
 
 import builtins
-import contextlib
 import marshal
 import os
 import secrets
 import socket
 import sys
 import unittest
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from types import ModuleType
 from typing import Any, Final
 
 from motet.sandbox import child, judge, program, protocol
 from motet.sandbox.candidate import Candidate
-from motet.sandbox.judge import Bench, Seal
+from motet.sandbox.judge import Bench, Broken, Seal
+from motet.sandbox.names import namespace
 from motet.sandbox.protocol import Compiled
 from motet.sandbox.scratch import Place
-from motet.sandbox.world import Absent, Gone, World
+from motet.sandbox.world import Gone, World
 
 _HEAR: Final = child.RESULTS + 1
 _SPEAK: Final = child.RESULTS + 2
 """The judge's descriptors to its candidate, who hears on the same number and speaks where other programs have their results."""
 _ASIDE: Final = 64
 _TAKEN, _LOCKED = b"T", b"L"
-_BUILTINS: Final = frozenset(dir(builtins))
 _WIDEST: Final = 8
 """How many bytes of JSON a counted byte of a value may become."""
 _ROOM: Final = 1 << 16
@@ -81,16 +80,30 @@ def run_judge(
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
     say([protocol.READY])
-    world.connect(protocol.Pipe(_HEAR, _SPEAK, _WIDEST * head.output_bytes + _ROOM), suite.operators)
+    pipe = protocol.Pipe(_HEAR, _SPEAK, _WIDEST * head.output_bytes + _ROOM)
+    say.end(*tried(suite, world, pipe, say))
+
+
+def tried(suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say) -> tuple[str | None, str, str]:
+    """Judges the candidate at the other end of a pipe; returns how it ended.
+
+    Whatever comes out of the suite is its failure and becomes a result (judge.py). Only the candidate's end and a lack of memory,
+    which values of the candidate may cause, are left to be told here; all else is the judge's own failure.
+    """
     try:
+        world.connect(pipe, suite.operators, suite.guarded)
         failure = world.began()
         if failure is not None:
-            return say.end("program", *failure)
-        space = Names(world, frozenset(suite.shadows))
-        space.fetch(suite.early)
-        say.end(*judge.examine(suite, space, Bench(say, lambda: world.end, Seal())))
+            return "program", *failure
+        return judge.examine(suite, namespace(world, suite), Bench(say, world.lost, Seal()))
     except Gone:
-        say.end(world.end, "", "")
+        return world.end, "", ""
+    except (MemoryError, RecursionError) as error:
+        return "garbled", "", f"its judge met a {type(error).__name__}"
+    except Broken as error:
+        return "fault", *error.args
+    except BaseException as error:  # noqa: BLE001 - the host makes a SandboxFault of it
+        return "fault", *program.described(error)
 
 
 def run_together(
@@ -106,7 +119,7 @@ def run_together(
         child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
-    bench, before = Bench(say, lambda: None, Seal(unittest.TestCase)), Seal(builtins, unittest.TestCase)
+    bench, before = Bench(say, _nothing, Seal(unittest.TestCase)), Seal(builtins, unittest.TestCase)
     say([protocol.READY])
     module = program.fresh_module()
     for name in [name for name in sys.modules if name.partition(".")[0] == "motet"]:
@@ -153,34 +166,6 @@ class _Lines:
         self([protocol.END, *how])
 
 
-class Names(dict[str, Any]):
-    """The tests' global names: their own, and behind them the candidate's. What is plain there may change: it is asked for anew.
-
-    `shadows` are builtin names that mean the candidate's.
-    """
-
-    def __init__(self, world: World, shadows: frozenset[str]) -> None:
-        super().__init__(__name__="tests", __file__="tests.py")
-        self._world, self._shadows = world, shadows
-
-    def fetch(self, names: Iterable[str]) -> None:
-        """Makes names of the candidate's the tests' own, with the values that they have now."""
-        for name in names:
-            with contextlib.suppress(KeyError):
-                self[name] = self[name]
-
-    def __missing__(self, name: str) -> Any:
-        if name in _BUILTINS and name not in self._shadows:
-            raise KeyError(name)
-        try:
-            value = self._world.name(name)
-        except Absent:
-            raise KeyError(name) from None
-        if callable(value) or isinstance(value, ModuleType):
-            self[name] = value
-        return value
-
-
 # ---------------------------------------------------------------------------------------------------- the rehearsal
 
 _REHEARSALS: Final = 16
@@ -214,15 +199,20 @@ def rehearse() -> World:
     def compiled(text: str) -> Any:
         return compile(text, "<rehearsal>", "exec")
 
-    suite = Compiled("asserts", compiled(""), [compiled(test) for test in _TESTS], [], [], [], False, False)
+    tests = [compiled(test) for test in _TESTS]
+    suite = Compiled("asserts", compiled(""), tests, [], ["double", "Pair"], [], [], False, False, [])
     for _ in range(_REHEARSALS):
         module = ModuleType("candidate")
         program.run([_PROGRAM], module.__dict__)
         world = World()
         world.connect(_Loop(Candidate(None, module.__dict__, _ROOM)), suite.operators)  # type: ignore[arg-type]
-        judge.examine(suite, Names(world, frozenset()), Bench(_not_said, lambda: None, Seal()))
+        judge.examine(suite, namespace(world, suite), Bench(_not_said, world.lost, Seal()))
         protocol.decode(protocol.loads(protocol.dumps(protocol.encode([1, "a", (None,), {2: 0.5}], _ROOM))))
     return World()
+
+
+def _nothing() -> None:
+    """Nothing gets lost between tests and a program in one process."""
 
 
 def _not_said(line: list[Any]) -> None:

@@ -27,10 +27,27 @@ SPECIAL: Final = OPERATORS | NUMBERS | COMPARISONS | frozenset(
     f"__{name}__"
     for name in (
         "len", "iter", "next", "reversed", "getitem", "setitem", "delitem", "missing", "contains", "call", "enter", "exit",
-        "str", "repr", "format", "bytes", "fspath", "neg", "pos", "invert", "length_hint",
+        "str", "repr", "format", "bytes", "fspath", "neg", "pos", "invert",
     )
 )  # fmt: skip
-"""The methods that Python looks for in the class, so that what stands for an object must have them there."""
+"""The methods that Python looks for in the class, so that what stands for an object must have them
+there. The list is closed: no other special method of the candidate is ever called or read."""
+READABLE: Final = frozenset(
+    {
+        "__annotations__", "__dict__", "__doc__", "__match_args__", "__members__", "__name__", "__qualname__",
+    }
+)  # fmt: skip
+"""Special names that are read as attributes. The list is closed: `__array__` and its like are
+protocols by which a library would ask the candidate in the place of comparing."""
+CONTENTS: Final = (*sorted(COMPARISONS), "__hash__", "__contains__", "__iter__", "__len__", "__bool__", "__reversed__")
+"""What an heir of a plain type does by its plain content, whatever its class says of it."""
+QUERIES: Final = frozenset(
+    {
+        "count", "difference", "endswith", "find", "index", "intersection", "isdisjoint", "issubset", "issuperset",
+        "rfind", "rindex", "startswith", "symmetric_difference", "union",
+    }
+)  # fmt: skip
+"""Methods of plain types that compare their arguments with the content: that is done on the content."""
 
 
 class Known(NamedTuple):
@@ -57,6 +74,10 @@ def text(value: Any) -> str:
 
 def _clock(value: datetime.datetime | datetime.time) -> tuple[Any, ...]:
     return value.hour, value.minute, value.second, value.microsecond, value.tzinfo, value.fold
+
+
+def _moment(value: datetime.datetime) -> tuple[Any, ...]:
+    return value.year, value.month, value.day, *_clock(value)[:-1]
 
 
 def _datetime(*parts: Any) -> datetime.datetime:
@@ -99,8 +120,20 @@ KNOWN: Final[dict[type, Known]] = {
 }
 BY_TAG: Final = {known.tag: known for known in KNOWN.values()}
 
-VALUES: Final = (int, float, complex, str, bytes, tuple, frozenset)
-"""Immutable types that programs inherit from."""
+HEIRS: Final[dict[type, Callable[[type, Any], Any]]] = {
+    **{
+        base: lambda kind, value, base=base: base.__new__(kind, value)  # type: ignore[misc]
+        for base in (int, float, complex, str, bytes, tuple, frozenset, Decimal, Fraction)
+    },
+    datetime.datetime: lambda kind, value: datetime.datetime.__new__(kind, *_moment(value), fold=value.fold),
+    datetime.date: lambda kind, value: datetime.date.__new__(kind, value.year, value.month, value.day),
+    datetime.time: lambda kind, value: datetime.time.__new__(kind, *_clock(value)[:-1], fold=value.fold),
+    datetime.timedelta: lambda kind, value: datetime.timedelta.__new__(
+        kind, value.days, value.seconds, value.microseconds
+    ),
+}
+"""Immutable types that programs inherit from, and how an heir is made of a value of the type itself."""
+VALUES: Final = tuple(HEIRS)
 
 _ERRORS: Final[list[type]] = [
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)

@@ -87,10 +87,13 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> Attempt:
         results, current, end = {}, None, ("garbled", "", "the program wrote among the lines of its tests")
     if end is None:
         ended = _unfinished(late, much, status, cpu, limits)
-        if not suite.together and ended[0] != "timeout" and not (suite.files and _killed(status)):
+        bounded = ended[0] in ("timeout", "output") or (suite.files and _killed(status))
+        if not suite.together and not bounded:
             raise SandboxFault(f"a judge of the sandbox ended early: wait status {status}, {seconds:.1f} s")
         return _cut(results, current, names, ended, seconds)
     kind, first, second = end
+    if kind == "fault" and not suite.together:
+        raise SandboxFault(f"a judge of the sandbox failed: {first}: {second}")
     if kind == "gone":
         return _cut(results, current, names, _gone(their_status, their_cpu, limits), seconds)
     if kind == "garbled":
@@ -142,7 +145,13 @@ def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult],
             ):
                 results[index] = CaseResult(names[index], cast(Status, status), kind[:300], message[:300])
                 current = None
-            case [_, protocol.END, None | "suite" | "program" | "gone" | "garbled" as how, str(kind), str(message)]:
+            case [
+                _,
+                protocol.END,
+                None | "suite" | "program" | "gone" | "garbled" | "fault" as how,
+                str(kind),
+                str(message),
+            ]:
                 end = how, kind, message[:700]
             case _:
                 raise ValueError(repr(line)[:200])

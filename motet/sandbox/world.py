@@ -6,8 +6,10 @@ by public names and with such values only.
 """
 
 import functools
+import importlib
 import marshal
 import sys
+from collections.abc import Iterable
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -25,7 +27,7 @@ from motet.sandbox import protocol
 from motet.sandbox.heap import Form, Garbled, Heap
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.standins import StandIns
-from motet.sandbox.values import SPECIAL, TYPES, VALUES
+from motet.sandbox.values import HEIRS, SPECIAL, TYPES
 
 _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
 """What is called back, and has no attributes for a candidate."""
@@ -39,7 +41,14 @@ _PURE: Final = frozenset(
     {"bisect", "cmath", "copy", "datetime", "functools", "heapq", "itertools", "math", "operator", "statistics"}
 )
 """Functions of these modules are each side's own: they can do no harm there."""
-_ALIASES: Final = {"np": "numpy", "pd": "pandas", "ET": "xml.etree.ElementTree", "dt": "datetime", "path": "posixpath"}
+EXPORTS: Final = (
+    "collections", "copy", "datetime", "decimal", "fractions", "functools", "itertools", "math", "operator", "cmath",
+    "statistics", "heapq", "bisect", "string",
+)  # fmt: skip
+"""Modules whose functions and classes tests may mean by their bare names."""
+for _each in EXPORTS:
+    importlib.import_module(_each)
+ALIASES: Final = {"np": "numpy", "pd": "pandas", "ET": "xml.etree.ElementTree", "dt": "datetime", "path": "posixpath"}
 _NO_LIMIT: Final = 1 << 40
 
 
@@ -64,6 +73,12 @@ class World(Heap):
         """Nothing may be asked now: the candidate's last message is not read to its end."""
         self.named: list[Any] = []
         """Classes that the suite knows by name."""
+        self.space: dict[str, Any] | None = None
+        """The global names of the suite. Without one, whoever asks is taken for the suite."""
+        self.guarded: frozenset[tuple[str, int]] = frozenset()
+        """Where `with` blocks begin that assert something: text and line."""
+        self.swallowed: list[AssertionError] = []
+        """Failed assertions of functions that tests handed over, while the candidate has not passed them on."""
         self.end: str | None = None
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._depth = self._asked = 0
@@ -73,9 +88,9 @@ class World(Heap):
         self._stand_ins = StandIns(self)
         self.types = TYPES | self._stand_ins.often()
 
-    def connect(self, pipe: protocol.Pipe, operators: bool) -> None:
+    def connect(self, pipe: protocol.Pipe, operators: bool, guarded: Iterable[tuple[str, int]] = ()) -> None:
         """`operators`: whether the suite tests what operators do with plain values and objects that it made."""
-        self._pipe, self.operators = pipe, operators
+        self._pipe, self.operators, self.guarded = pipe, operators, frozenset((text, line) for text, line in guarded)
 
     def began(self) -> tuple[str, str] | None:
         """Waits until the candidate's module has run: why it did not come to its end, if so. Raises: Gone."""
@@ -86,26 +101,42 @@ class World(Heap):
                 return failure, message
         self._over("garbled", "no word of how the program began")
 
+    def lost(self) -> AssertionError | None:
+        """A failed assertion of the tests that the candidate caught and did not pass on. Raises: Gone, where the candidate is."""
+        if self.end is not None:
+            raise Gone(self.end)
+        kept, self.swallowed = self.swallowed, []
+        return kept[0] if kept else None
+
     # ------------------------------------------------------------------------------------------------ asking
 
     def ask(self, kind: str, *values: Any) -> Any:
         """Has the candidate do something; returns or raises what comes of it. Raises: Gone."""
         if self.end is not None:
             raise Gone(self.end)
+        if self.unpacking:
+            raise Garbled("an answer that asks something before it is read")
         self._asked += 1
         # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
         forms = self.pack(list(values), _NO_LIMIT)
         self._send([kind, self._drop(), *forms])
+        asked = kind
         while True:
             kind, (value, *more) = self._receive()
             if kind == "returned":
                 return value
             if kind == "raised":
                 try:
+                    self._passed_on(value)
+                    if isinstance(value, (StopIteration, StopAsyncIteration)) and not _is_step(asked, values):
+                        raise RuntimeError(f"the program raised {type(value).__name__}") from None
                     raise value
                 finally:
                     del value  # else the error would hold, by way of this frame, itself and all that was handed over
             self._send(self._called_back(value, *more))
+
+    def _passed_on(self, error: BaseException) -> None:
+        self.swallowed = [kept for kept in self.swallowed if kept is not error]
 
     def _drop(self) -> list[int]:
         """Forgets what the tests no longer hold, and returns its numbers."""
@@ -126,13 +157,33 @@ class World(Heap):
                     self.named.append(value)
                 return value
             case (False, str(module), ""):
-                if module in (name, _ALIASES.get(name)) and isinstance(sys.modules.get(module), ModuleType):
+                if module in (name, ALIASES.get(name)) and isinstance(sys.modules.get(module), ModuleType):
                     return sys.modules[module]
                 raise Absent(name)
             case (False, str(module), str(qualified), value):
                 own = vars(sys.modules[module]).get(name) if module in _PURE and module in sys.modules else None
                 return own if isinstance(own, _FUNCTIONS) and qualified == name else value
         self._over("garbled", "no answer about a name")
+
+    def library(self, name: str) -> Any:
+        """What the library means by a name that the suite does not define. The candidate only says which of its things it has
+        imported by that name, such as the module `datetime` or the class in it. Raises: Absent, where it has none.
+        """
+        home = ALIASES.get(name, name)
+        match self.ask("name", name):
+            case ():
+                raise Absent(name)
+            case (False, str(module), "") if module == home and module in sys.modules:
+                return sys.modules[module]
+            case (False, str(module), str(qualified), _) if qualified == name and module in EXPORTS:
+                if name in vars(sys.modules[module]):
+                    return vars(sys.modules[module])[name]
+        if isinstance(sys.modules.get(home), ModuleType):
+            return sys.modules[home]
+        for module in EXPORTS:
+            if name in vars(sys.modules[module]):
+                return vars(sys.modules[module])[name]
+        raise Absent(name)
 
     def forget(self, numbers: list[int]) -> None:
         super().forget(numbers)
@@ -156,8 +207,8 @@ class World(Heap):
             if kind == "raised" and not isinstance(values[0], Exception):
                 raise Garbled("what was raised is no exception")
             return kind, values
-        except (ValueError, TypeError, MemoryError) as error:
-            self._over("garbled", str(error))
+        except Exception as error:  # noqa: BLE001 - whatever reading its bytes raises is the candidate's doing
+            self._over("garbled", f"{type(error).__name__}: {error}")
         finally:
             self.unpacking = False
 
@@ -166,7 +217,7 @@ class World(Heap):
             return protocol.loads(self._pipe.read())
         except EOFError as error:
             self._over("gone", str(error))
-        except (ValueError, MemoryError) as error:
+        except (ValueError, MemoryError, RecursionError) as error:
             self._over("garbled", str(error))
 
     def _over(self, end: str, why: str) -> NoReturn:
@@ -186,9 +237,9 @@ class World(Heap):
                 value = self._stand_ins.make_object(number, self._class_of(kind, object), hashed)
             case "value", [number, kind, plain]:
                 content = self.decode(plain, 1)
-                if type(content) not in VALUES:
+                if type(content) not in HEIRS:
                     raise Garbled("no plain value")
-                value = type(content).__new__(self._class_of(kind, type(content)), content)
+                value = HEIRS[type(content)](self._class_of(kind, type(content)), content)
             case "error", [number, kind, args, notes, str(said)]:
                 known, about = self._class_of(kind, Exception), (self.decode(args, 1), self.decode(notes, 1))
                 value = self._stand_ins.make_error(known, *about, said)
@@ -246,6 +297,8 @@ class World(Heap):
                 raise RecursionError("tests and candidate call each other too deeply")
             return ["returned", [], *self.pack([_used(value, called, args, dict(named))], _NO_LIMIT)]
         except Exception as error:  # noqa: BLE001 - as it would through any caller
+            if isinstance(error, AssertionError):
+                self.swallowed.append(error)
             return ["raised", [], *self.pack([error], _NO_LIMIT)]
         finally:
             self._depth -= 1
@@ -275,4 +328,11 @@ def _known_error(module: str, name: str) -> type | None:
     if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
         return None
     found = vars(sys.modules[module]).get(name)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+    if not isinstance(found, type) or not issubclass(found, Exception) or found.__module__.startswith("unittest"):
+        return None
+    return found
+
+
+def _is_step(asked: str, values: tuple[Any, ...]) -> bool:
+    """Whether an iterator was asked for its next value: elsewhere StopIteration would end a loop of the tests."""
+    return asked == "special" and values[1] in ("__next__", "__anext__")

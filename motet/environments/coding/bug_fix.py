@@ -223,7 +223,11 @@ class BugFix:
 
 
 def _examples(bug: Bug) -> Examples | None:
-    return Examples(Suite.asserts(bug.problem.examples)) if bug.problem.examples else None
+    return (
+        Examples(Suite.asserts(bug.problem.examples, entry_point=bug.problem.entry_point))
+        if bug.problem.examples
+        else None
+    )
 
 
 def _written(bug: Bug, text: str) -> Program:

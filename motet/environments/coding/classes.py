@@ -61,7 +61,12 @@ class ClassProblem:
 
     def _suite(self, source: str) -> Suite:
         program = self.skeleton.text if self.solution is None else self.solution
-        return Suite.unittest(source, together=needs_object(source), files=needs_files(source, program))
+        return Suite.unittest(
+            source,
+            entry_point=self.skeleton.class_name,
+            together=needs_object(source),
+            files=needs_files(source, program),
+        )
 
     def solution_of(self, keys: Sequence[str]) -> str:
         """The known solution of the methods `keys`, with whatever it has that the skeleton has not.

@@ -175,4 +175,4 @@ def _examples(problem: Problem) -> Examples | None:
     if not problem.examples:
         return None
     solution = None if problem.solution is None else [problem.prelude, problem.solution]
-    return Examples(Suite.asserts(problem.examples), solution)
+    return Examples(Suite.asserts(problem.examples, entry_point=problem.entry_point), solution)

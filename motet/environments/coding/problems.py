@@ -66,7 +66,7 @@ class Problem:
         return (
             Suite.check(self.test, self.entry_point)
             if self.kind == "check"
-            else Suite.asserts(self.statements, self.test)
+            else Suite.asserts(self.statements, self.test, self.entry_point)
         )
 
     @property
