@@ -107,6 +107,8 @@ class Candidate(Heap):
         container = kind_of(value)
         if container is not None:
             return self.container(container, value, self.encode(kind, depth + 1) if container.heirs else None, depth)
+        if Fraction in kind.__mro__:
+            return self.encode(Fraction(value.numerator, value.denominator), depth + 1)
         number = next((base for base in kind.__mro__ if TYPE_NAMES.get(base, "").startswith("numpy.")), None)
         if number is not None and number in KNOWN:
             return self.encode(number(value), depth + 1)
@@ -190,8 +192,6 @@ def _plain(base: type, value: Any) -> Any:
         return bytes(bytes.__iter__(value))
     if base is Decimal:
         return Decimal(Decimal.__str__(value))
-    if base is Fraction:
-        return Fraction(value.numerator, value.denominator)
     numbers = {int: int.__int__, float: float.__float__, complex: complex.__pos__}
     return numbers[base](value) if base in numbers else HEIRS[base](base, value)
 

@@ -123,7 +123,7 @@ BY_TAG: Final = {known.tag: known for known in KNOWN.values()}
 HEIRS: Final[dict[type, Callable[[type, Any], Any]]] = {
     **{
         base: lambda kind, value, base=base: base.__new__(kind, value)  # type: ignore[misc]
-        for base in (int, float, complex, str, bytes, tuple, frozenset, Decimal, Fraction)
+        for base in (int, float, complex, str, bytes, tuple, frozenset, Decimal)
     },
     datetime.datetime: lambda kind, value: datetime.datetime.__new__(kind, *_moment(value), fold=value.fold),
     datetime.date: lambda kind, value: datetime.date.__new__(kind, value.year, value.month, value.day),
