@@ -264,7 +264,8 @@ def tried(*answers: bytes | BaseException, say: Any = lambda line: None, made: W
 
 ERRORS = [
     ValueError("a"), TypeError("a"), KeyError("a"), OSError(5, "a"), RuntimeError("a"), BufferError("a"), AssertionError("a"),
-    NameError("a"), RecursionError("a"), MemoryError("a"), SystemError("a"), StopIteration(1), UnicodeDecodeError("a", b"", 0, 1, ""),
+    NameError("a"), RecursionError("a"), MemoryError("a"), SystemError("a"), StopIteration(1),
+    UnicodeDecodeError("a", b"", 0, 1, ""),
     ZeroDivisionError("a"), AttributeError("a"), ImportError("a"), EOFError("a"),
 ]  # fmt: skip
 
@@ -305,10 +306,10 @@ def test_a_suite_sees_the_names_that_it_tests_and_pythons(monkeypatch: pytest.Mo
     monkeypatch.setattr(made, "name", lambda name: asked.append(name) or 7919)
     suite = Compiled("asserts", compile("", "", "exec"), [], [], ["f", "sum"], [], ["sum"], False, False, [])
     space = namespace(made, suite)
-    assert eval("f + sum", space) == 2 * 7919
-    assert eval("len", space) is len
+    assert eval("f + sum", space) == 2 * 7919  # noqa: S307
+    assert eval("len", space) is len  # noqa: S307
     with pytest.raises(NameError):
-        eval("g", space)
-    exec("class C:\n    inner = f", space)
+        eval("g", space)  # noqa: S307
+    exec("class C:\n    inner = f", space)  # noqa: S102
     assert space["C"].inner == 7919
     assert asked == ["f", "sum", "f"]

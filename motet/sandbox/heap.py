@@ -117,6 +117,8 @@ class Heap:
     def _members(self, parts: Collection[Any], depth: int) -> list[Form]:
         """The forms of the parts of something; most are their own."""
         self._left -= _PART_BYTES * len(parts)
+        if self._left < 0:
+            raise Oversize("a value has too many parts")
         return [part if type(part) in _DIRECT else self.encode(part, depth + 1) for part in parts]
 
     def arguments(self, error: BaseException, depth: int) -> Form:
