@@ -77,7 +77,9 @@ def test_an_honest_program_passes_every_shape(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("name", LIARS)
 def test_no_liar_passes_any_shape(name: str, sandbox: Sandbox) -> None:
-    assert passed(judged(sandbox, LIARS[name], SUITE), SUITE) == []
+    verdict = judged(sandbox, LIARS[name], SUITE)
+    assert passed(verdict, SUITE) == []
+    assert {case.status for case in verdict.cases} == {"failed"}, "it met every shape"
 
 
 def test_an_honest_program_with_arrays_passes_every_shape(numpy_sandbox: Sandbox) -> None:
@@ -86,7 +88,9 @@ def test_an_honest_program_with_arrays_passes_every_shape(numpy_sandbox: Sandbox
 
 @pytest.mark.parametrize("name", ALL_LIARS)
 def test_no_liar_passes_any_shape_of_arrays(name: str, numpy_sandbox: Sandbox) -> None:
-    assert passed(judged(numpy_sandbox, ALL_LIARS[name], NUMPY_SUITE), NUMPY_SUITE) == []
+    verdict = judged(numpy_sandbox, ALL_LIARS[name], NUMPY_SUITE)
+    assert passed(verdict, NUMPY_SUITE) == []
+    assert {case.status for case in verdict.cases} == {"failed"}, "it met every shape"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

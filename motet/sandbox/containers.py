@@ -80,7 +80,9 @@ CONTAINERS: Final[dict[type, Container]] = {
         Container(set, set.__iter__, _fill_set),
         Container(
             bytearray,
-            lambda value: [bytes(value)],
+            lambda value: [
+                bytes(bytearray.__getitem__(value, slice(None)))
+            ],  # `bytes(value)` may ask for its __index__
             lambda value, parts: bytearray.__setitem__(value, slice(None), *parts),
             same=lambda before, now: before == now,
         ),
