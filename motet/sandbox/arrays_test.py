@@ -7,6 +7,7 @@ import pytest
 
 from motet.sandbox import Level, Sandbox, Suite, containers, values
 from motet.sandbox.arrays import learn
+from motet.sandbox.candidate import Candidate
 from motet.sandbox.heap import Garbled, Heap
 from motet.sandbox.protocol import NotPlain
 
@@ -69,6 +70,16 @@ def test_arrays_of_anything_else_are_no_values(value: Any, learned: None) -> Non
         ["ndarray", 1, None, ["tuple", "<i8", ["tuple", 2]], ["bytes", "00"]],
         ["ndarray", 1, None, ["tuple", "<i8", ["tuple", 10**12]], ["bytes", ""]],
         ["ndarray", 1, None, ["tuple", 5, ["tuple", 1]], ["bytes", ""]],
+        ["ndarray", 1, None, ["tuple", "|T16", ["tuple", 1]], ["bytes", "00" * 16]],
+        ["ndarray", 1, None, ["tuple", "|V8", ["tuple", 1]], ["bytes", "00" * 8]],
+        ["ndarray", 1, None, ["tuple", "i4,i4", ["tuple", 1]], ["bytes", "00" * 8]],
+        ["ndarray", 1, None, ["tuple", "(2,)<i4", ["tuple", 1]], ["bytes", "00" * 8]],
+        ["ndarray", 1, None, ["tuple", "<i8", ["tuple", 1]], ["bytes", "00" * 16]],
+        ["ndarray", 1, None, ["tuple", "<i8", ["tuple", True]], ["bytes", "00" * 8]],
+        ["ndarray", 1, None, ["tuple", "<i8", ["tuple", *[1] * 33]], ["bytes", "00" * 8]],
+        ["ndarray", 1, None, ["tuple", "<i8", ["tuple", 1]], ["list", 3, None, None]],
+        ["ndarray", 1, ["type", "numpy.float64"], ["tuple", "<i8", ["tuple", 1]], ["bytes", "00" * 8]],
+        ["numpy.float64", "|V8", ["bytes", "00" * 8]],
         ["numpy.float64", "O", ["bytes", "0000000000000000"]],
         ["numpy.float64", "<f8", ["bytes", ""]],
         ["numpy.float64", "<f8"],
@@ -77,6 +88,18 @@ def test_arrays_of_anything_else_are_no_values(value: Any, learned: None) -> Non
 def test_forged_arrays_are_garbled(form: Any, learned: None) -> None:
     with pytest.raises((Garbled, MemoryError)):
         Heap(0).unpack([form, []])
+
+
+def test_arrays_of_a_subclass_arrive_as_arrays(learned: None) -> None:
+    class Odd(np.ndarray):
+        pass
+
+    with pytest.raises(Garbled):
+        Heap(0).unpack([["ndarray", 1, ["type", "object"], ["tuple", "<i8", ["tuple", 1]], ["bytes", "00" * 8]], []])
+    candidate = Candidate(None, {}, LIMIT)  # type: ignore[arg-type]
+    (arrived,) = Heap(0).unpack(json.loads(json.dumps(candidate.pack([np.arange(2).view(Odd)], LIMIT))))
+    assert type(arrived) is np.ndarray
+    assert arrived.tolist() == [0, 1]
 
 
 def test_a_program_that_computes_with_arrays_is_judged() -> None:

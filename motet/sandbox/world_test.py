@@ -293,6 +293,46 @@ def test_what_would_end_a_test_run_is_an_ordinary_exception(how: str, enter: Ent
     )
 
 
+def test_special_methods_beyond_the_closed_list_do_not_reach_the_candidate(enter: Enter) -> None:
+    source = """
+heard = []
+class Ear:
+    def __getattr__(self, name): heard.append(name); return lambda *args, **named: True
+    def __getattribute__(self, name): heard.append(name); return object.__getattribute__(self, name)
+"""
+    world = enter(source)
+    ear, kind = world.name("Ear")(), world.name("Ear")
+    others = {f"__{name}__" for name in ("array", "array_function", "array_ufunc", "array_interface", "array_struct", "dlpack",
+              "array_wrap", "array_priority", "buffer", "await", "aiter", "index", "set_name", "mro_entries", "length_hint",
+              "fspath", "getnewargs", "wrapped", "code", "globals", "anything")}  # fmt: skip
+    for name in others:
+        for asked in (ear, kind):
+            with pytest.raises(AttributeError):
+                getattr(asked, name)
+            with pytest.raises(AttributeError):
+                setattr(asked, name, 1)
+    assert [name for name in world.name("heard") if name in others] == []
+
+
+def test_attributes_are_read_for_the_suite_and_not_for_a_library(enter: Enter) -> None:
+    world = enter("class Ear:\n    value = 3\n    def difference(self, other): return []\nclass Mine(set):\n"
+                  "    def pop(self): return 5")  # fmt: skip
+    ear, mine = world.name("Ear")(), world.name("Mine")([1])
+    world.space = globals()
+    assert ear.value == 3
+    assert mine.pop() == 5
+    library: dict[str, Any] = {"__name__": "numpy", "ear": ear, "mine": mine}
+    with pytest.raises(AttributeError):
+        eval("ear.value", library)  # noqa: S307
+    assert eval("mine.pop()", library) == 1  # noqa: S307
+
+
+def test_an_answer_asks_nothing_before_it_is_read() -> None:
+    asks = '["object",1,["class",3,"X","m",[],["__index__"],true],null]'
+    with pytest.raises(Gone):
+        hear(f'["returned",["range",{asks},1,1],[]]').ask("call")
+
+
 def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
     world = enter(
         BOX + "def apply(f, xs): return [f(x) for x in xs]\ndef keep(f): keep.f = f\ndef kept(x): return keep.f(x)"
