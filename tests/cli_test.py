@@ -200,7 +200,7 @@ def contents(folder):
         (f"{FOLDER}./absent", "model folder './absent' does not exist"),
         (f"{FOLDER}mute", "model folder 'mute' has no tokenizer"),
         (f"{FOLDER}thesis", "model folder 'thesis' has no config.json"),
-        (f"{FOLDER}weightless", "cannot be loaded: Error no file named model.safetensors found"),
+        (f"{FOLDER}weightless", "cannot be loaded: it has no model.safetensors and no model.safetensors.index.json"),
         ("models.small.device=cuda:77", "device 'cuda:77' is not on this machine; there are: auto,"),
         ("models.small.dtype=float16", "dtype float16 is not supported for a fully trained policy"),
         (f"{LORA}adapter=./absent", "adapter folder './absent' has no adapter_model.safetensors"),

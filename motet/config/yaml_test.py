@@ -110,7 +110,7 @@ def test_a_bad_file_gets_one_clear_line(tmp_path, text, complaint):
 def test_a_missing_file_gets_one_clear_line(tmp_path):
     with pytest.raises(ConfigError, match=r"absent\.yaml does not exist; expected a YAML file"):
         read_yaml(tmp_path / "absent.yaml")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is a folder; expected a regular file"):
         read_yaml(tmp_path)
 
 

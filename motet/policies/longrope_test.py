@@ -124,6 +124,6 @@ def test_a_model_whose_positions_would_depend_on_the_batch_is_refused(
 ) -> None:
     """As one whose config says so in words that are not known here."""
     folder = saved(phi, tmp_path)
-    monkeypatch.setattr(loading, "_short_regime", lambda config: loading.UNLIMITED)
+    monkeypatch.setattr(loading, "_short_regime", lambda source, config: loading.UNLIMITED)
     with pytest.raises(ConfigError, match=r"gives a row other logits where another row of its batch is at position 95"):
         Backbone.load(folder, device="cpu")
