@@ -148,9 +148,10 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, comparing: str) -> None:
             "estimate, got algorithm.pruned reweight: use expand: random or all, or pruned: lend, the "
             "published trainer's biased credit"
         )
-    if not BASELINES[algorithm.baseline].linear:
+    linear = BASELINES[algorithm.baseline].linear
+    if not linear or algorithm.scale != "none":
         raise ConfigError(
-            f"rollout.expand random with algorithm.pruned reweight needs a baseline that is linear in "
-            f"the returns, got {comparing}: use another baseline, expand: all, or pruned: lend, the "
-            f"published trainer's biased credit"
+            f"rollout.expand random with algorithm.pruned reweight needs advantages that are linear in "
+            f"the returns, got {comparing if linear else f'baseline {algorithm.baseline}'}: use another "
+            f"baseline and scale: none, expand: all, or pruned: lend, the published trainer's biased credit"
         )

@@ -185,11 +185,27 @@ def test_remax_too_refuses_the_best():
     check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="random"), 2)
 
 
-def test_a_baseline_that_is_not_linear_is_refused_with_one_drawn_at_random():
-    with pytest.raises(ConfigError, match="linear in the returns, got baseline group_max"):
-        check_plan(algorithm_of("maremax"), Plan(samples=(2, 2), expand="random"), 2)
-    check_plan(algorithm_of("maremax", pruned="lend"), Plan(samples=(2, 2), expand="random"), 2)
-    check_plan(algorithm_of("magrpo"), Plan(samples=(2, 2), expand="random"), 2)
+def test_what_is_not_linear_in_the_returns_is_refused_with_one_drawn_at_random():
+    plan = Plan(samples=(2, 2), expand="random")
+    for name, overrides, got in (
+        ("maremax", {}, "got baseline group_max"),
+        ("maremax", {"scale": "std"}, "got baseline group_max"),
+        ("magrpo", {"scale": "std"}, "got scale std"),
+        ("marloo", {"scale": "std"}, "got scale std"),
+    ):
+        with pytest.raises(ConfigError, match=f"linear in the returns, {got}"):
+            check_plan(algorithm_of(name, **overrides), plan, 2)
+        check_plan(algorithm_of(name, **overrides, pruned="lend"), plan, 2)
+        check_plan(algorithm_of(name, **overrides), Plan(samples=(2, 2)), 2)
+    check_plan(algorithm_of("magrpo"), plan, 2)
+
+
+@pytest.mark.parametrize("name", ["magrpo", "marloo"])
+def test_a_spread_would_leave_turn_one_nothing_where_only_the_end_is_rewarded(name):
+    """Of the group, one return is not 0, and divided by their spread it is the same whatever it was."""
+    found = estimate(TOYS["reward at the end"], algorithm_of(name, scale="std"), "random")
+    assert torch.allclose(found[:, :1], torch.zeros_like(found[:, :1]), atol=1e-10)
+    assert estimate(TOYS["reward at the end"], algorithm_of(name, scale="std"), "all")[:, :1].abs().max() > 0.1
 
 
 @pytest.mark.parametrize("samples", [(4,), (1, 4)])
