@@ -41,7 +41,7 @@ def same_number(answer: Fraction, gold: Fraction) -> bool:
     """Equal; or, where `gold` has more than two decimals, one is the other rounded to two or more.
 
     0.33 is 1/3 and 0.333333 is 1/3; a half may go either way, so 0.125 is 0.12 and 0.13. Two digits
-    must be left: 0.07 is not 1/15, and 0 is not 0.004.
+    must be left: 0.07 is not 1/15, and 0 is not 0.004. Gold numbers may be rounded ones: 1/3 is 0.333.
     """
     if answer == gold:
         return True
@@ -50,12 +50,17 @@ def same_number(answer: Fraction, gold: Fraction) -> bool:
 
 
 def _rounded(value: Fraction, to: Fraction) -> bool:
-    """Whether `to` is `value` at as many decimals as `to` has. Trailing zeros are not seen: 3 is 3.00."""
+    """Whether `to` is `value` at as many decimals as `to` has.
+
+    Zeros at the end are not seen. So 3 is 3.00; and 0.05, which has one digit only, is 0.050.
+    """
     places = _decimals(to)
-    if places is None:
+    if places is None or to == 0:
         return False
     unit = Fraction(1, 10 ** max(places, _FEWEST_DECIMALS))
-    return abs(value - to) <= unit / 2 and abs(to) >= unit * 10 ** (_FEWEST_DIGITS - 1)
+    while abs(to) < unit * 10 ** (_FEWEST_DIGITS - 1):
+        unit /= 10
+    return abs(value - to) <= unit / 2
 
 
 def _decimals(value: Fraction) -> int | None:
