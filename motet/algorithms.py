@@ -92,17 +92,8 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
                     f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but {comparing} "
                     f"compares siblings of one Round: sample at least 2 at every turn, or set algorithm.compare: task"
                 )
-    if (
-        plan.expand != "all"
-        and len(samples) > 1
-        and (algorithm.returns != "tree" or (grouped and min(samples[1:]) < 2))
-    ):
-        raise ConfigError(
-            f"rollout.expand {plan.expand} leaves one path after turn 1, so rollout.samples {samples} gives {comparing} and "
-            f"returns {algorithm.returns} nothing to compare or to read: use expand: all, or at least 2 samples at every turn"
-        )
     if plan.prunes:
-        _check_pruning(algorithm, plan, comparing)
+        _check_pruning(algorithm, plan, grouped, comparing)
     if grouped and samples[0] < 2 and algorithm.compare == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
@@ -110,11 +101,6 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         )
     if algorithm.baseline == "greedy_path" and not plan.straight:
         raise ConfigError(f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
-    if algorithm.incentives.any and plan.expand != "all":
-        raise ConfigError(
-            f"algorithm.incentives read what came next, which rollout.expand {plan.expand} does not play for every joint action: "
-            f"use expand: all"
-        )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
 
@@ -138,8 +124,20 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
     return found
 
 
-def _check_pruning(algorithm: Algorithm, plan: Plan, comparing: str) -> None:
-    """Raises: ConfigError where those that went on give no unbiased estimate."""
+def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: str) -> None:
+    """Raises: ConfigError where what is read or compared was not played, or no estimate would be unbiased."""
+    if grouped and min(plan.samples[1:]) < 2:
+        raise ConfigError(
+            f"rollout.expand {plan.expand} leaves one path after turn 1, so with rollout.samples {list(plan.samples)} "
+            f"{comparing} has nothing to compare: use expand: all, or at least 2 samples at every turn"
+        )
+    looks_ahead = algorithm.returns in ("discounted_sum", "last")
+    if looks_ahead or algorithm.incentives.any:
+        reading = f"algorithm.returns {algorithm.returns}" if looks_ahead else "algorithm.incentives"
+        raise ConfigError(
+            f"{reading} must read what came next, which rollout.expand {plan.expand} does not play for every "
+            f"joint action: use expand: all"
+        )
     if algorithm.pruned == "lend":
         return
     if plan.expand == "best":

@@ -275,7 +275,16 @@ def test_a_group_baseline_refuses_one_sample_per_group(samples):
     [
         ({"baseline": "moving_average", "scale": "std"}, {"samples": (4, 1)}, "scale std compares siblings"),
         ({"compare": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
-        ({"baseline": "none", "returns": "last"}, {"samples": (4, 1), "expand": "random"}, "leaves one path"),
+        (
+            {"baseline": "none", "returns": "last"},
+            {"samples": (4, 1), "expand": "random"},
+            "returns last must read what came next",
+        ),
+        (
+            {"baseline": "none", "incentives": {"beta0": 1.0}},
+            {"samples": (4, 1), "expand": "random"},
+            "incentives must read",
+        ),
     ],
 )
 def test_what_would_silently_learn_something_else_is_refused(overrides, plan, message):
@@ -290,6 +299,15 @@ def test_paths_pass_with_compare_task_and_without_a_baseline():
         check_plan(ALGORITHMS["remax"], Plan(samples=(2, 2)), 2)
     with pytest.raises(ConfigError, match="trains one agent"):
         check_plan(ALGORITHMS["grpo"], Plan(samples=(4,)), 2)
+
+
+def test_what_came_next_may_be_read_where_nothing_was_left_behind_and_where_nothing_is_read():
+    for overrides, samples in (
+        ({"returns": "last"}, (1, 4)),
+        ({"incentives": {"beta0": 1.0}}, (1, 1)),
+        ({"returns": "current"}, (4, 1)),
+    ):
+        check_plan(resolve("mareinforce", overrides), Plan(samples=samples, expand="random"), 2)
 
 
 def test_an_unknown_algorithm_names_the_nearest():
