@@ -105,6 +105,12 @@ def test_where_all_is_as_the_critic_expects_nobody_is_moved_by_who_went_on():
     assert fold([0, 0, 6, 6], PRUNED, values=[6, 6, 6, 6]) == [0, 0, 0, 0]
 
 
+def test_what_a_critic_expects_later_is_that_of_those_that_can_go_on():
+    # V = 5 and rewards of 1 in the mean: 4 later for each of three, of whom one ended, so 6 for each of two
+    tree = forest([-1, -1, -1, 0], [0, 0, 0, 1], [0, 0, 0, 1], pruned=[False, True, False, False])
+    assert fold([0, 0, 3, 6], tree, values=[5, 5, 5, 6]) == [1, 1, -2, 0]
+
+
 def test_a_pruned_node_may_be_lent_the_continuation_of_its_siblings():
     assert fold([1, 2, 4, 8], PRUNED, pruned="lend") == [1 + 6, 2 + 6, 4, 8]
 
