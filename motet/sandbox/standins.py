@@ -45,7 +45,7 @@ _SAME: Final = frozenset({*TYPES.values()} - {object})
 _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, Exception))
 """Python's own exceptions, which remember more than their arguments."""
 _RAISE: Final = opmap["RAISE_VARARGS"]
-_READERS: Final = frozenset({"contextlib"})
+_READERS: Final = frozenset({"contextlib", "xml.etree.ElementTree"})
 """Modules of the library that read attributes of objects on a suite's behalf, and compare nothing."""
 _Method: TypeAlias = Callable[..., Any]
 
