@@ -10,6 +10,7 @@ from torch import Tensor
 
 from motet.errors import ConfigError
 from motet.policies import decode as decoding
+from motet.policies.abilities import Abilities
 from motet.policies.backbone import Backbone
 from motet.policies.decode import Wish, decode
 from motet.policies.forward import forward
@@ -94,6 +95,13 @@ def test_sampling_records_log_probabilities_of_single_rows(
         with torch.no_grad(), backbone.plain_attention():
             expected_L = alone(backbone.model, PROMPTS[wish.prompt], answer.tokens, wish.decode.temperature)
         torch.testing.assert_close(torch.tensor(answer.logprobs), expected_L, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["llama", "mixtral", "olmoe", "phimoe"])
+def test_a_model_that_sees_all_of_the_past_has_every_ability_with_experts_too(
+    kind: str, made: Callable[[str, bool], Path]
+) -> None:
+    assert Backbone.load(made(kind, False), device="cpu").abilities == Abilities(True, True, True)
 
 
 @pytest.mark.parametrize("kind", sorted(REFUSED))

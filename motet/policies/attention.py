@@ -20,7 +20,9 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 from motet.policies.stream import Block
 
 NAME = "motet"
-HARMLESS = frozenset({"dropout", "position_ids", "use_cache", "cache_position", "output_attentions"})
+HARMLESS = frozenset(
+    {"dropout", "position_ids", "use_cache", "cache_position", "output_attentions", "output_router_logits"}
+)
 """What a model may say of its attention without changing the formula; with anything else in force we keep out."""
 
 
