@@ -97,15 +97,15 @@ def _apart(backbone: "Backbone") -> float:
     Answers go on token by token, as in sampling, and all at once, as in scoring.
     """
     rows = _rows(backbone)
-    found_BLV = torch.cat([_at_once(backbone, rows), _answers(backbone, rows, share=False)], dim=1).float()
     read = rows.tokens_BL.shape[1]
     whole = [
         torch.cat([rows.prompts_PL[of][rows.prompt_mask_PL[of]], tokens])[None]
         for of, tokens in zip(rows.prompt_of_B, rows.tokens_BL, strict=True)
     ]
     alone = [backbone.model(input_ids=row, use_cache=False).logits[:, -read:] for row in whole]
-    alone_BLV = torch.cat(alone).float().repeat(1, 2, 1)
-    return _share(found_BLV, alone_BLV)
+    alone_BLV = torch.cat(alone).float()
+    ways = (_at_once(backbone, rows), _answers(backbone, rows, share=False))
+    return max(_share(found_BLV.float(), alone_BLV) for found_BLV in ways)
 
 
 def _share(found_BLV: Tensor, expected_BLV: Tensor) -> float:
