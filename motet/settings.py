@@ -351,7 +351,8 @@ class Guards(Settings):
     """Of credit/flat_groups, the share of prompts whose answers all earn the same."""
     max_mismatch: PositiveFloat | Literal["dtype"] | None = "dtype"
     """Of learn/sampler_mismatch before a policy's first update of a step, nats per token at temperature 1. Beyond it the run
-    stops at once, for its weights are still those that sampled. dtype: what rounding in the model's dtype explains."""
+    stops at once, for its weights are still those that sampled. dtype: what rounding in the model's dtype explains, which for
+    fewer than 64 tokens is more."""
     unless_success: Probability | None = 0.9
     """A step that succeeds at least this often is within all bounds: who has solved a game says the same again and again."""
     stop: bool = False

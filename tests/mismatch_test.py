@@ -9,17 +9,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from motet.batch import Batch
 from motet.errors import MotetError
 from motet.policies import abilities, attention, cache, decode
 from motet.policies.backbone import Backbone
 from motet.policies.decode import Wish
 from motet.policies.forward import forward
 from motet.policies.padding import Rows, padded
+from motet.policies.suspect import suspect
 from motet.settings import Decode
 from motet.trainer.guards import MISMATCH
-from tests.architectures import SOUND, make
+from tests.architectures import SOUND, WINDOW, alone, make
 from tests.small_runs import run_config, steps
 
+CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 
 
@@ -129,3 +132,18 @@ def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
     sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
     mismatch = (trained_BL[rows.mask_BL] - sampled_N).abs().mean().item()
     assert mismatch < MISMATCH[dtype] / temperature / 5
+
+
+def test_the_completions_that_are_wrong_are_looked_into_not_the_first_ones(tmp_path, monkeypatch):
+    """A mistake with windows shows in rows that are longer than the window, here in the last two."""
+    pass_over_windows(monkeypatch)
+    backbone = Backbone.load(make("mistral", tmp_path), device="cpu")
+    prompts = [[5, 60], [(37 * place) % 250 + 20 for place in range(3 * WINDOW)]]
+    of, answers = [0] * 6 + [1] * 2, [[20 + row, 30 + row] for row in range(8)]
+    rows = Rows(*padded(prompts, 0, "left", CPU), torch.tensor(of), *padded(answers, 0, "right", CPU))
+    with torch.no_grad(), backbone.plain_attention():
+        sampled = [
+            alone(backbone.model, prompts[prompt], answer, 1.0) for prompt, answer in zip(of, answers, strict=True)
+        ]
+    nothing, one = torch.zeros((8, 2)), torch.ones(8)
+    assert suspect(backbone, Batch("p", *rows, torch.stack(sampled), nothing, one, one)).endswith("(Abilities.streams)")

@@ -22,12 +22,12 @@ WAYS = {
 
 @torch.no_grad()
 def suspect(backbone: Backbone, batch: Batch) -> str:
-    """Who is wrong about the completions of a batch, beside the bare model that reads one row at a time: training or sampling,
-    and which ability. The policy that sampled is active."""
-    rows = range(min(ROWS, len(batch.tokens_BL)))
+    """Who is wrong about the worst completions of a batch, beside the bare model that reads one row at a time: training or
+    sampling, and which ability. The policy that sampled is active."""
+    rows = _worst(backbone, batch)
+    mask_BL = batch.mask_BL[rows]
     bare = torch.cat([_alone(backbone, batch, row) for row in rows])
-    mask_BL = batch.mask_BL[: len(rows)]
-    sampled, trained = batch.behaviour_logp_BL[: len(rows)][mask_BL], _trained(backbone, batch, len(rows))
+    sampled, trained = batch.behaviour_logp_BL[rows][mask_BL], _trained(backbone, batch, rows)[mask_BL]
     apart, off = (trained - bare).abs().mean().item(), (sampled - bare).abs().mean().item()
     found = f"Beside the bare model, one row at a time, training is {apart:.3g} nats off and sampling {off:.3g}"
     if off > apart:
@@ -36,21 +36,28 @@ def suspect(backbone: Backbone, batch: Batch) -> str:
     for name in ("streams", "ends_in_head"):
         if getattr(backbone.abilities, name):
             without = replace(backbone.abilities, **{"streams": False, name: False})
-            if (_trained(backbone, batch, len(rows), without) - bare).abs().mean().item() < apart / 2:
+            if (_trained(backbone, batch, rows, without)[mask_BL] - bare).abs().mean().item() < apart / 2:
                 return f"{found}. Suspected: {WAYS[name]}"
     return f"{found}. Suspected: the cache that prompts and answers are read from"
 
 
-def _trained(backbone: Backbone, batch: Batch, rows: int, abilities: Abilities | None = None) -> Tensor:
-    """Log-probabilities as in training, [tokens], with other abilities than the backbone's own."""
+def _worst(backbone: Backbone, batch: Batch) -> list[int]:
+    """The completions whose tokens have the largest mean difference between training and sampling."""
+    trained_BL = _trained(backbone, batch, list(range(len(batch.tokens_BL))))
+    wrong_BL = (trained_BL - batch.behaviour_logp_BL).abs() * batch.mask_BL
+    mean_B = wrong_BL.sum(dim=1) / batch.mask_BL.sum(dim=1)
+    return mean_B.topk(min(ROWS, len(mean_B))).indices.tolist()
+
+
+def _trained(backbone: Backbone, batch: Batch, rows: list[int], abilities: Abilities | None = None) -> Tensor:
+    """Log-probabilities as in training, [B, L], with other abilities than the backbone's own."""
     own = backbone.abilities
-    mask_BL = batch.mask_BL[:rows]
     few = Rows(
-        batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B[:rows], batch.tokens_BL[:rows], batch.mask_BL[:rows]
+        batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B[rows], batch.tokens_BL[rows], batch.mask_BL[rows]
     )
     try:
         backbone.abilities = own if abilities is None else abilities
-        return forward(backbone, few, batch.temperature_B[:rows], want_entropy=False)[0][mask_BL]
+        return forward(backbone, few, batch.temperature_B[rows], want_entropy=False)[0]
     finally:
         backbone.abilities = own
 

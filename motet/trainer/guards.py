@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from motet.batch import Batch, Learner
-from motet.core import TrainSample
+import torch
+
+from motet.batch import Batch, Learner, Metrics, merge
 from motet.errors import MotetError
 from motet.settings import Guards
 
@@ -17,36 +18,40 @@ MISMATCH: Mapping[str, float] = {"float32": 0.01, "float16": 0.15, "bfloat16": 0
 
 The largest of 56 tiny architectures, whose logits are wider than those of trained models, is 1.1e-6 in float32, 0.002 in float16
 and 0.01 in bfloat16 (benchmarks/mismatch.py). The bounds leave room for deep models, and in the narrow types for mixtures of
-experts: a token for which rounding chooses another expert may be off by 4 nats, and a mean over few tokens by 0.02.
+experts: a token for which rounding chooses another expert may be off by 4 nats.
 """
+FEW = 64
+"""Tokens that these bounds need at least. The mean of n tokens, fewer than these, may be sqrt(64 / n) times as large, as its
+standard error is: with one token in ten that is sent to another expert, a mean of 4 tokens is above 0.3 once in twenty steps."""
 
 
 def refuse_mismatch(
-    policy: str,
-    mismatch: float,
-    samples: Sequence[TrainSample],
-    bound: float | Literal["dtype"] | None,
-    learner: Learner,
-    batch: Batch,
+    batches: Sequence[Batch], figures: Sequence[Metrics], bound: float | Literal["dtype"] | None, learner: Learner
 ) -> None:
-    """Looks at a policy's mean mismatch (nats per token) on `samples`, which its present weights said.
+    """Looks at the mean mismatch (nats per token) of one policy's `batches`, which its present weights said, from the figures
+    of each.
 
     What rounding does to logits is divided by the temperature, so the bound is multiplied with the mean of 1 / temperature
-    where that is above 1. Raises: MotetError with what the learner suspects, from one `batch` of the policy.
+    where that is above 1. Raises: MotetError with what the learner suspects, from the batch with the largest mismatch.
     """
     if bound is None:
         return
-    tokens = [len(sample.completion.tokens or ()) for sample in samples]
-    colder = sum(n / one.completion.temperature for n, one in zip(tokens, samples, strict=True)) / max(1, sum(tokens))
-    precision = learner.precision(policy)
-    most = (MISMATCH[precision] if bound == "dtype" else bound) * max(1.0, colder)
-    if mismatch > most:
-        explained = f"{precision} explains" if bound == "dtype" else "guards.max_mismatch allows"
-        raise MotetError(
-            f"policy {policy}: before its first update training gives log-probabilities {mismatch:.3g} nats per token from "
-            f"those that sampling recorded, and {explained} at most {most:.3g}. {learner.suspect(batch)}. Nothing was learnt "
-            f"from them: use another model, or set guards.max_mismatch to another bound, or to null to go on all the same"
-        )
+    policy = batches[0].policy
+    precision, mismatch = learner.precision(policy), merge(figures)["sampler_mismatch"].value
+    tokens_B = torch.cat([batch.mask_BL.sum(dim=1) for batch in batches])
+    temperature_B = torch.cat([batch.temperature_B for batch in batches])
+    tokens = tokens_B.sum().item()
+    explained = MISMATCH[precision] * max(1.0, FEW / tokens) ** 0.5
+    most = (explained if bound == "dtype" else bound) * max(1.0, (tokens_B / temperature_B).sum().item() / tokens)
+    if mismatch <= most:
+        return
+    says = f"{precision} explains" if bound == "dtype" else "guards.max_mismatch allows"
+    worst = max(range(len(batches)), key=lambda place: figures[place]["sampler_mismatch"].value)
+    raise MotetError(
+        f"policy {policy}: before its first update training gives log-probabilities {mismatch:.3g} nats per token from "
+        f"those that sampling recorded, and {says} at most {most:.3g}. {learner.suspect(batches[worst])}. Nothing was learnt "
+        f"from them: use another model, or set guards.max_mismatch to another bound, or to null to go on all the same"
+    )
 
 
 @dataclass(frozen=True)

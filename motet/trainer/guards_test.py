@@ -1,9 +1,16 @@
-"""An alarm is told when a figure stays beyond its bound, once, and again only after it came back."""
+"""An alarm is told when a figure stays beyond its bound, once, and again only after it came back.
+
+Log-probabilities that are further from those of sampling than rounding explains stop a run.
+"""
 
 import pytest
+import torch
 
+from motet.batch import Batch, Mean
+from motet.errors import MotetError
+from motet.policies.padding import padded
 from motet.settings import Guards
-from motet.trainer.guards import WATCHED, Watch
+from motet.trainer.guards import WATCHED, Watch, refuse_mismatch
 
 
 def alarms(values, guards, metric="learn/entropy"):
@@ -64,3 +71,57 @@ def test_every_bound_is_a_field_of_the_settings():
         "unless_success",
         "max_mismatch",
     }
+
+
+# ---------------------------------------------------------------------------------------------------- wrong numbers
+
+
+def batch_of(lengths, temperatures):
+    """Answers of so many tokens to one prompt."""
+    tokens, mask = padded([[1] * length for length in lengths], 0, "right", torch.device("cpu"))
+    nothing = torch.zeros(tokens.shape)
+    temperature, one = torch.tensor(temperatures), torch.ones(len(lengths))
+    prompt = torch.ones((1, 2), dtype=torch.int64)
+    of = torch.zeros(len(lengths), dtype=torch.int64)
+    return Batch("p", prompt, prompt.bool(), of, tokens, mask, nothing, nothing, one, temperature)
+
+
+class Computes:
+    """A learner of which only the dtype and the suspicion are asked."""
+
+    def __init__(self, dtype):
+        self._dtype = dtype
+
+    def precision(self, name):
+        return self._dtype
+
+    def suspect(self, batch):
+        return f"Suspected: the batch of {int(batch.mask_BL.sum())} tokens"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "temperatures", "dtype", "bound", "most"),
+    [
+        ([64], [1.0], "bfloat16", "dtype", 0.3),
+        ([64], [2.0], "bfloat16", "dtype", 0.3),
+        ([32, 32], [0.5, 0.5], "bfloat16", "dtype", 0.6),
+        ([96, 32], [0.5, 1.0], "bfloat16", "dtype", 0.3 * (96 * 2 + 32 * 1) / 128),
+        ([16], [1.0], "bfloat16", "dtype", 0.6),
+        ([1, 1, 1, 1], [1.0] * 4, "bfloat16", "dtype", 1.2),
+        ([1], [0.5], "float32", "dtype", 0.16),
+        ([1], [1.0], "bfloat16", 0.2, 0.2),
+    ],
+)  # fmt: skip
+def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(lengths, temperatures, dtype, bound, most):
+    batch, tokens = batch_of(lengths, temperatures), sum(lengths)
+    within, beyond = ({"sampler_mismatch": Mean(share * most * tokens, tokens)} for share in (0.999, 1.001))
+    refuse_mismatch([batch], [within], bound, Computes(dtype))
+    with pytest.raises(MotetError, match=rf"policy p: .* at most {most:.3g}\."):
+        refuse_mismatch([batch], [beyond], bound, Computes(dtype))
+
+
+def test_the_batch_with_the_largest_mismatch_is_looked_into():
+    batches = [batch_of([length], [1.0]) for length in (70, 80, 90)]
+    figures = [{"sampler_mismatch": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
+    with pytest.raises(MotetError, match="the batch of 80 tokens"):
+        refuse_mismatch(batches, figures, "dtype", Computes("float32"))

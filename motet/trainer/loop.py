@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import Any, Literal, Protocol
 
 from motet.batch import (
-    Batch,
     Learner,
     Metrics,
     merge,
@@ -234,7 +233,7 @@ async def _learn(
     lessons = minibatches(
         values, ensemble.critic_epochs, algorithm.minibatches, derive(ensemble.seed, number, "values")
     )
-    for update, (dealt, lesson) in enumerate(zip_longest(parts, lessons, fillvalue=())):
+    for dealt, lesson in zip_longest(parts, lessons, fillvalue=()):
         part = [sample for sample in dealt if sample.policy not in arrived]
         batches = pack(part, pace.token_budget, algorithm.reduce, ensemble.longest)
         readings = pack_values(lesson, pace.token_budget)
@@ -244,7 +243,7 @@ async def _learn(
             if not stepped:
                 ensemble.stop.check()
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
-            if update > 0:
+            if batch.policy in seen:
                 del measured["sampler_mismatch"]  # after an update the policies differ on purpose
             now.setdefault(batch.policy, []).append(measured)
         for reading in readings:
@@ -252,8 +251,9 @@ async def _learn(
                 ensemble.stop.check()
             told = await learners[reading.critic].accumulate_values(reading, value_loss)
             valued.setdefault(reading.critic, []).append(told)
-        if update == 0:
-            _check_mismatch(learners, part, batches, now, pace)
+        for name in [name for name in now if name not in seen]:  # its weights are still those that sampled
+            own = [batch for batch in batches if batch.policy == name]
+            refuse_mismatch(own, now[name], pace.max_mismatch, learners[name])
         for name, figures in now.items():
             seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
@@ -268,25 +268,6 @@ async def _learn(
         for key, mean in merge(figures).items()
     }
     return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **each, **stepped}
-
-
-def _check_mismatch(
-    learners: Mapping[str, Learner],
-    samples: Sequence[TrainSample],
-    batches: Sequence[Batch],
-    measured: Mapping[str, Sequence[Metrics]],
-    pace: Pace,
-) -> None:
-    """Of a step's first update, policy by policy: no weights have moved since they sampled. Raises: MotetError."""
-    for name, figures in measured.items():
-        refuse_mismatch(
-            name,
-            merge(figures)["sampler_mismatch"].value,
-            [sample for sample in samples if sample.policy == name],
-            pace.max_mismatch,
-            learners[name],
-            next(batch for batch in batches if batch.policy == name),
-        )
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:

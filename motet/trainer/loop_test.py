@@ -341,3 +341,26 @@ def test_what_rounding_explains_does_not_stop_and_after_the_first_update_nothing
     made = ensemble("ippo", diary=Wrong(apart=apart), fields={"epochs": 2})
     asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
     assert len(next(iter(made.learners.values())).updates) == 2
+
+
+@dataclass(eq=False)
+class OneWrong(Diary):
+    """A learner that is wrong about one policy."""
+
+    wrong: str = ""
+
+    async def accumulate(self, batch: Batch, objective: Any) -> dict[str, Mean]:
+        figures = await super().accumulate(batch, objective)
+        return {**figures, "sampler_mismatch": Mean(5.0 if batch.policy == self.wrong else 0.0, 1.0)}
+
+
+def test_a_policy_that_no_sample_of_the_first_update_is_of_is_looked_at_before_its_own_first():
+    fields = {"minibatches": 100}  # an update for every sample
+    first, _ = go(ensemble("ippo", fields=fields))
+    late = next(batch.policy for batch in first.batches if batch.policy != first.batches[0].policy)
+    diary = OneWrong(wrong=late)
+    made = ensemble("ippo", diary=diary, fields=fields)
+    with pytest.raises(MotetError, match=rf"policy {late}: before its first update"):
+        asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch="dtype"), CreditState()))
+    assert diary.updates
+    assert all(late not in stepped for stepped in diary.updates)
