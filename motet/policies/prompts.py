@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -74,11 +75,18 @@ def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return bare if opening and bare[: len(opening)] == opening else [*opening, *bare]
 
 
+_OPENINGS: WeakKeyDictionary[PreTrainedTokenizerBase, list[int]] = WeakKeyDictionary()
+
+
 def _opening(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The special tokens that the tokenizer puts before a text. What it puts behind one would end it."""
-    bare, whole = (token_ids(tokenizer, "a", special=special) for special in (False, True))
-    places = range(len(whole) - len(bare) + 1)
-    return whole[: next((place for place in places if whole[place : place + len(bare)] == bare), 0)]
+    if tokenizer not in _OPENINGS:
+        short = next((text for text in ("a", "0", ".", "\n") if token_ids(tokenizer, text)), "")
+        bare, whole = (token_ids(tokenizer, short, special=special) for special in (False, True))
+        places = range(len(whole) - len(bare) + 1)
+        found = next((place for place in places if whole[place : place + len(bare)] == bare), 0)
+        _OPENINGS[tokenizer] = whole[:found]
+    return _OPENINGS[tokenizer]
 
 
 def _plain(chat: Chat) -> str:

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Chat, Message
+from motet.policies import prompts
 from motet.policies.prompts import BadPrompt, LongPrompt, encode, fit
 from motet.policies.testing import BOS, TEMPLATE, make_tokenizer
 from motet.policies.tiny import EOS
@@ -66,6 +69,24 @@ def with_both_ends(chat_template: str | None = None) -> PreTrainedTokenizerFast:
 def test_a_prompt_ends_in_no_token_of_the_tokenizers_and_begins_with_one_bos(text: str, read: str) -> None:
     tokenizer = with_both_ends()
     assert tokenizer.decode(encode(tokenizer, text)) == read
+
+
+def test_what_a_tokenizer_puts_before_a_text_is_found_where_it_reads_no_letters() -> None:
+    digits = Tokenizer(BPE({BOS: 0, EOS: 1, "0": 2, "1": 3, "+": 4}, []))
+    digits.post_processor = TemplateProcessing(single=f"{BOS} $A {EOS}", special_tokens=[(BOS, 0), (EOS, 1)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=digits, bos_token=BOS, eos_token=EOS)
+    assert encode(tokenizer, "1+0") == (0, 3, 4, 2)
+
+
+def test_what_a_tokenizer_puts_before_a_text_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = prompts.token_ids
+    monkeypatch.setattr(prompts, "token_ids", lambda *of, **how: asked.append(of[1]) or ask(*of, **how))
+    tokenizer = with_both_ends()
+    encode(tokenizer, "the dog")
+    asked.clear()
+    encode(tokenizer, "the fox")
+    assert asked == ["the fox"]
 
 
 def test_a_chat_has_no_token_behind_it_and_no_second_bos() -> None:
