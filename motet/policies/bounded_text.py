@@ -53,12 +53,35 @@ class TextFailed(SamplerFault):
     cause = "tokenizer"
 
 
+class NoEmbedding(SamplerFault):
+    """A text has a token that the model cannot read."""
+
+    cause = "bad_prompt"
+
+
+_EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
+
+
+def limit_tokens(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
+    """From now on a text with a token beyond the model's embeddings is a fault."""
+    _EMBEDDINGS[tokenizer] = embeddings
+
+
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = False) -> list[int]:
     """As `tokenizer(text, add_special_tokens=special)["input_ids"]`. Raises: SamplerFault."""
     name = _WORKER.knows(tokenizer)
     if name is None:
-        return list(tokenizer(text, add_special_tokens=special)["input_ids"])
-    return list(_WORKER.ask({"do": "encode", "name": name, "text": text, "special": special}, "the tokenizer"))
+        ids = list(tokenizer(text, add_special_tokens=special)["input_ids"])
+    else:
+        asked = {"do": "encode", "name": name, "text": text, "special": special}
+        ids = list(_WORKER.ask(asked, "the tokenizer"))
+    last, most = max(ids, default=-1), _EMBEDDINGS.get(tokenizer)
+    if most is not None and last >= most:
+        raise NoEmbedding(
+            f"a text has the token {tokenizer.convert_ids_to_tokens(last)!r} ({last:,}), and the model has embeddings of "
+            f"{most:,} tokens; expected a text without it"
+        )
+    return ids
 
 
 def chat_text(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]]) -> str:

@@ -14,6 +14,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies.bounded_text import limit_tokens
 from motet.policies.folder import believed, library
 from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
@@ -34,8 +35,8 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
     with believed(source, weights=False) as view:
         config = _config_of(source, view)
         with library(_named(source), EXPECTED):
-            tokenizer = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
-        _check_vocabulary(source, tokenizer, config)
+            found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
+        tokenizer = _check_vocabulary(source, found, config)
         _rename(tokenizer, view, source)
     limits = [tokenizer.model_max_length, _positions(source, config), _short_regime(source, config)]
     return tokenizer, int(min(limits))
@@ -131,20 +132,28 @@ def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
     return config
 
 
-def _check_vocabulary(source: str | Path, tokenizer: object, config: PretrainedConfig) -> None:
-    """A token beyond the embeddings would end a run at the prompt that has it."""
+def _check_vocabulary(source: str | Path, tokenizer: object, config: PretrainedConfig) -> PreTrainedTokenizerBase:
+    """The tokenizer, if it is one of this model. Tokens that somebody added to it and not to the model are let be: a text that
+    has one is a fault. Raises: ConfigError."""
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise _refused(source, f"its tokenizer_class is no tokenizer, got {type(tokenizer).__name__}")
-    rows = getattr(config.get_text_config(), "vocab_size", None)
-    last = max(tokenizer.get_vocab().values(), default=-1)
-    if last < 0:
+    tokens, added = tokenizer.get_vocab(), tokenizer.get_added_vocab()
+    if not tokens:
         raise _refused(source, "its tokenizer has no tokens; expected a vocabulary")
-    if isinstance(rows, int) and last >= rows:
-        raise _refused(
-            source,
-            f"its tokenizer has tokens up to {last:,}, and its config.json a vocab_size of {rows:,}; "
-            f"expected the tokenizer of this model",
-        )
+    rows = getattr(config.get_text_config(), "vocab_size", None)
+    if not isinstance(rows, int):
+        return tokenizer
+    limit_tokens(tokenizer, rows)
+    last = max((place for token, place in tokens.items() if token not in added), default=-1)
+    end = tokenizer.eos_token_id
+    for what, place in (("tokens up to", last), ("its end of sequence at", -1 if end is None else end)):
+        if place >= rows:
+            raise _refused(
+                source,
+                f"its tokenizer has {what} {place:,}, and its config.json a vocab_size of {rows:,}; "
+                f"expected the tokenizer of this model",
+            )
+    return tokenizer
 
 
 def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) -> None:

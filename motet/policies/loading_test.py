@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from motet.errors import ConfigError
+from motet.core import Message
+from motet.errors import ConfigError, SamplerFault
 from motet.policies.backbone import Backbone
 from motet.policies.loading import load_tokenizer, resolve_device
+from motet.policies.prompts import encode
 from motet.policies.testing import Architecture, make_model_folder
 from motet.settings import Lora
 
@@ -153,3 +155,29 @@ def test_the_code_of_a_model_folder_is_never_run(tmp_path: Path, model_type: str
     if model_type == "its_own":
         with pytest.raises(ConfigError, match="cannot be loaded"):
             load_tokenizer(folder)
+
+
+def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_them(tmp_path: Path) -> None:
+    """As the padding token that some models of the hub have been given in their tokenizer alone."""
+    folder = make_model_folder(tmp_path)
+    rows = AutoConfig.from_pretrained(folder).vocab_size
+    words = AutoTokenizer.from_pretrained(folder)
+    words.add_special_tokens({"pad_token": "[PAD]"})
+    words.save_pretrained(folder)
+    assert words.pad_token_id == rows
+    backbone = Backbone.load(folder, device="cpu")
+    assert backbone.pad_id in backbone.eos_ids
+    assert encode(backbone.tokenizer, "the dog")
+    said = rf"has the token '\[PAD\]' \({rows}\), and the model has embeddings of {rows} tokens"
+    for prompt in ("the [PAD]dog", (Message("user", "the [PAD]dog"),)):
+        with pytest.raises(SamplerFault, match=said):
+            encode(backbone.tokenizer, prompt)
+
+
+def test_an_end_of_sequence_without_an_embedding_is_refused(tmp_path: Path) -> None:
+    folder = make_model_folder(tmp_path)
+    words = AutoTokenizer.from_pretrained(folder)
+    words.add_special_tokens({"eos_token": "[END]"})
+    words.save_pretrained(folder)
+    with pytest.raises(ConfigError, match="its end of sequence at 300, and its config"):
+        Backbone.load(folder, device="cpu")
