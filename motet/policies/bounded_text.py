@@ -28,6 +28,8 @@ SECONDS = 5.0
 """Of a processor, for one text; a prompt of a million characters takes one."""
 TRIES = 3
 """Texts at which a template, a tokenizer or a pattern may come to its limits before it is given up."""
+LONG = 100_000
+"""Characters. A longer text may need that much by its length alone, so nothing is given up for it."""
 START_SECONDS = 120.0
 _PATIENCE = 12
 """By the clock it may take so many times as long: others use the machine too."""
@@ -147,7 +149,7 @@ class _Worker:
             line = json.dumps(asked).encode() + b"\n"
             said = json.loads(self._answered(process, line, what))
         except TextLimit:
-            self._over[blamed] += 1
+            self._over[blamed] += _characters(asked) <= LONG
             self.close()
             raise
         except BaseException:  # whatever broke off a question, its answer must not be taken for the next one's
@@ -212,6 +214,12 @@ class _Worker:
             for pipe in (process.stdin, process.stdout):
                 with suppress(OSError):  # what was not sent to a dead process
                     pipe.close()  # type: ignore[union-attr]
+
+
+def _characters(asked: Mapping[str, Any]) -> int:
+    """Of the texts that a template or a tokenizer is asked to work on."""
+    contents = [content for row in asked.get("rows", ()) for content in row.values()]
+    return sum(map(len, [asked.get("text", ""), *contents]))
 
 
 def _processor_seconds(pid: int) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -127,6 +128,31 @@ def test_a_template_that_came_to_its_limits_some_times_is_asked_no_more(
             chat_text(tokenizer, ROWS)
     with pytest.raises(TextLimit, match="is asked no more"):
         chat_text(tokenizer, ROWS)
+
+
+def test_long_texts_give_nothing_up(tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may send texts to a server of verifiers could end its work for everybody else."""
+    monkeypatch.setattr(bounded_text, "SECONDS", 0.05)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.content | length > 1000 %}{% for i in range(90000) %}{% for j in range(90000) %}"
+        "{% endfor %}{% endfor %}{% endif %}{{ m.content }}{% endfor %}{# long #}"
+    )
+    long = [{"role": "user", "content": "x" * (bounded_text.LONG + 1)}]
+    for _ in range(bounded_text.TRIES + 1):
+        with pytest.raises(TextLimit, match="takes more than"):
+            chat_text(tokenizer, long)
+    monkeypatch.undo()
+    assert chat_text(tokenizer, ROWS).startswith("Be kind.")
+
+
+def test_signals_to_all_processes_of_a_job_fail_no_text(tokenizer: PreTrainedTokenizerFast) -> None:
+    chat_text(tokenizer, ROWS)
+    process = bounded_text._WORKER._process
+    assert process is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.send_signal(number)
+    chat_text(tokenizer, ROWS)
+    assert bounded_text._WORKER._process is process
 
 
 def test_what_escapes_jinja_meets_no_file_no_network_and_no_process(tmp_path: Path) -> None:

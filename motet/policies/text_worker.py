@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import signal
 import sys
 import time
 from typing import Any
@@ -23,6 +24,8 @@ class TooLong(ValueError):
 
 
 def main() -> None:
+    for one in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job; who asks may have texts to finish
+        signal.signal(one, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no answer
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
