@@ -17,8 +17,6 @@ from motet.verifier.model import Reading, Verifier
 from motet.verifier.scorer import judged, read_one
 
 PART = 2**16
-"""Characters read into tokens at a time: a long request lets shorter ones pass."""
-PART = 2**16
 """Characters read into tokens at a time; then the next request has a turn."""
 WINDOW = 4
 """Full batches taken at a time, and sorted by length: more pads less, and lets who came first wait longer."""
