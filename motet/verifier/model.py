@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
@@ -25,9 +26,9 @@ Reads: TypeAlias = Literal["end", "mean", "lowest"]
 """What of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its steps, which are
 its lines (Lightman et al. 2023, arXiv 2305.20050; Wang et al. 2024, arXiv 2312.08935): so each step earns its part."""
 CHARACTERS_PER_TOKEN = 16
-"""A text of more characters per token of context is refused before it is tokenized. English has
-about 4. No exact bound exists: some tokenizers make one token of any unknown word, or drop
-spaces."""
+"""A text of more characters per token of context is refused before it is tokenized, or of more than
+the longest token has: many vocabularies have runs of 128 spaces. English has about 4. Only
+tokenizers that drop characters, or make one token of any unknown word, could have read more."""
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
 FORMAT: Literal[1] = 1
 
@@ -154,12 +155,17 @@ class Verifier:
         """A tokenizer needs seconds and gigabytes for millions of characters. Raises:
         Unreadable."""
         found = sum(len(message.content) + 1 for message in chat)  # an empty message is read, too
-        most = CHARACTERS_PER_TOKEN * self.context_length
+        most = self._characters_per_token * self.context_length
         if found > most:
             raise Unreadable(
                 f"question and answer have {found:,} characters, expected at most {most:,}: "
-                f"{CHARACTERS_PER_TOKEN} for each token of {self.context_length}, the verifier's context"
+                f"{self._characters_per_token} for each token of {self.context_length}, the verifier's context"
             )
+
+    @cached_property
+    def _characters_per_token(self) -> int:
+        longest = max(map(len, self.critic.backbone.tokenizer.get_vocab()))  # in letters for bytes, so rather too many
+        return max(CHARACTERS_PER_TOKEN, longest)
 
     def _answer_ids(self, text: str) -> list[int]:
         try:

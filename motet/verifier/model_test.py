@@ -1,12 +1,14 @@
 """What of an answer is its score: the value at its end, or those at the ends of its lines."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from motet.errors import ConfigError
-from motet.verifier.model import CARD, Verifier
+from motet.verifier.model import CARD, Unreadable, Verifier
 from motet.verifier.testing import chat, make_verifier_folder
 
 ANSWER = "two times\nthree, so\n\nsix"
@@ -50,6 +52,24 @@ def test_the_score_is_the_mean_or_the_lowest_of_the_values_after_each_line(reads
     assert scores[0] == pytest.approx(expected, abs=1e-6)
     assert scores[0] != pytest.approx(values[-1], abs=1e-6)
     assert scores[1] == pytest.approx(verifier.scores([verifier.encode(chat("six"))])[0], abs=1e-6)
+
+
+def test_a_text_of_the_longest_tokens_is_read_to_the_context_and_longer_ones_are_refused(folder, tmp_path):
+    """Models of code have tokens of 128 spaces. Here they take the places of the last seven tokens."""
+    place = Path(shutil.copytree(folder, tmp_path / "verifier"))
+    written = json.loads((place / "tokenizer.json").read_text())
+    vocabulary, merges = written["model"]["vocab"], written["model"]["merges"]
+    last = {token for token, number in vocabulary.items() if number >= len(vocabulary) - 7}
+    written["model"]["merges"] = [pair for pair in merges if "".join(pair) not in last]
+    for power, token in enumerate(sorted(last)):
+        half = "Ġ" * 2**power  # a space, as byte-level vocabularies spell it
+        vocabulary[half * 2] = vocabulary.pop(token)
+        written["model"]["merges"].append([half, half])
+    (place / "tokenizer.json").write_text(json.dumps(written))
+    verifier = Verifier.load(place, device="cpu")
+    assert verifier.encode(chat(" " * 128 * 40)).answer == 40 + 1
+    with pytest.raises(Unreadable, match="expected at most 12,288: 128 for each token of 96"):
+        verifier.encode(chat(" " * 128 * 96))
 
 
 def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_path):
