@@ -195,9 +195,10 @@ class _Http(h11.Connection):
 
     def next_event(self) -> Any:
         event = super().next_event()
-        if isinstance(event, h11.Request):
+        kind = type(event)  # isinstance takes several times as long: these classes are abstract ones of Python's
+        if kind is h11.Request:
             self._pieces = self._bytes = 0
-        elif isinstance(event, h11.Data):
+        elif kind is h11.Data:
             self._pieces += 1
             self._bytes += len(event.data)
             if self._pieces > MOST_PIECES and self._bytes < self._pieces * SMALL_PIECE:
@@ -224,6 +225,7 @@ async def accept(listener: socket.socket, connections: Connections, make: Callab
         else:
             log.warning("a connection was refused: as many are being answered as may be (--max-connections)")
             client.close()
+            await asyncio.sleep(0)  # or refusing goes on for as long as more come, and nobody is answered
 
 
 async def _open(client: socket.socket, connection: Connection) -> None:

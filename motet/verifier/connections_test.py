@@ -1,8 +1,14 @@
 """Whose place a new connection takes; tests/verifier_attacks_test.py has real ones."""
 
-import pytest
+import asyncio
+import socket
+from contextlib import ExitStack, suppress
 
-from motet.verifier.connections import Connections, network
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from motet.verifier.connections import Connection, Connections, accept, network
 from motet.verifier.limits import Limits
 
 
@@ -75,3 +81,96 @@ def test_few_files_lower_both_limits_alike():
 )
 def test_an_ipv6_network_counts_as_one_address(host, expected):
     assert network(host) == expected
+
+
+def test_refusing_connections_does_not_keep_others_waiting():
+    """Each turn of the loop refuses one connection, however many there are."""
+    connections, (fake,) = opened(1, 1, "127.0.0.1")
+    fake.waits_for_client = False
+
+    async def turns_while_refused(count):
+        with ExitStack() as stack:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=count))
+            listener.setblocking(False)
+            clients = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(count)]
+            work = asyncio.create_task(accept(listener, connections, lambda address: pytest.fail("it was taken")))
+            clients[-1].setblocking(False)
+            turns = 0
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+                with suppress(BlockingIOError):
+                    assert clients[-1].recv(1) == b""
+                    break
+            work.cancel()
+            return turns
+
+    assert asyncio.run(turns_while_refused(50)) >= 50
+
+
+# ---------------------------------------------------------------------------------------------------- uvicorn
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.said, self.closed = b"", False
+
+    def write(self, data):
+        self.said += data
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    abort = close
+
+    def pause_reading(self):
+        """What comes is given by hand."""
+
+    resume_reading = pause_reading
+
+
+def test_a_connection_follows_a_request_from_its_head_to_its_answer():
+    """By what uvicorn's class knows of it, which uvicorn may change: pyproject.toml names the versions that pass here and in
+    tests/verifier_attacks_test.py."""
+
+    async def go():
+        begin, end = asyncio.Event(), asyncio.Event()
+
+        async def app(scope, receive, send):
+            while (await receive())["more_body"]:
+                begin.set()
+            await end.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"ok"})
+
+        config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
+        connections, _ = opened(9, 9)
+        connection = Connection(
+            config=config, server_state=ServerState(), app_state={}, connections=connections, address="a"
+        )
+        wire = Wire()
+        connection.connection_made(wire)
+        late = connection.waiting_since + 31
+        assert (len(connections), connection.waits_for_client, connection.is_late(late)) == (1, True, True)
+        connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1")
+        await begin.wait()
+        assert (connection.waits_for_client, connection.is_late(late)) == (True, False)  # `Bodies` times it
+        connection.data_received(b"2")
+        assert not connection.waits_for_client
+        connection.pause_writing()
+        assert connection.waits_for_client
+        connection.resume_writing()
+        end.set()
+        while not wire.said.endswith(b"\r\n\r\nok"):
+            await asyncio.sleep(0)
+        assert connection.waits_for_client
+        connection.shutdown()
+        assert (len(connections), wire.closed) == (0, True)
+
+    asyncio.run(go())
