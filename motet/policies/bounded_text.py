@@ -5,6 +5,7 @@ So they work in another one (text_worker.py), which has no files and no network,
 """
 
 import atexit
+import hashlib
 import json
 import os
 import select
@@ -15,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,9 +31,15 @@ TRIES = 3
 LONG = 100_000
 """Characters. A longer text may need that much by its length alone, so nothing is given up for it."""
 START_SECONDS = 120.0
+LEARN_SECONDS = 60.0
+"""Of a processor, for one tokenizer; one of a quarter of a million tokens takes two."""
 _PATIENCE = 12
 """By the clock it may take so many times as long: others use the machine too."""
 _MOST_ANSWER = 256 << 20
+_MOST_LEARNT = 128 << 20
+"""Characters of tokenizers that one process knows: in its memory they take some ten times as much."""
+_RENEWED = 300.0
+"""Seconds of a processor after which the process is replaced, far from the limit of its own (text_worker.PROCESSOR)."""
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 
@@ -56,34 +62,29 @@ class TextFailed(SamplerFault):
 
 
 class NoEmbedding(SamplerFault):
-    """A text has a token that the model cannot read."""
+    """A text spells a token that the tokenizer has and the model has not."""
 
     cause = "bad_prompt"
+
+
+def limit_tokens(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
+    """From now on a text with a token that the model has no embedding of is a fault, and does not reach the model."""
+    _EMBEDDINGS[tokenizer] = embeddings
 
 
 _EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
 
 
-def limit_tokens(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
-    """From now on a text with a token beyond the model's embeddings is a fault."""
-    _EMBEDDINGS[tokenizer] = embeddings
-
-
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = False) -> list[int]:
     """As `tokenizer(text, add_special_tokens=special)["input_ids"]`. Raises: SamplerFault."""
-    name = _WORKER.knows(tokenizer)
-    if name is None:
-        ids = list(tokenizer(text, add_special_tokens=special)["input_ids"])
-    else:
-        asked = {"do": "encode", "name": name, "text": text, "special": special}
-        ids = list(_WORKER.ask(asked, "the tokenizer"))
-    last, most = max(ids, default=-1), _EMBEDDINGS.get(tokenizer)
-    if most is not None and last >= most:
-        raise NoEmbedding(
-            f"a text has the token {tokenizer.convert_ids_to_tokens(last)!r} ({last:,}), and the model has embeddings of "
-            f"{most:,} tokens; expected a text without it"
-        )
-    return ids
+    ids = _WORKER.encode(tokenizer, text, special)
+    if ids is None:
+        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+    beyond = _EMBEDDINGS.get(tokenizer)
+    if beyond is not None and max(ids, default=0) >= beyond:
+        spelt = tokenizer.convert_ids_to_tokens(max(ids))
+        raise NoEmbedding(f"a text has {spelt!r}, a token of the tokenizer that the model has no embedding of")
+    return list(ids)
 
 
 def chat_text(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]]) -> str:
@@ -101,53 +102,56 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 class _Worker:
-    """The process, started when it is first asked, and again after it was killed."""
+    """The process, started when it is first asked, and again after it has ended."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._learnt: set[str] = set()
+        self._learnt: dict[str, int] = {}
         self._over: Counter[str] = Counter()
-        self._numbers = count()
-        self._names: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[str, str] | None] = WeakKeyDictionary()
+        self._described: WeakKeyDictionary[PreTrainedTokenizerBase, dict[str, Any] | None] = WeakKeyDictionary()
 
-    def knows(self, tokenizer: PreTrainedTokenizerBase) -> str | None:
-        """The name of a tokenizer in the process; None for one that has no patterns, which may work here."""
-        if tokenizer not in self._names:
-            self._names[tokenizer] = self._described(tokenizer)
-        found = self._names[tokenizer]
-        if found is None:
+    def encode(self, tokenizer: PreTrainedTokenizerBase, text: str, special: bool) -> list[int] | None:
+        """None for a tokenizer without patterns, which may work in this process."""
+        if tokenizer not in self._described:
+            self._described[tokenizer] = _described(tokenizer)
+        described = self._described[tokenizer]
+        if described is None:
             return None
-        name, written = found
+        name = described["name"]
         with self._turn:
-            if self._process is None or name not in self._learnt:
-                split = bool(tokenizer.split_special_tokens)
-                self._exchange({"do": "learn", "name": name, "tokenizer": written, "split": split}, "the tokenizer")
-                self._learnt.add(name)
-        return name
-
-    def _described(self, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | None:
-        if not tokenizer.is_fast:
-            return None  # its patterns are those of transformers
-        written = tokenizer.backend_tokenizer.to_str()
-        said = json.loads(written)
-        before = said["pre_tokenizer"] or {}
-        if said["normalizer"] is None and before.get("type") == "ByteLevel" and said["model"].get("type") == "BPE":
-            return None  # bytes and their merges, by a pattern of the library
-        return f"tokenizer {next(self._numbers)}", written
+            self._renew()
+            if name not in self._learnt:
+                size = len(described["tokenizer"])
+                if self._learnt and sum(self._learnt.values()) + size > _MOST_LEARNT:
+                    self.close()
+                self._exchange(described, "the tokenizer", LEARN_SECONDS)
+                self._learnt[name] = size
+            asked = {"do": "encode", "name": name, "text": text, "special": special}
+            return list(self._exchange(asked, "the tokenizer", SECONDS))
 
     def ask(self, asked: Mapping[str, Any], what: str) -> Any:
         with self._turn:
-            return self._exchange(asked, what)
+            self._renew()
+            return self._exchange(asked, what, SECONDS)
 
-    def _exchange(self, asked: Mapping[str, Any], what: str) -> Any:
+    def _renew(self) -> None:
+        """A process that ended while nobody asked it anything is no text's fault."""
+        process = self._process
+        if process is None:
+            return
+        old = sys.platform == "linux" and _processor_seconds(process.pid) > _RENEWED
+        if old or process.poll() is not None:
+            self.close()
+
+    def _exchange(self, asked: Mapping[str, Any], what: str, seconds: float) -> Any:
         blamed = next(str(asked[key]) for key in ("template", "pattern", "name") if key in asked)
         if self._over[blamed] >= TRIES:
             raise TextLimit(f"{what} came to its limits at {TRIES} texts, and is asked no more")
         try:
             process = self._process = self._process or self._started()
             line = json.dumps(asked).encode() + b"\n"
-            said = json.loads(self._answered(process, line, what))
+            said = json.loads(self._answered(process, line, what, seconds))
         except TextLimit:
             self._over[blamed] += _characters(asked) <= LONG
             self.close()
@@ -162,10 +166,10 @@ class _Worker:
         kind = TextLimit if said["kind"] == "limit" else TextFailed
         raise kind(f"{what} failed at a text: {said['failed']}")
 
-    def _answered(self, process: "subprocess.Popen[bytes]", line: bytes, what: str) -> bytes:
+    def _answered(self, process: "subprocess.Popen[bytes]", line: bytes, what: str, seconds: float) -> bytes:
         assert process.stdin is not None
         assert process.stdout is not None
-        used, until = _processor_seconds(process.pid), time.monotonic() + SECONDS * _PATIENCE
+        used, until = _processor_seconds(process.pid), time.monotonic() + seconds * _PATIENCE
         answer = bytearray()
         try:
             process.stdin.write(line)
@@ -176,8 +180,8 @@ class _Worker:
                     if not part:
                         raise BrokenPipeError
                     answer += part
-                elif _processor_seconds(process.pid) - used > SECONDS or time.monotonic() > until:
-                    raise TextLimit(f"{what} takes more than {SECONDS:g} s at a text; expected far less than one")
+                elif _processor_seconds(process.pid) - used > seconds or time.monotonic() > until:
+                    raise TextLimit(f"{what} takes more than {seconds:g} s at a text; expected far less than one")
                 if len(answer) > _MOST_ANSWER:
                     raise TextLimit(f"{what} makes more than {_MOST_ANSWER >> 20} MiB of a text")
         except BrokenPipeError as error:
@@ -194,6 +198,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process, which may have a game to end
             env=told | {"PYTHONPATH": os.pathsep.join([str(place.parents[2]), *filter(None, sys.path)])},
         )
         assert process.stdout is not None
@@ -222,6 +227,20 @@ def _characters(asked: Mapping[str, Any]) -> int:
     return sum(map(len, [asked.get("text", ""), *contents]))
 
 
+def _described(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any] | None:
+    """What the process is told of a tokenizer; those that say the same are one. None for one without patterns."""
+    if not tokenizer.is_fast:
+        return None  # its patterns are those of transformers
+    written = tokenizer.backend_tokenizer.to_str()
+    said = json.loads(written)
+    before = said["pre_tokenizer"] or {}
+    if said["normalizer"] is None and before.get("type") == "ByteLevel" and said["model"].get("type") == "BPE":
+        return None  # bytes and their merges, by a pattern of the library
+    split = bool(tokenizer.split_special_tokens)
+    name = hashlib.sha256(f"{split} {written}".encode()).hexdigest()
+    return {"do": "learn", "name": name, "tokenizer": written, "split": split}
+
+
 def _processor_seconds(pid: int) -> float:
     """How long a process has computed: by its own clock, which Linux names after it. Else the wall clock has to do."""
     if sys.platform != "linux":
@@ -234,3 +253,5 @@ def _processor_seconds(pid: int) -> float:
 
 _WORKER = _Worker()
 atexit.register(_WORKER.close)
+# A process that forks keeps its worker for itself: two that read from one pipe would get each other's answers.
+os.register_at_fork(after_in_child=_WORKER.__init__)  # type: ignore[misc]

@@ -1,8 +1,10 @@
 """A stranger's chat template and tokenizer give what they give in plain transformers, or end at their limits."""
 
 import json
+import os
 import re
 import signal
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -62,7 +64,7 @@ def test_a_tokenizer_with_patterns_gives_what_transformers_gives(
     with_pattern(tokenizer, PATTERN)
     tokenizer.backend_tokenizer.enable_truncation(3)
     tokenizer.backend_tokenizer.enable_padding(length=50)
-    assert bounded_text._WORKER.knows(tokenizer) is not None, "it works in the other process"
+    assert bounded_text._described(tokenizer) is not None, "it works in the other process"
     assert token_ids(tokenizer, text, special=special) == tokenizer(text, add_special_tokens=special)["input_ids"]
 
 
@@ -153,6 +155,82 @@ def test_signals_to_all_processes_of_a_job_fail_no_text(tokenizer: PreTrainedTok
         process.send_signal(number)
     chat_text(tokenizer, ROWS)
     assert bounded_text._WORKER._process is process
+
+
+def worker_pid() -> int:
+    process = bounded_text._WORKER._process
+    assert process is not None
+    return process.pid
+
+
+def test_a_process_that_ended_between_two_texts_is_no_fault_of_a_text(tokenizer: PreTrainedTokenizerFast) -> None:
+    with_pattern(tokenizer, PATTERN)
+    expected, prompt = token_ids(tokenizer, "the dog"), chat_text(tokenizer, ROWS)
+    counted = bounded_text._WORKER._over.copy()
+    for ask, was in ((token_ids, expected), (chat_text, prompt)):
+        os.kill(worker_pid(), signal.SIGKILL)
+        os.waitid(os.P_PID, worker_pid(), os.WEXITED | os.WNOWAIT)
+        assert ask(tokenizer, "the dog" if ask is token_ids else ROWS) == was  # type: ignore[arg-type]
+    assert bounded_text._WORKER._over == counted
+
+
+def test_a_process_that_forks_keeps_its_worker_for_itself(tokenizer: PreTrainedTokenizerFast) -> None:
+    with_pattern(tokenizer, PATTERN)
+    expected, mine = token_ids(tokenizer, "the dog"), worker_pid()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with suppress(BaseException):
+            code = int(token_ids(tokenizer, "the dog") != expected or worker_pid() == mine)
+            bounded_text._WORKER.close()
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert token_ids(tokenizer, "the dog") == expected
+    assert worker_pid() == mine
+
+
+def test_the_same_tokenizer_is_learnt_once_and_too_many_do_not_fill_the_memory(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded_text._WORKER.close()
+    for made in (tokenizer, make_tokenizer("llama", True, 96, 300)):
+        token_ids(with_pattern(made, PATTERN), "the dog")
+    assert len(bounded_text._WORKER._learnt) == 1
+    first = worker_pid()
+    other = with_pattern(make_tokenizer("llama", True, 96, 290), PATTERN)
+    expected = token_ids(other, "the dog")
+    assert worker_pid() == first
+    monkeypatch.setattr(bounded_text, "_MOST_LEARNT", 1)
+    one_more = with_pattern(make_tokenizer("llama", True, 96, 280), PATTERN)
+    token_ids(one_more, "the dog")
+    assert worker_pid() != first
+    assert len(bounded_text._WORKER._learnt) == 1
+    assert token_ids(other, "the dog") == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of processors' seconds are Linux's here")
+def test_a_process_whose_parent_was_killed_ends_and_one_that_is_used_long_is_replaced(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat_text(tokenizer, ROWS)
+    first = worker_pid()
+    (limit,) = re.findall(r"Max cpu time +(\d+)", Path(f"/proc/{first}/limits").read_text())
+    most = max(bounded_text.SECONDS, bounded_text.LEARN_SECONDS)
+    assert bounded_text._RENEWED + most < int(limit) < 3600
+    assert os.getsid(first) == first, "Ctrl-C is not sent to it"
+    monkeypatch.setattr(bounded_text, "_RENEWED", 0.0)
+    chat_text(tokenizer, ROWS)
+    assert worker_pid() != first
+
+
+def test_a_text_that_spells_a_token_without_an_embedding_is_a_fault(tokenizer: PreTrainedTokenizerFast) -> None:
+    known = len(tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<picture>"]})
+    assert token_ids(tokenizer, "the <picture>")[-1] == known
+    bounded_text.limit_tokens(tokenizer, known)
+    assert token_ids(tokenizer, "the dog")
+    with pytest.raises(SamplerFault, match="a text has '<picture>', a token of the tokenizer that the model has no"):
+        encode(tokenizer, (Message("user", "the <picture>"),))
 
 
 def test_what_escapes_jinja_meets_no_file_no_network_and_no_process(tmp_path: Path) -> None:

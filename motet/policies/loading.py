@@ -133,26 +133,29 @@ def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
 
 
 def _check_vocabulary(source: str | Path, tokenizer: object, config: PretrainedConfig) -> PreTrainedTokenizerBase:
-    """The tokenizer, if it is one of this model. Tokens that somebody added to it and not to the model are let be: a text that
-    has one is a fault. Raises: ConfigError."""
+    """The tokenizer, if it is one of this model.
+
+    Of the tokens that were added behind a vocabulary, some may be for other models of the family (pictures) or for
+    padding, and have no embedding here: then a text that spells one is a fault. Raises: ConfigError.
+    """
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise _refused(source, f"its tokenizer_class is no tokenizer, got {type(tokenizer).__name__}")
-    tokens, added = tokenizer.get_vocab(), tokenizer.get_added_vocab()
+    rows = getattr(config.get_text_config(), "vocab_size", None)
+    tokens = set(tokenizer.get_vocab().values())
     if not tokens:
         raise _refused(source, "its tokenizer has no tokens; expected a vocabulary")
-    rows = getattr(config.get_text_config(), "vocab_size", None)
     if not isinstance(rows, int):
         return tokenizer
-    limit_tokens(tokenizer, rows)
-    last = max((place for token, place in tokens.items() if token not in added), default=-1)
-    end = tokenizer.eos_token_id
-    for what, place in (("tokens up to", last), ("its end of sequence at", -1 if end is None else end)):
-        if place >= rows:
-            raise _refused(
-                source,
-                f"its tokenizer has {what} {place:,}, and its config.json a vocab_size of {rows:,}; "
-                f"expected the tokenizer of this model",
-            )
+    needed = tokens - set(tokenizer.added_tokens_decoder) | {tokenizer.bos_token_id} - {None}
+    last = max(needed, default=-1)
+    if last >= rows:
+        raise _refused(
+            source,
+            f"its tokenizer has tokens up to {last:,}, and its config.json a vocab_size of {rows:,}; "
+            f"expected the tokenizer of this model",
+        )
+    if max(tokens) >= rows:
+        limit_tokens(tokenizer, rows)
     return tokenizer
 
 

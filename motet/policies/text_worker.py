@@ -15,6 +15,8 @@ from typing import Any
 
 MEMORY = 4 << 30
 """Bytes; a tokenizer of a quarter of a million tokens takes half of one."""
+PROCESSOR = 600
+"""Seconds of a processor in all its life: one that nobody watches any more, because who did was killed, ends too."""
 MOST_TEXT = 16 << 20
 """Characters of a prompt. The longest contexts in use hold a third of that."""
 
@@ -88,6 +90,7 @@ def main() -> None:
 def lock() -> None:
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR, PROCESSOR))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from motet.sandbox import seccomp
 
