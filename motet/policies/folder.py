@@ -7,10 +7,9 @@ stands there, and no file that is a pickle or a program.
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import isfinite
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from transformers.configuration_utils import PretrainedConfig
 from motet.errors import ConfigError, shortened
 from motet.plugins import look_at
 from motet.reading import CONFIG, WEIGHTS, check_regular, read_json
+from motet.sandbox import temporary
 
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """One of these makes a tokenizer."""
@@ -65,8 +65,7 @@ def believed(source: str | Path, *, weights: bool) -> Iterator[Path]:
     Raises: ConfigError.
     """
     folder = _located(source, weights)
-    with tempfile.TemporaryDirectory(prefix="motet-model-") as made:
-        view = Path(made)
+    with temporary.folder("motet-model-") as view:
         for name in SAID:
             if (folder / name).is_file() or (folder / name).is_symlink():
                 said = _FILTERS[name](folder / name, _object(inside(folder, name)))
@@ -89,9 +88,7 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
     """
     try:
         place, home = (folder / name).resolve(strict=True), folder.resolve(strict=True)
-        homes = [home]
-        if home.parent.name == "snapshots":
-            homes.append(home.parent.parent / "blobs")
+        homes = [home, *(above.parent / "blobs" for above in home.parents if above.name == "snapshots")]
         if not any(place.is_relative_to(one) for one in homes):
             raise ConfigError(f"{folder / name} is a link to {place}; expected a file in the folder: copy it there")
         check_regular(place, most)
@@ -195,6 +192,8 @@ TOKENIZER: Mapping[str, tuple[type, ...]] = {
 """Keys of tokenizer_config.json that are believed, beside the special tokens, `NAME_token`."""
 IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
 """All that is believed of generation_config.json: how a run samples, its own config says."""
+_NO_TOKEN = -1
+"""In the first Llamas' files, for padding."""
 
 
 def _config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
@@ -231,12 +230,13 @@ def _check_numbers(path: Path, key: str, value: Any) -> None:
         for inner, item in value.items():
             _check_numbers(path, f"{key}.{inner}", item)
         return
-    most = MOST_LAYERS if re.search("layer|block|depth", key) else MOST_EXPERTS if "expert" in key else MOST_NUMBER
+    counts = {"layers?|blocks?|depths?": MOST_LAYERS, "experts?": MOST_EXPERTS}
+    most = next((most for words, most in counts.items() if re.search(f"({words})$", key)), MOST_NUMBER)
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_EXPERTS:
         raise ConfigError(f"{path}: {shortened(key, 100)}: got {len(items)} of them, expected at most {MOST_EXPERTS:,}")
     for item in items:
-        if isinstance(item, int | float) and not abs(item) <= most:
+        if isinstance(item, int) and abs(item) > most:
             raise ConfigError(f"{path}: {shortened(key, 100)}: got {_shown(item)}, expected at most {most:,}")
 
 
@@ -285,7 +285,7 @@ def _added_tokens(path: Path, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _generation_config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: said[key] for key in IDS if said.get(key) is not None}
+    kept = {key: said[key] for key in IDS if said.get(key) is not None and said[key] != _NO_TOKEN}
     for key, value in kept.items():
         ids = value if isinstance(value, list) else [value]
         if not all(type(one) is int and 0 <= one < 2**31 for one in ids):
@@ -331,8 +331,8 @@ def _object(path: Path, most: int = CONFIG) -> dict[str, Any]:
 def _check_values(path: Path, value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ConfigError(f"{path} is nested too deeply; expected at most {DEEPEST} levels")
-    if isinstance(value, float) and not isfinite(value):
-        raise ConfigError(f"{path}: got {value}, expected finite numbers")
+    if isinstance(value, float) and isnan(value):
+        raise ConfigError(f"{path}: got {value}, expected numbers")
     if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
         raise ConfigError(f"{path}: got {_shown(value)}, which has half a character; expected texts of whole ones")
     if isinstance(value, dict | list):
