@@ -22,9 +22,9 @@ FILE, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 MOST_RANK = 1 << 16
 IGNORED = {
     "peft_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "task_type",
-    "runtime_config", "megatron_core", "qalora_group_size",
+    "runtime_config", "megatron_core", "qalora_group_size", "lora_dropout",
 }  # fmt: skip
-"""Keys that say where an adapter comes from, or change nothing by themselves."""
+"""Keys that say where an adapter comes from, change nothing by themselves, or are as a run has them: dropout is 0."""
 
 
 def weights_of(folder: str | Path) -> Path:
@@ -61,7 +61,7 @@ def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
         if isinstance(kept.get(key), str) and kept[key] != "all-linear":
             kept[key] = _matched(path, key, kept[key], modules)
     with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
-        return LoraConfig(task_type="CAUSAL_LM", **kept)
+        return LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **kept)
 
 
 def _matched(path: Path, key: str, pattern: str, modules: Sequence[str]) -> list[str]:
@@ -115,7 +115,6 @@ def _layers(value: Any) -> bool:
 BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "r": (_rank, f"a whole number of 1 to {MOST_RANK:,}"),
     "lora_alpha": (_alpha, "a number above 0"),
-    "lora_dropout": (lambda value: value == 0.0 and not _yes(value), "0: dropout makes learning differ from playing"),
     "target_modules": (lambda value: _names(value) or isinstance(value, str), "names of modules, or one pattern"),
     "exclude_modules": (lambda value: value is None or _names(value) or isinstance(value, str), "names of modules"),
     "modules_to_save": (lambda value: value is None or _names(value), "names of modules"),

@@ -92,7 +92,7 @@ CHANGES: Mapping[str, Any] = {
     "bias": "all", "init_lora_weights": "pissa", "megatron_config": {"a": 1}, "loftq_config": {"loftq_bits": 4},
     "eva_config": {"rho": 2.0}, "corda_config": {"cache_file": "x.pt"}, "lora_ga_config": {"cache_file": "x.pt"},
     "layer_replication": [[0, 2]], "trainable_token_indices": [1], "target_parameters": ["x"], "arrow_config": {"a": 1},
-    "alora_invocation_tokens": [1], "use_qalora": True, "use_bdlora": {"a": 1}, "a_key_of_tomorrow": True, "lora_dropout": 0.1,
+    "alora_invocation_tokens": [1], "use_qalora": True, "use_bdlora": {"a": 1}, "a_key_of_tomorrow": True,
     "peft_type": "PROMPT_TUNING",
 }  # fmt: skip
 
@@ -105,6 +105,18 @@ def test_what_would_change_the_base_or_name_other_files_is_refused(model: Path, 
     with pytest.raises(ConfigError, match=rf"adapter_config\.json: {key}: got "):
         backbone.load_adapter("a", adapter)
     assert all(torch.equal(weight, before[name]) for name, weight in backbone.model.state_dict().items())
+
+
+def test_dropout_is_off_in_an_adapter_that_was_trained_with_it(model: Path, adapter: Path, tmp_path: Path) -> None:
+    named = logits(model, adapter)
+    say(adapter, lora_dropout=0.5)
+    backbone = Backbone.load(model, device="cpu")
+    backbone.load_adapter("a", adapter)
+    backbone.model.train()
+    with backbone.policy("a"), torch.no_grad():
+        assert torch.equal(backbone.model(input_ids=IDS).logits, named)
+    backbone.save_policy("a", tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "adapter_config.json").read_text())["lora_dropout"] == 0.0
 
 
 def test_where_an_adapter_comes_from_is_not_believed(model: Path, adapter: Path) -> None:
