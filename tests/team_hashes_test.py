@@ -43,11 +43,18 @@ def test_a_flipped_bit_in_any_file_of_a_team_is_named_and_the_team_is_not_played
     assert reward(run / part) == played
 
 
-def test_a_copy_of_a_run_plays_and_one_without_hashes_or_with_a_file_more_does_not(run: Path, tmp_path: Path) -> None:
+def test_a_copy_plays_with_a_card_beside_it_and_not_without_hashes_or_with_a_file_more_that_is_read(
+    run: Path, tmp_path: Path
+) -> None:
     copy = shutil.copytree(run, tmp_path / "copy", symlinks=True)
     assert reward(copy) == reward(run)
     assert reward(copy / "best") == reward(run / "best")
     one = next((copy / "team").iterdir())
+    (one / "README.md").write_text("# Ours")
+    (one / ".DS_Store").write_bytes(b"x")
+    (one / "original").mkdir()
+    (one / "original" / "notes.txt").write_text("x")
+    assert reward(copy) == reward(run)
     (one / "chat_template.jinja").write_text("x")
     with pytest.raises(ConfigError, match=r"chat_template\.jinja is not what the run wrote there"):
         reward(copy)

@@ -4,11 +4,13 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from motet.core import Prompt
 from motet.errors import ConfigError
+from motet.policies import adapter_folder
+from motet.policies import folder as model_folder
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.loading import DType
 from motet.policies.tiny import make_tiny
@@ -61,6 +63,9 @@ async def warm_base(
 
 
 _SEAL = "hashes.json"
+_READ = {
+    *model_folder.SAID, *model_folder.LINKED, model_folder.ONE, model_folder.INDEX, adapter_folder.FILE, adapter_folder.TENSORS
+}  # fmt: skip
 
 
 def seal(folder: Path) -> None:
@@ -69,14 +74,17 @@ def seal(folder: Path) -> None:
 
 
 def check_seal(folder: Path) -> None:
-    """Raises: ConfigError naming the files of a model that are not what was sealed."""
+    """Raises: ConfigError naming the files of a model that are not what was sealed, or that are new and would be read.
+
+    A card or a note that somebody laid beside them is nobody's harm.
+    """
     try:
         sealed = read_json(folder / _SEAL)
     except (OSError, ConfigError):
         sealed = None
     if not isinstance(sealed, dict):
         raise ConfigError(f"{folder} has no sound {_SEAL}, which says what its files are: {_MEND}")
-    there = _hashes(folder)
+    there = _hashes(folder, {*sealed, *_READ})
     others = sorted(name for name in {*sealed, *there} if sealed.get(name) != there.get(name))
     if others:
         raise ConfigError(f"{folder}: {', '.join(others)} is not what the run wrote there: {_MEND}")
@@ -90,12 +98,13 @@ def is_sealed(folder: Path) -> bool:
 _MEND = "put the folder back as it was, or start again with --overwrite"
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != _SEAL:
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != _SEAL and (only is None or name in only):
             with path.open("rb") as file:
-                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 
