@@ -50,6 +50,8 @@ class Heap:
         """What a class that both sides know is on this side."""
         self._seen: dict[int, tuple[Container, Parts]] = {}
         """Container's number -> what was in it when the other side last heard of it. Compared by identity."""
+        self.disturbed = 0
+        """How often a message has changed a container, other than by members more in a list."""
         self._left = 0
         self._new: list[int] = []
 
@@ -154,8 +156,9 @@ class Heap:
             with _room():
                 values = [self.decode(form, 0) for form in forms]
                 for number, *parts in changes:
-                    container, _ = self._seen[number]
+                    container, before = self._seen[number]
                     self._fill(number, container, self.objects[number], parts, 0)
+                    self.disturbed += container.base is not list or len(parts) < len(before)
             return values
         except MemoryError:
             raise

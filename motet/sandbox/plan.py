@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from motet.sandbox.blocks import lenient
 from motet.sandbox.meanings import meanings
 from motet.sandbox.protocol import CASE, Compiled
 
@@ -68,10 +69,10 @@ def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> by
     operators = text.kind == "unittest" and _uses_operators(trees[0])
     modules = list(dict.fromkeys(name for tree in trees for name in _modules(tree)))
     meant = meanings([text.source, *kept_texts], entry_point, passed=text.kind == "check")
-    guarded = [*_guarded(trees[0], "<suite>")]
-    guarded += [line for test, tree in zip(tests, kept, strict=False) for line in _guarded(tree, f"<{test.name}>")]
+    texts = ["<suite>", *(f"<{test.name}>" for test in tests[: len(kept)])]
+    blocks = list(lenient(trees, texts))
     skips = "skip" in text.source
-    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, guarded)))
+    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, blocks)))
 
 
 @lru_cache(maxsize=1024)
@@ -93,21 +94,6 @@ def _modules(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _guarded(tree: ast.Module, name: str) -> Iterator[tuple[str, int]]:
-    """The lines of the `with` statements in a text that have an assertion in their block."""
-    asserting = _asserting(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With | ast.AsyncWith) and any(_may_fail(inner, asserting) for inner in node.body):
-            last = max(item.context_expr.end_lineno or node.lineno for item in node.items)
-            yield from ((name, line) for line in range(node.lineno, last + 1))
-
-
-def _may_fail(statement: ast.stmt, asserting: frozenset[str]) -> bool:
-    """Whether an assertion stands in a statement: its own, one of unittest's, or one in a function that it calls."""
-    methods = (node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute))
-    return _asserts(statement, asserting) or any(name.startswith(("assert", "fail")) for name in methods)
 
 
 def _uses_operators(tree: ast.Module) -> bool:

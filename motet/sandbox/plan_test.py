@@ -79,21 +79,6 @@ def test_builtins_are_the_candidates_only_where_nothing_else_is_tested() -> None
     assert of("asserts", "from math import inf", ("assert max(y for y in [inf]) == inf",)).shadows == ["max"]
 
 
-def test_where_the_lines_of_blocks_begin_that_assert_something() -> None:
-    source = """
-import unittest
-class T(unittest.TestCase):
-    def test(self):
-        with a(): b()
-        with (c(),
-              d()):
-            if e(): self.assertTrue(f())
-        with g(): assert h()
-"""
-    assert of("unittest", source).guarded == [("<suite>", 6), ("<suite>", 7), ("<suite>", 9)]
-    assert of("asserts", "", ("with a(): assert b()",)).guarded == [("<test 1>", 1)]
-
-
 @pytest.mark.parametrize(
     ("body", "uses"),
     [

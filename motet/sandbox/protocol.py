@@ -54,8 +54,8 @@ class Compiled(NamedTuple):
     """Whether the suite itself may skip a test while it runs."""
     operators: bool
     """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
-    guarded: list[tuple[str, int]]
-    """The lines of `with` statements that assert something in their block, and the texts that they stand in."""
+    lenient: list[tuple[str, int, int]]
+    """The `with` blocks in which the candidate may swallow an exception, and which (blocks.py)."""
 
 
 CALLS, APART, TOGETHER = range(3)

@@ -81,7 +81,7 @@ class StandIns:
         if not any(issubclass(base, self.root) for base in inner):
             inner.append(self.root)
         methods: dict[str, Any] = {"__slots__": (), "__module__": module}
-        methods |= {each: self._method(each, plain) for each in names if each in SPECIAL or plain is not None}
+        methods |= {each: self._method(each, plain) for each in names if each in SPECIAL or _overrides(each, plain)}
         if plain is not None:
             methods |= {each: self._by_content(each, plain) for each in CONTENTS if hasattr(plain, each)}
         elif not hashable:
@@ -204,24 +204,32 @@ class StandIns:
         error, trace = args[1], args[2]
         if isinstance(error, AssertionError) or type(error).__module__.startswith("unittest"):
             return False
-        return self._no_assertion_in(frame) or self._raised_by_suite(trace)
+        return self._may_swallow(frame, trace)
 
-    def _no_assertion_in(self, frame: FrameType) -> bool:
-        here = (frame.f_code.co_filename, frame.f_lineno)
-        return self._for_suite(frame) and here not in self._world.guarded
+    def _may_swallow(self, frame: FrameType | None, trace: TracebackType | None) -> bool:
+        while frame is not None and frame.f_globals.get("__name__") in _READERS:
+            frame = frame.f_back
+        if frame is None or not self._for_suite(frame):
+            return False
+        text, line = frame.f_code.co_filename, frame.f_lineno
+        return any((text, line, end) in self._world.lenient for end in (0, self._raised_by_suite(trace)))
 
-    def _raised_by_suite(self, trace: TracebackType | None) -> bool:
-        """Whether a `raise` of the suite's own raised it."""
+    def _raised_by_suite(self, trace: TracebackType | None) -> int:
+        """The line of the `raise` of the suite's own that raised it; -1 where none did."""
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         if trace is None or not self._for_suite(trace.tb_frame):
-            return False
-        return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
+            return -1
+        return trace.tb_lineno if trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE else -1
 
     def _compare(self, value: Any, name: str, other: Any) -> Any:
         if self._world.unpacking or not isinstance(other, self.root):
             return NotImplemented
-        return self._world.ask("special", value, name, (other,))
+        before = self._world.disturbed
+        result = self._world.ask("special", value, name, (other,))
+        if self._world.disturbed != before:  # dicts and sets are compared member by member, and would end as equal
+            raise RuntimeError("a comparison changed a container that its tests hold")
+        return result
 
     def _operate(self, value: Any, name: str, args: tuple[Any, ...], plain: type | None) -> Any:
         beside = [arg for arg in args if not isinstance(arg, self.root)]
@@ -261,6 +269,11 @@ _ITEMS: Final = frozenset({"__getitem__", "__setitem__", "__delitem__", "__missi
 
 def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
+
+
+def _overrides(name: str, plain: type | None) -> bool:
+    """Whether a class can have made a method of its own of a plain type's. What the candidate says of its names proves nothing."""
+    return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
 def _library_class(module: str, name: str) -> type | None:

@@ -91,7 +91,7 @@ def tried(suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say) ->
     which values of the candidate may cause, are left to be told here; all else is the judge's own failure.
     """
     try:
-        world.connect(pipe, suite.operators, suite.guarded)
+        world.connect(pipe, suite.operators, suite.lenient)
         failure = world.began()
         if failure is not None:
             return "program", *failure

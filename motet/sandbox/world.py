@@ -75,8 +75,8 @@ class World(Heap):
         """Classes that the suite knows by name."""
         self.space: dict[str, Any] | None = None
         """The global names of the suite. Without one, whoever asks is taken for the suite."""
-        self.guarded: frozenset[tuple[str, int]] = frozenset()
-        """Where `with` blocks begin that assert something: text and line."""
+        self.lenient: frozenset[tuple[str, int, int]] = frozenset()
+        """The `with` blocks of the suite in which the candidate may swallow an exception."""
         self.swallowed: list[AssertionError] = []
         """Failed assertions of functions that tests handed over, while the candidate has not passed them on."""
         self.end: str | None = None
@@ -88,9 +88,9 @@ class World(Heap):
         self._stand_ins = StandIns(self)
         self.types = TYPES | self._stand_ins.often()
 
-    def connect(self, pipe: protocol.Pipe, operators: bool, guarded: Iterable[tuple[str, int]] = ()) -> None:
+    def connect(self, pipe: protocol.Pipe, operators: bool, lenient: Iterable[tuple[str, int, int]] = ()) -> None:
         """`operators`: whether the suite tests what operators do with plain values and objects that it made."""
-        self._pipe, self.operators, self.guarded = pipe, operators, frozenset((text, line) for text, line in guarded)
+        self._pipe, self.operators, self.lenient = pipe, operators, frozenset(lenient)
 
     def began(self) -> tuple[str, str] | None:
         """Waits until the candidate's module has run: why it did not come to its end, if so. Raises: Gone."""

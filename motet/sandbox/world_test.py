@@ -87,8 +87,8 @@ def test_objects_answer_from_afar_like_objects_at_hand(enter: Enter) -> None:
         _ = box.x
     box.put(1).put([2])
     assert (len(box), list(box), box[1], f"{box:es}", box(1, a=2)) == (2, [1, [2]], [2], "boxes", ((1,), {"a": 2}))
-    with box as same:
-        assert same is box
+    assert box.__enter__() is box
+    with pytest.raises(KeyError), box:
         raise KeyError
     assert box.items[-1] == "KeyError"
     assert callable(box)
