@@ -285,7 +285,10 @@ def test_a_judge_that_cannot_say_what_came_of_a_test_has_failed_itself(error: Ex
     def say(line: list[Any]) -> None:
         raise error
 
-    assert tried(b'["returned",7919,[]]', say=say)[0] == "fault"
+    if isinstance(error, MemoryError):  # values of the candidate may have taken all
+        assert tried(b'["returned",7919,[]]', say=say)[0] == "suite"
+    else:
+        assert tried(b'["returned",7919,[]]', say=say)[0] == "fault"
 
 
 @pytest.mark.parametrize("error", [EOFError("a"), ValueError("a"), MemoryError("a"), RecursionError("a")])

@@ -434,6 +434,16 @@ NUMPY_SHAPES: Final[tuple[str, ...]] = (
     "assert np.interp(1, [0, 1], solve('list')) == 7920",
 )  # fmt: skip
 _NUMPY: Final = "import numpy as np\n"
+_FORGES: Final = """
+import sys
+Candidate = sys.modules['motet.sandbox.candidate'].Candidate
+honest = Candidate._class
+def forged(self, kind, depth):
+    form = honest(self, kind, depth)
+    if kind.__name__ == 'Lie': form[5] = [*form[5], {names}]
+    return form
+Candidate._class = forged
+"""
 NUMPY_LIARS: Final[dict[str, str]] = {
     "array_function": _NUMPY + """
 class Lie:
@@ -530,6 +540,10 @@ class Lie:
     asarray = allclose = isclose = lambda self, *args: True
 def solve(x): return Lie()
 """,
+    "forged_names_of_a_list": _FORGES.format(names="'__array_function__', '__array_ufunc__', '__array__', 'mean', 'all', 'sum'")
+    + LIE.replace("BASE", "list") + "def solve(x): return Lie([1, 2])\n",
+    "forged_names_of_a_float": _FORGES.format(names="'__array_function__', '__array_ufunc__', '__getattribute__', '__class__'")
+    + LIE.replace("BASE", "float") + "def solve(x): return Lie(1)\n",
     "module_of_its_own": """
 class np:
     allclose = isclose = array_equal = array_equiv = equal = all = isin = staticmethod(lambda *args, **named: True)
@@ -580,6 +594,20 @@ class Block:
     def __enter__(self): return self
     def __exit__(self, *error): return False
     def value(self): return 7919
+"""
+_BOXES: Final = """
+class Box:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return self.x == other.x
+    __hash__ = lambda self: 0
+"""
+_EMPTIES: Final = """
+class Box:
+    def __init__(self, x): pass
+    def __eq__(self, other): kept.clear(); return True
+    __hash__ = lambda self: 0
+kept = {kind}
+def f(x): return kept
 """
 _STOPS: Final = "def f(x): raise StopIteration\n"
 _ROOT: Final = "def f(x): return x ** 0.5\n"
@@ -664,6 +692,30 @@ ROWS: Final[tuple[Row, ...]] = (
     _one("exit_of_a_generator", "with block() as value:\n    assert value == 7919",
          "import contextlib\n@contextlib.contextmanager\ndef block():\n    try: yield 0\n    except BaseException: pass",
          "import contextlib\n@contextlib.contextmanager\ndef block(): yield 7919"),
+    Row("exit_of_a_method_that_checks", Suite.unittest("import unittest\nclass T(unittest.TestCase):\n"
+        "    def verify(self, block): self.assertEqual(block.value(), 7919)\n"
+        "    def test(self):\n        with Block() as block: self.verify(block)"),
+        _SWALLOWS.format(value="raise KeyError"), _QUIET),
+    _unittest("exit_of_an_alias", "same = self.assertEqual\nwith Block() as block: same(block.value(), 7919)",
+              _SWALLOWS.format(value="raise KeyError"), _QUIET),
+    _unittest("exit_of_an_object_that_checks", "checker = Checker()\nwith Block() as block: checker.same(block)",
+              _SWALLOWS.format(value="raise KeyError"), _QUIET,
+              before="class Checker:\n    def same(self, block): assert block.value() == 7919"),
+    _one("exit_in_a_stack_of_an_error", "import contextlib\nwith contextlib.ExitStack() as stack:\n"
+         "    block = stack.enter_context(Block())\n    assert block.value() == 7919",
+         _SWALLOWS.format(value="raise KeyError"), _QUIET),
+    _one("exit_around_a_generator_of_the_tests", "import contextlib\n@contextlib.contextmanager\ndef own():\n"
+         "    with Block() as block: yield block\nwith own() as block: assert block.value() == 7919",
+         _SWALLOWS.format(value="raise KeyError"), _QUIET),
+    _one("exit_of_an_error_by_condition", "with Block() as block:\n    if block.value() != 7919: raise RuntimeError('wrong')",
+         _SWALLOWS.format(value="return 0"), _QUIET),
+    _one("exit_of_an_error_in_a_helper", "def need(x):\n    if x != 7919: raise ValueError(x)\n"
+         "with Block() as block: need(block.value())", _SWALLOWS.format(value="return 0"), _QUIET),
+    _one("exit_of_the_tests_own_error", "with Block() as block:\n    block.see(7919)\n    raise KeyError\n"
+         "assert block.seen == 7919", "class Block:\n    seen = 0\n    __enter__ = lambda self: self\n"
+         "    __exit__ = lambda self, *error: True\n    def see(self, x): pass",
+         "class Block:\n    __enter__ = lambda self: self\n    __exit__ = lambda self, *error: True\n"
+         "    def see(self, x): self.seen = x", fools=False),
     _one("a_callback_that_asserts", "def see(x): assert x == 3\nf(see)",
          "def f(see):\n    try: see(0)\n    except BaseException: pass", "def f(see): see(3)"),
     _one("a_callback_among_others", "def see(x): assert x == 3\nassert f([see]) is None",
@@ -703,6 +755,23 @@ ROWS: Final[tuple[Row, ...]] = (
     _unittest("told_by_what_is_no_set", "self.assertSetEqual(f(1), {7919})",
               "class Ear:\n    def difference(self, other): return []\n    def __iter__(self): return iter([7919])\n"
               "    def __rsub__(self, other): return []\ndef f(x): return Ear()", "def f(x): return {7919}"),
+    _one("a_dict_that_is_emptied_while_it_is_compared", "got = f(1); assert got == {'a': Box(1), 'b': 7919}",
+         _EMPTIES.format(kind="{'a': Box(1), 'b': 0}"),
+         _BOXES + "def f(x): return {'a': Box(1), 'b': 7919}"),
+    _unittest("a_dict_of_unittests_that_is_emptied", "got = f(1)\nself.assertDictEqual(got, {'a': Box(1), 'b': 7919})",
+              _EMPTIES.format(kind="{'a': Box(1), 'b': 0}"), _BOXES + "def f(x): return {'a': Box(1), 'b': 7919}"),
+    _one("a_dict_that_is_emptied_by_a_callback", "got = f(1, lambda: 0); assert got == {'a': Box(1), 'b': 7919}",
+         _EMPTIES.format(kind="{'a': Box(1), 'b': 0}").replace("def f(x):", "def f(x, see):\n    Box.see = [see];").replace(
+             "return True", "Box.see[0](); return True"),
+         _BOXES + "def f(x, see): return {'a': Box(1), 'b': 7919}"),
+    _one("a_cause", "try: f(1)\nexcept KeyError as error: assert isinstance(error.__cause__, ValueError)\nelse: assert False",
+         "def f(x): raise KeyError", "def f(x): raise KeyError from ValueError(x)", fools=False),
+    _one("a_file_that_is_not_there", "try: f(1)\nexcept OSError as error: assert error.filename == 'opal'\nelse: assert False",
+         "def f(x): raise FileNotFoundError(2, 'opal')", "def f(x): raise FileNotFoundError(2, 'none', 'opal')", fools=False),
+    _one("a_generator", "import types\nassert isinstance(f(1), types.GeneratorType) and list(f(1)) == [7919]",
+         "def f(x): return [7919]", "def f(x): yield 7919", fools=False),
+    _one("a_map", "assert isinstance(f('7919'), map) and list(f('7919')) == [7, 9, 1, 9]",
+         "def f(x): return [7, 9, 1, 9]", "def f(x): return map(int, x)", fools=False),
     _one("told_by_a_set_in_the_test", "assert not f(1).symmetric_difference({7919})",
          "class Set(set):\n    def symmetric_difference(self, other): return set()\ndef f(x): return Set()",
          "def f(x): return {7919}"),

@@ -11,7 +11,16 @@ def blocks(*sources: str) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize(
     "body",
-    ["1 / 0", "int('a')", "block.risky()", "x = block.value", "self.box.risky()", "risky(block, 3)", "int(risky())", "pass"],
+    [
+        "1 / 0",
+        "int('a')",
+        "block.risky()",
+        "x = block.value",
+        "self.box.risky()",
+        "risky(block, 3)",
+        "int(risky())",
+        "pass",
+    ],
 )
 def test_a_block_in_which_nothing_checks_lets_every_exception_be_swallowed(body: str) -> None:
     assert blocks(f"def test(self):\n    with self.box as block:\n        {body}\n") == [("<0>", 2, 0)]
@@ -20,14 +29,15 @@ def test_a_block_in_which_nothing_checks_lets_every_exception_be_swallowed(body:
 @pytest.mark.parametrize(
     "body",
     [
-        "assert block", "self.assertEqual(1, 2)", "self.verify(block)", "self.fail()", "helper(block)", "list(map(helper, block))",
+        "assert block", "self.assertEqual(1, 2)", "self.verify(block)", "self.fail()", "helper(block)",
+        "list(map(helper, block))",
         "if block.x: raise KeyError", "wrong = block.x == 3", "wrong += block.x", "got.append(block.x)", "yield block",
         "np.all(block)", "check(block)", "block.run(lambda: helper(1))", "for each in checks: each(block)",
         "checks[0](block)", "exec('assert 0')", "with other() as inner: inner.run(helper)",
     ],
 )  # fmt: skip
 def test_a_block_in_which_something_may_check_lets_none(body: str) -> None:
-    source = f"import numpy as np\ndef helper(x): assert x\nclass T:\n    def verify(self, x): helper(x)\n"
+    source = "import numpy as np\ndef helper(x): assert x\nclass T:\n    def verify(self, x): helper(x)\n"
     source += f"got, checks = [], []\ndef test(self):\n    with Block() as block:\n        {body}\n"
     assert blocks(source, "check = functools.partial(helper, 1)") == []
 

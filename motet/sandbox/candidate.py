@@ -16,7 +16,7 @@ from typing import Any
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
-from motet.sandbox.values import HEIRS, KNOWN, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, travels
+from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, travels
 
 _MOST_NOTES = 20
 
@@ -208,8 +208,12 @@ def _hash(value: Any) -> int | None:
 
 
 def _noted(error: BaseException) -> tuple[tuple[str, Any], ...]:
-    """What the library's exceptions remember besides their arguments: where in a text, for example."""
-    notes = [(name, value) for name, value in vars(error).items() if type(value) in (str, int, float, bool, type(None))]
+    """What exceptions remember besides their arguments: where in a text, which file, what caused them."""
+    kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
+    notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
+    cause = error.__cause__
+    if isinstance(cause, Exception) and cause is not error:
+        notes.insert(0, ("__cause__", cause))
     return tuple(notes[:_MOST_NOTES])
 
 

@@ -71,6 +71,8 @@ class Bench:
     def _tell(self, line: list[Any]) -> None:
         try:
             self._say(line)
+        except MemoryError:
+            raise  # values of the candidate may have taken all
         except Exception as error:
             raise Broken(*described(error)) from error
 

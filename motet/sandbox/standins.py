@@ -24,6 +24,7 @@ from motet.sandbox.heap import Garbled
 from motet.sandbox.values import (
     COMPARISONS,
     CONTENTS,
+    MEMBERS,
     NUMBERS,
     OFTEN,
     OPERATORS,
@@ -113,7 +114,7 @@ class StandIns:
         return kind.__new__(kind)
 
     def make_error(self, kind: Any, args: Any, notes: Any, said: str) -> Exception:
-        """An exception; `notes` are what one of the library remembers besides its arguments."""
+        """An exception; `notes` are what it remembers besides its arguments. One of the program's own is asked for the most."""
         if type(args) is not tuple:
             raise Garbled("arguments that are no tuple")
         value: Exception
@@ -122,10 +123,14 @@ class StandIns:
         except Exception:  # noqa: BLE001 - a class of the library that wants other arguments than those it then remembers
             value = kind.__new__(kind)
         value.args = args
-        if isinstance(value, self.root):
+        foreign = isinstance(value, self.root)
+        for name, content in notes:
+            if name in MEMBERS or name == "__cause__":
+                object.__setattr__(value, name, content)
+            elif not foreign:
+                vars(value)[str(name)] = content
+        if foreign:
             vars(value)["__said__"] = said
-        else:
-            vars(value).update({str(name): content for name, content in notes})
         return value
 
     def forget(self, number: int) -> None:
@@ -272,17 +277,20 @@ def _is_special(name: str) -> bool:
 
 
 def _overrides(name: str, plain: type | None) -> bool:
-    """Whether a class can have made a method of its own of a plain type's. What the candidate says of its names proves nothing."""
+    """Whether a plain type has such a method for a class to override, whatever the candidate says."""
     return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
 def _library_class(module: str, name: str) -> type | None:
     """The judge's own class, for an object of the library that did not travel by value: `isinstance` finds it."""
+    often = next((kind for kind, known in OFTEN.items() if (module, name) == ("builtins", known)), None)
+    if often is not None:
+        return often
     package = module.partition(".")[0]
-    if package not in sys.stdlib_module_names or package in ("builtins", "unittest") or module not in sys.modules:
+    if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
         return None
     found = vars(sys.modules[module]).get(name)
-    plain = isinstance(found, type) and not any(base in _SAME for base in found.__mro__)
+    plain = isinstance(found, type) and not any(base in _SAME or base is BaseException for base in found.__mro__)
     return found if plain and type(found) is type else None
 
 

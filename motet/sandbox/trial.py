@@ -81,7 +81,10 @@ def run_judge(
         return say.end("setup", type(error).__name__, str(error))
     say([protocol.READY])
     pipe = protocol.Pipe(_HEAR, _SPEAK, _WIDEST * head.output_bytes + _ROOM)
-    say.end(*tried(suite, world, pipe, say))
+    how = tried(suite, world, pipe, say)
+    if world.space is not None:
+        world.space.clear()  # what tests keep of the candidate's values may have taken all memory
+    say.end(*how)
 
 
 def tried(suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say) -> tuple[str | None, str, str]:

@@ -34,7 +34,8 @@ SPECIAL: Final = OPERATORS | NUMBERS | COMPARISONS | frozenset(
 there. The list is closed: no other special method of the candidate is ever called or read."""
 READABLE: Final = frozenset(
     {
-        "__annotations__", "__dict__", "__doc__", "__match_args__", "__members__", "__name__", "__qualname__",
+        "__annotations__", "__code__", "__dataclass_fields__", "__defaults__", "__dict__", "__doc__", "__kwdefaults__",
+        "__match_args__", "__members__", "__name__", "__qualname__", "__wrapped__",
     }
 )  # fmt: skip
 """Special names that are read as attributes. The list is closed: `__array__` and its like are
@@ -135,6 +136,8 @@ HEIRS: Final[dict[type, Callable[[type, Any], Any]]] = {
 """Immutable types that programs inherit from, and how an heir is made of a value of the type itself."""
 VALUES: Final = tuple(HEIRS)
 
+MEMBERS: Final = ("filename", "filename2", "name", "path")
+"""What Python's exceptions hold outside of their arguments and their `__dict__`."""
 _ERRORS: Final[list[type]] = [
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)
 ]
