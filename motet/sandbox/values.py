@@ -34,8 +34,7 @@ SPECIAL: Final = OPERATORS | NUMBERS | COMPARISONS | frozenset(
 there. The list is closed: no other special method of the candidate is ever called or read."""
 READABLE: Final = frozenset(
     {
-        "__annotations__", "__code__", "__dataclass_fields__", "__defaults__", "__dict__", "__doc__", "__kwdefaults__",
-        "__match_args__", "__members__", "__name__", "__qualname__", "__wrapped__",
+        "__annotations__", "__dict__", "__doc__", "__match_args__", "__members__", "__name__", "__qualname__",
     }
 )  # fmt: skip
 """Special names that are read as attributes. The list is closed: `__array__` and its like are
