@@ -15,7 +15,7 @@ import peers
 from works import Claim, Side, Work
 
 HERE = Path(__file__).parent
-TAIL = 2000
+TAIL = 4000
 """Characters of a log that are shown where its side failed."""
 KEYS = {"step": "seconds", "update": "update", "memory": "memory"}
 """What a claim compares -> what a side calls it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers.configuration_utils import PretrainedConfig
@@ -26,8 +26,9 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 LINKED = (
     *VOCABULARIES, "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"
 )  # fmt: skip
+CONFIG_FILE = "config.json"
 SAID = (
-    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+    CONFIG_FILE, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 )  # fmt: skip
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 VOCABULARY = 256 << 20
@@ -41,6 +42,8 @@ MOST_EXPERTS = 10_000
 MOST_ADDED = 50_000
 """Tokens that are looked for in every text before it is tokenized."""
 MOST_NUMBER = 2**31
+Part = Literal["config", "tokenizer", "weights"]
+"""How much of a model is read; each includes the ones before."""
 
 
 @contextmanager
@@ -59,13 +62,18 @@ def library(what: str, expected: str) -> Iterator[None]:
 
 
 @contextmanager
-def believed(source: str | Path, *, weights: bool) -> Iterator[Path]:
+def believed(source: str | Path, part: Part) -> Iterator[Path]:
     """A folder with what is believed of the model at `source`, a folder or a name of the hub, for as long as it is read.
 
     Raises: ConfigError.
     """
-    folder = _located(source, weights)
+    folder = _located(source, part)
     with temporary.folder("motet-model-") as view:
+        if part == "config":
+            said = _config(folder / CONFIG_FILE, _object(inside(folder, CONFIG_FILE)))
+            (view / CONFIG_FILE).write_text(json.dumps(said), encoding="utf-8")
+            yield view
+            return
         for name in SAID:
             if (folder / name).is_file() or (folder / name).is_symlink():
                 said = _FILTERS[name](folder / name, _object(inside(folder, name)))
@@ -76,7 +84,7 @@ def believed(source: str | Path, *, weights: bool) -> Iterator[Path]:
                 (view / name).symlink_to(inside(folder, name, most))
         if (view / "tokenizer.json").is_file():
             _check_tokenizer(folder / "tokenizer.json")
-        if weights:
+        if part == "weights":
             _link_weights(folder, view)
         yield view
 
@@ -101,19 +109,19 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
 # ---------------------------------------------------------------------------------------------------- the place
 
 
-def _located(source: str | Path, weights: bool) -> Path:
+def _located(source: str | Path, part: Part) -> Path:
     """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
     folder = Path(source).expanduser()
     if look_at(folder) == "folder":
-        _check_files(source, folder)
+        _check_files(source, folder, part)
         return folder
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
         raise ConfigError(f"model folder {str(source)!r} does not exist")
-    folder = _downloaded(str(source), [*SAID, *LINKED, INDEX])
-    if weights:
+    folder = _downloaded(str(source), [CONFIG_FILE] if part == "config" else [*SAID, *LINKED, INDEX])
+    if part == "weights":
         _downloaded(str(source), _shards(folder) or [ONE], folder.name)
-    _check_files(source, folder)
+    _check_files(source, folder, part)
     return folder
 
 
@@ -125,10 +133,10 @@ def _downloaded(name: str, files: list[str], revision: str | None = None) -> Pat
         return Path(snapshot_download(name, allow_patterns=files, revision=revision))
 
 
-def _check_files(source: str | Path, folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"model folder {str(source)!r} has no config.json: save it with save_pretrained")
-    if not any((folder / name).is_file() for name in VOCABULARIES):
+def _check_files(source: str | Path, folder: Path, part: Part) -> None:
+    if not (folder / CONFIG_FILE).is_file():
+        raise ConfigError(f"model folder {str(source)!r} has no {CONFIG_FILE}: save it with save_pretrained")
+    if part != "config" and not any((folder / name).is_file() for name in VOCABULARIES):
         raise ConfigError(
             f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(VOCABULARIES)}: "
             f"save it there with tokenizer.save_pretrained"

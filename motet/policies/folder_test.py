@@ -181,7 +181,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 def test_a_key_that_names_code_a_kernel_or_a_place_is_not_believed(model: Path, file: str, key: str) -> None:
     whole = Backbone.load(model, device="cpu")
     say(model / file, **{key: NAMES[file][key]})
-    with believed(model, weights=False) as view:
+    with believed(model, "tokenizer") as view:
         assert key not in json.loads((view / file).read_text())
     found = Backbone.load(model, device="cpu")
     assert same(found, whole)
@@ -194,7 +194,7 @@ def test_a_kernel_in_a_part_of_a_config_is_not_believed_either(model: Path) -> N
         model / "config.json",
         text_config={"attn_implementation": "a/b", "hidden_act": "gelu", "deeper": {"auto_map": {}}},
     )
-    with believed(model, weights=False) as view:
+    with believed(model, "tokenizer") as view:
         assert json.loads((view / "config.json").read_text())["text_config"] == {"hidden_act": "gelu", "deeper": {}}
 
 
@@ -237,8 +237,8 @@ def _save_adapter(model: Path, into: Path, **more: Any) -> None:
 # ---------------------------------------------------------------------------------------------------- malformed
 
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 3, 10**9, 2**70, -(2**70), 0.5, -0.5, 1e308, float("inf"), "", "x", "3", "\x1b[2J\ud800", [], [1], ["x"], [[]],
-    {}, {"x": 1}, {"": None}, [None] * 3, "a" * 5000,
+    None, True, -1, 0, 1, 3, 10**9, 2**70, -(2**70), 0.5, -0.5, 1e308, float("inf"), "", "x", "3", "\x1b[2J\ud800", [], [1],
+    ["x"], [[]], {}, {"x": 1}, {"": None}, [None] * 3, "a" * 5000,
 )  # fmt: skip
 MORE: Mapping[str, Mapping[str, Any]] = {
     "config.json": {

@@ -143,6 +143,6 @@ def test_a_checkpoint_inside_a_snapshot_of_the_hub_is_read(tmp_path: Path) -> No
 
 
 def test_what_is_made_to_read_a_folder_is_swept_when_its_process_was_killed(tmp_path: Path) -> None:
-    with believed(make_model_folder(tmp_path / "m"), weights=True) as view:
+    with believed(make_model_folder(tmp_path / "m"), "weights") as view:
         assert (view / ".motet-temporary").is_file(), "the mark of motet.sandbox.temporary"
         assert view.name.startswith("motet-")

@@ -32,7 +32,7 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
 
     Raises: ConfigError.
     """
-    with believed(source, weights=False) as view:
+    with believed(source, "tokenizer") as view:
         config = _config_of(source, view)
         with library(_named(source), EXPECTED):
             found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
@@ -42,10 +42,15 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
     return tokenizer, int(min(limits))
 
 
+def load_config(source: str | Path) -> PretrainedConfig:
+    """What is believed of a model's config.json. Raises: ConfigError."""
+    with believed(source, "config") as view:
+        return _config_of(source, view)
+
+
 def shortened_context(source: str | Path) -> str | None:
     """A sentence for the person, where a model is not read as far as it could be. Raises: ConfigError."""
-    with believed(source, weights=False) as view:
-        config = _config_of(source, view)
+    config = load_config(source)
     short, long = _short_regime(source, config), _positions(source, config)
     if short >= long:
         return None
@@ -86,7 +91,7 @@ def load_model(
     source: str | Path, dtype: torch.dtype, device: torch.device, quantize: Quantize = "none"
 ) -> PreTrainedModel:
     """The weights on `device`, in `dtype` or the linear layers quantised, with every dropout at 0. Raises: ConfigError."""
-    with believed(source, weights=True) as view:
+    with believed(source, "weights") as view:
         config = _config_of(source, view)
         stored = stored_as(config)
         if stored not in ("none", quantize):

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
+from transformers import AutoModelForCausalLM, Qwen3Config
 from transformers.configuration_utils import PretrainedConfig
 from transformers.pytorch_utils import Conv1D
 
-from motet.errors import ConfigError, OutOfMemory
+from motet.errors import OutOfMemory
+from motet.policies.folder import library
+from motet.policies.loading import EXPECTED, load_config
 from motet.policies.quantized import Quantize
 from motet.policies.score import CHUNK, ROWS
 from motet.settings import Lora, TinyModel
@@ -66,12 +68,9 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
             tie_word_embeddings=True,
         )
     else:
-        try:
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"model {str(source)!r} has no readable configuration: {error}") from error
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        config = load_config(source)
+    with library(f"the shape of model {str(source)!r}", EXPECTED), torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     head = model.get_output_embeddings()
     linear = tuple(
         (name, *(module.weight.shape if isinstance(module, Conv1D) else reversed(module.weight.shape)))
