@@ -11,7 +11,8 @@ from torch import Tensor
 from motet.errors import ConfigError
 from motet.policies import decode as decoding
 from motet.policies.abilities import Abilities
-from motet.policies.backbone import Backbone
+from motet.policies.backbone import Backbone, Policy
+from motet.policies.critic import Critic
 from motet.policies.decode import Wish, decode
 from motet.policies.forward import forward
 from motet.policies.padding import Rows, padded
@@ -95,6 +96,14 @@ def test_sampling_records_log_probabilities_of_single_rows(
         with torch.no_grad(), backbone.plain_attention():
             expected_L = alone(backbone.model, PROMPTS[wish.prompt], answer.tokens, wish.decode.temperature)
         torch.testing.assert_close(torch.tensor(answer.logprobs), expected_L, **CLOSE)
+
+
+@pytest.mark.parametrize("changes", [{}, {"word_embed_proj_dim": 16}], ids=["as wide as its blocks", "projected"])
+def test_a_critic_reads_hidden_states_of_any_width(changes: dict[str, int], tmp_path: Path) -> None:
+    backbone = Backbone.load(make("opt", tmp_path, **changes), device="cpu")
+    critic = Critic.on("c", Policy("p", backbone), owns_trunk=False)
+    tokens_BL, mask_BL = padded(PROMPTS, 0, "right", backbone.device)
+    assert critic.values(tokens_BL, mask_BL).shape == tokens_BL.shape
 
 
 @pytest.mark.parametrize("kind", ["llama", "mixtral", "olmoe", "phimoe"])

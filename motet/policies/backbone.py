@@ -222,9 +222,11 @@ class Backbone:
         return self.abilities.ends_in_head and type(self.model.get_output_embeddings()) is nn.Linear
 
     @property
+    @torch.no_grad()
     def width(self) -> int:
-        """Numbers of one hidden state."""
-        return int(self.model.config.hidden_size)
+        """Numbers of one hidden state. Tried, because a config may name the width of its blocks, and OPT may project the last."""
+        token = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
+        return self.hidden(token, torch.ones_like(token, dtype=torch.bool), token)[0].shape[-1]
 
     def hidden(
         self,
