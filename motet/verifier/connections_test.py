@@ -1,6 +1,7 @@
 """Whose place a new connection takes; tests/verifier_attacks_test.py has real ones."""
 
 import asyncio
+import resource
 import socket
 from contextlib import ExitStack, suppress
 
@@ -9,6 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from motet.verifier.connections import Connection, Connections, accept, network
+from motet.verifier.http_server import _files
 from motet.verifier.limits import Limits
 
 
@@ -68,6 +70,11 @@ def test_few_files_lower_both_limits_alike():
     found = Connections(limits, files=200)
     assert (found.most, found.most_per_address) == (200, 100)
     assert (Connections(limits, files=1).most_per_address, Connections(limits, files=9999).most) == (1, 800)
+
+
+def test_a_process_that_may_open_any_number_of_files_has_the_limits_it_was_told(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert Connections(Limits(), _files()).most == Limits.max_connections
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,8 @@ class HttpServer(uvicorn.Server):
 def _files() -> int:
     """How many connections the process may open. Raises: ConfigError."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
     open_ = sum(1 for _ in Path("/dev/fd").iterdir())
     free = most - open_ - SPARE_FILES
     if free < 1:
