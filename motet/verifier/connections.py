@@ -194,7 +194,7 @@ class _Http(h11.Connection):
     _pieces = _bytes = 0
 
     def next_event(self) -> Any:
-        event = super().next_event()
+        event: Any = super().next_event()
         kind = type(event)  # isinstance takes several times as long: these classes are abstract ones of Python's
         if kind is h11.Request:
             self._pieces = self._bytes = 0
