@@ -39,7 +39,8 @@ def look_at(path: Path) -> Literal["file", "folder", "nothing"]:
         return "folder"
     if not stat.S_ISREG(mode):
         raise ConfigError(
-            f"{shortened(str(path))} is a device, a pipe or a socket; expected a regular file or a folder"
+            f"{shortened(str(path))} is a device, a pipe or a socket; expected a regular file or a folder: "
+            f"write what comes out of a pipe to a file first"
         )
     return "file"
 

@@ -202,11 +202,14 @@ class _Worker:
             env=told | {"PYTHONPATH": os.pathsep.join([str(place.parents[2]), *filter(None, sys.path)])},
         )
         assert process.stdout is not None
-        if not select.select([process.stdout], [], [], START_SECONDS)[0] or process.stdout.readline() != b"ready\n":
+        in_time = select.select([process.stdout], [], [], START_SECONDS)[0]
+        if not in_time or process.stdout.readline() != b"ready\n":
             process.kill()
-            process.wait()
+            code = process.wait()
+            why = f"ended with {code} as it started" if in_time else f"was not ready after {START_SECONDS:g} s"
             raise TextFailed(
-                f"the process for chat templates was not ready after {START_SECONDS:g} s: {sys.executable}"
+                f"the process for chat templates and tokenizers {why}: has it the memory and the right to run "
+                f"{sys.executable} -P {place.with_name('text_worker.py')} ?"
             )
         return process
 

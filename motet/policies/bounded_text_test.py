@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -157,6 +158,29 @@ def test_signals_to_all_processes_of_a_job_fail_no_text(tokenizer: PreTrainedTok
     assert bounded_text._WORKER._process is process
 
 
+def test_what_a_template_says_when_it_fails_is_not_endless(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokenizer.chat_template = "{{ raise_exception('no' * 10**7) }}"
+    with pytest.raises(SamplerFault) as refused:
+        chat_text(tokenizer, ROWS)
+    assert 1000 < len(str(refused.value)) < 3000
+
+
+def test_a_machine_that_allows_less_than_the_limits_is_obeyed_and_one_that_allows_too_little_is_named(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = (
+        "import resource as r; from motet.policies.text_worker import limit\n"
+        "r.setrlimit(r.RLIMIT_CPU, (50, 100)); limit(); print(r.getrlimit(r.RLIMIT_CPU))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)
+    if sys.platform == "linux":
+        assert said.stdout.strip() == "(50, 50)"
+    bounded_text._WORKER.close()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SamplerFault, match="ended with 1 as it started: has it the memory and the right to run"):
+        chat_text(tokenizer, ROWS)
+
+
 def worker_pid() -> int:
     process = bounded_text._WORKER._process
     assert process is not None
@@ -235,9 +259,6 @@ def test_a_text_that_spells_a_token_without_an_embedding_is_a_fault(tokenizer: P
 
 def test_what_escapes_jinja_meets_no_file_no_network_and_no_process(tmp_path: Path) -> None:
     """The lock of the process itself, tried without jinja in between."""
-    import subprocess
-    import sys
-
     from motet.sandbox import seccomp
 
     if seccomp._PROGRAMS["nothing"] is None:

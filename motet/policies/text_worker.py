@@ -21,6 +21,10 @@ MOST_TEXT = 16 << 20
 """Characters of a prompt. The longest contexts in use hold a third of that."""
 
 
+MOST_SAID = 2000
+"""Characters of what a template says when it fails, which is written into every episode that it fails in."""
+
+
 class TooLong(ValueError):
     """A prompt that no context holds."""
 
@@ -81,23 +85,28 @@ def main() -> None:
         except TooLong as error:
             said = {"failed": str(error), "kind": "limit"}
         except jinja2.TemplateError as error:
-            said = {"failed": str(error), "kind": "template"}
+            said = {"failed": str(error)[:MOST_SAID], "kind": "template"}
         except BaseException as error:  # noqa: BLE001 - a panic of the tokenizer's library is no Exception
-            said = {"failed": f"{type(error).__name__}: {error}"[:2000], "kind": "other"}
+            said = {"failed": f"{type(error).__name__}: {error}"[:MOST_SAID], "kind": "other"}
         print(json.dumps(said), file=answers)
 
 
 def lock() -> None:
-    if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR, PROCESSOR))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit()
     from motet.sandbox import seccomp
 
     try:
         seccomp.lock()
     except OSError:
         """No such filter on this machine: jinja's own sandbox and the limits are what is left."""
+
+
+def limit() -> None:
+    """Of what the machine allows, which may be less already, no more than this."""
+    most = {resource.RLIMIT_AS: MEMORY, resource.RLIMIT_CPU: PROCESSOR} if sys.platform == "linux" else {}
+    for kind, count in {**most, resource.RLIMIT_CORE: 0}.items():
+        allowed = [one for one in resource.getrlimit(kind) if one != resource.RLIM_INFINITY]
+        resource.setrlimit(kind, (min(count, *allowed),) * 2 if allowed else (count, count))
 
 
 if __name__ == "__main__":
