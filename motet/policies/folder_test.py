@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from motet.errors import ConfigError
 from motet.policies import folder as folders
+from motet.policies import loading
 from motet.policies.backbone import Backbone
 from motet.policies.folder import believed
 from motet.policies.loading import load_tokenizer
@@ -226,6 +227,18 @@ def test_a_tokenizer_of_another_model_is_refused(model: Path) -> None:
     other = make_model_folder(model.parent / "larger", vocabulary=320)
     shutil.copy(other / "tokenizer.json", model)
     with pytest.raises(ConfigError, match="its tokenizer has tokens up to 3"):
+        Backbone.load(model, device="cpu")
+
+
+def test_a_config_that_describes_a_model_without_end_is_refused(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "model_type": "gemma3n_text", "altup_num_inputs": 10**5, "num_hidden_layers": 2, "num_kv_shared_layers": 0,
+        "layer_types": ["sliding_attention", "full_attention"], "intermediate_size": [64, 64], "vocab_size": 300,
+        "activation_sparsity_pattern": [0.0, 0.0],
+    }  # fmt: skip
+    (model / "config.json").write_text(json.dumps(said))
+    monkeypatch.setattr(loading, "MOST_TENSORS", 1000)
+    with pytest.raises(ConfigError, match=r"config\.json describes more than 1,000 tensors"):
         Backbone.load(model, device="cpu")
 
 

@@ -3,11 +3,13 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
@@ -25,6 +27,8 @@ UNLIMITED = 10**9
 """Tokenizers that know no length say 10^30."""
 MOST_TABLES = 1 << 30
 """Numbers of masks and positions that a model makes itself."""
+MOST_TENSORS = 100_000
+"""Weights, each of any size; the models with the most experts have fewer."""
 
 
 def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
@@ -177,7 +181,7 @@ def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) 
 
 def _check_size(source: str | Path, config: PretrainedConfig, view: Path) -> None:
     """Before any memory is taken: a config describes no more weights than the files can hold."""
-    with library(_named(source), EXPECTED), torch.device("meta"), _without_warnings():
+    with library(_named(source), EXPECTED), torch.device("meta"), _without_warnings(), _few_tensors(source):
         skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     described = sum(parameter.numel() for parameter in skeleton.parameters())
     there = sum(path.stat().st_size for path in view.glob("*.safetensors"))
@@ -192,6 +196,22 @@ def _check_size(source: str | Path, config: PretrainedConfig, view: Path) -> Non
         raise _refused(
             source, f"its config.json asks for tables of {tables:,} numbers, expected at most {MOST_TABLES:,}"
         )
+
+
+@contextmanager
+def _few_tensors(source: str | Path) -> Iterator[None]:
+    """Breaks off the making of a model that would not end: any whole number of a config may count what is made."""
+    made = count(1)
+
+    def counted(*_: object) -> None:
+        if next(made) > MOST_TENSORS:
+            raise _refused(source, f"its config.json describes more than {MOST_TENSORS:,} tensors of weights")
+
+    hook = register_module_parameter_registration_hook(counted)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
