@@ -67,11 +67,14 @@ def _tokenize(backbone: Backbone, prompt: Prompt, text: str) -> tuple[tuple[int,
         )
     asked = encode(backbone.tokenizer, prompt)
     check_whole([text])
-    end = backbone.tokenizer.eos_token_id
-    answer = (
-        *token_ids(backbone.tokenizer, text),
-        backbone.eos_ids[0] if end is None else end,
-    )
+    said = backbone.tokenizer.eos_token_id
+    end, rows = backbone.eos_ids[0] if said is None else said, len(backbone.model.get_input_embeddings().weight)
+    if end >= rows:
+        raise ConfigError(
+            f"the model's end-of-sequence token is {end}, and it has embeddings of {rows} tokens, so answers could not be "
+            f"taught to end: set one of those in its tokenizer"
+        )
+    answer = (*token_ids(backbone.tokenizer, text), end)
     if len(asked) + len(answer) > backbone.context_length:
         raise ConfigError(
             f"a demonstration has {len(asked)} prompt and {len(answer)} answer tokens, expected at most "

@@ -1,10 +1,12 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,30 +95,98 @@ def test_a_folder_lives_as_long_as_a_child_of_its_process(place: Path) -> None:
 
 def test_what_is_not_ours_stays_whatever_its_name(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / temporary._MARK).touch()
+    model, lock = temporary.make("motet-")
+    os.close(lock)
+    shutil.copytree(model, place / "motet-copy")  # of a folder that somebody wanted to keep
+    model = model.rename(place / "motet-kept")
+    (elsewhere / temporary._MARK).write_bytes(temporary._said("motet-link"))
     (place / "motet-training").mkdir()  # somebody's own, without our mark
     (place / "motet-training" / "results").write_text("x")
     (place / "motet-link").symlink_to(elsewhere)
     (place / "motet-file").write_text("x")
     (place / "motet-loop").mkdir()
-    (place / "motet-loop" / temporary._MARK).symlink_to(elsewhere / temporary._MARK)
+    (place / "motet-loop" / temporary._MARK).symlink_to(elsewhere / "mark")
+    (elsewhere / "mark").write_bytes(temporary._said("motet-loop"))
+    (place / "motet-pipe").mkdir()
+    os.mkfifo(place / "motet-pipe" / temporary._MARK)
     (place / "other").mkdir()
-    (place / "other" / temporary._MARK).touch()
+    (place / "other" / temporary._MARK).write_bytes(temporary._said("other"))
     before = {path: path.lstat().st_ino for path in place.rglob("*")}
     temporary.sweep()
     assert {path: path.lstat().st_ino for path in place.rglob("*")} == before
-    assert list(elsewhere.iterdir()) == [elsewhere / temporary._MARK]
+    assert sorted(elsewhere.iterdir()) == [elsewhere / temporary._MARK, elsewhere / "mark"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what another user owns")
 @pytest.mark.parametrize("owned", ["folder", "mark"])
 def test_another_users_folder_stays(owned: str, place: Path) -> None:
-    folder = place / "motet-theirs"
-    folder.mkdir()
-    (folder / temporary._MARK).touch()
+    folder, lock = temporary.make("motet-theirs-")
+    os.close(lock)
     os.chown(folder if owned == "folder" else folder / temporary._MARK, 54321, 54321)
     temporary.sweep()
     assert folder.exists()
+    os.chown(folder if owned == "folder" else folder / temporary._MARK, 0, 0)
+    temporary.sweep()
+    assert not folder.exists()
+
+
+def test_a_folder_of_another_machine_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system that several share, each may see its own locks only."""
+    folder, lock = temporary.make("motet-")
+    os.close(lock)
+    with monkeypatch.context() as patch:
+        patch.setattr(temporary, "_said", lambda name: f"another.machine\n{name}\n".encode())
+        temporary.sweep()
+    assert folder.exists()
+    temporary.sweep()
+    assert not folder.exists()
+
+
+def test_who_makes_a_folder_waits_for_who_looks_at_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a folder and its mark another process may hold the lock for a moment."""
+    looked = threading.Event()
+    flock = fcntl.flock
+
+    def late(handle: int, operation: int) -> None:
+        if threading.current_thread() is maker:
+            other = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY)
+            flock(other, fcntl.LOCK_EX)
+            threading.Timer(0.05, lambda: (looked.set(), os.close(other))).start()
+        flock(handle, operation)
+
+    made: list[tuple[Path, int]] = []
+    maker = threading.Thread(target=lambda: made.append(temporary.make("motet-")))
+    monkeypatch.setattr(fcntl, "flock", late)
+    maker.start()
+    maker.join()
+    ((folder, lock),) = made
+    assert looked.is_set()
+    assert (folder / temporary._MARK).exists()
+    temporary.sweep()
+    assert folder.exists()
+    os.close(lock)
+    temporary.sweep()
+    assert not folder.exists()
+
+
+def test_a_place_that_cannot_be_listed_or_is_none_stops_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    for gone in (lambda: str(place / "absent"), none):
+        monkeypatch.setattr(tempfile, "gettempdir", gone)
+        temporary.sweep()
+
+
+def test_folders_beside_another_are_swept_by_its_name(tmp_path: Path) -> None:
+    for prefix, suffix in ((".mine.", ".writing"), (".theirs.", ".writing"), (".mine.", ".other")):
+        os.close(temporary.make(prefix, suffix, tmp_path)[1])
+    with temporary.folder(".mine.", ".writing", tmp_path) as made:
+        others = [path for path in tmp_path.iterdir() if path != made]
+        assert sorted((path.name[:6], path.suffix) for path in others) == [
+            (".mine.", ".other"),
+            (".their", ".writing"),
+        ]
 
 
 def test_a_link_in_a_left_folder_is_removed_and_not_followed(
@@ -151,7 +221,7 @@ def test_a_folder_that_was_half_removed_can_still_be_swept(place: Path, monkeypa
     (left / "a").mkdir()
     (left / "a" / "file").touch()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rmdir", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(os, "rmdir", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             temporary.remove(left)
     os.close(lock)
@@ -175,6 +245,34 @@ def test_remove_clears_locked_folders_and_trees_too_deep_for_a_path(tmp_path: Pa
     os.close(here)
     temporary.remove(tmp_path / "top")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_removed_is_no_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patch, temporary.folder() as left:
+        patch.setattr(temporary, "remove", refuse)
+    assert left.exists()
+    temporary.sweep()
+    assert not left.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("options", ["mode=1733", "ro"])
+def test_a_server_starts_where_its_temporary_folder_cannot_be_used(options: str) -> None:
+    program = (
+        "from motet.sandbox import Call, Returned, Sandbox\n"
+        "with Sandbox(workers=1, user=54321) as sandbox:\n"
+        "    print(sandbox.run_sync(['def main(): return 7'], [Call('main')]).calls)\n"
+    )
+    mounts = " && ".join(f"mount -t tmpfs -o {options} none {place}" for place in ("/tmp", "/var/tmp"))
+    command = ["unshare", "-m", "sh", "-c", f'{mounts} && cd / && exec "$0" -c "$1"', sys.executable, program]
+    if subprocess.run([*command[:4], mounts], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine lets nobody mount")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.strip() == "(Returned(value=7),)", done.stderr
 
 
 SERVER = """

@@ -1,10 +1,10 @@
 """Base models before training: made on the spot where they are embedded, warmed up where the run says so."""
 
+import contextlib
 import hashlib
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from motet.core import Prompt
@@ -16,6 +16,7 @@ from motet.policies.loading import DType
 from motet.policies.tiny import make_tiny
 from motet.policies.warmup import warm_up
 from motet.reading import read_json
+from motet.sandbox import temporary
 from motet.seeding import derive
 from motet.settings import TinyModel, Warmup
 from motet.trainer.lessons import Lessons
@@ -108,20 +109,16 @@ def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]
     return found
 
 
-class whole_folder:
-    """A folder that appears under its name only once everything is in it."""
+@contextlib.contextmanager
+def whole_folder(final: Path) -> Iterator[Path]:
+    """A folder that appears under its name only once everything is in it.
 
-    def __init__(self, final: Path) -> None:
-        self._final = final
-
-    def __enter__(self) -> Path:
-        self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._beside = Path(tempfile.mkdtemp(".writing", f".{self._final.name}.", self._final.parent))
-        return self._beside
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            shutil.rmtree(self._final, ignore_errors=True)
-            self._beside.rename(self._final)
-        else:
-            shutil.rmtree(self._beside)
+    Until then it lies in a temporary one beside it. What killed processes left of those goes first.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:
+        beside = around / final.name
+        beside.mkdir()
+        yield beside
+        shutil.rmtree(final, ignore_errors=True)
+        beside.rename(final)
