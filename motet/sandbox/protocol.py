@@ -17,8 +17,8 @@ import os
 import re
 import socket
 import struct
-from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
@@ -165,10 +165,12 @@ def _refuse_alike(keys: Collection[Any]) -> None:
     all pairs of what they hold, level by level."""
     if len(keys) < 2:
         return
-    counts = Counter(map(hash, keys))
-    if len(counts) == len(keys):
+    hashes = sorted(map(hash, keys))  # no dict of them: keys can be chosen so that each is looked for in many places
+    again = {one for one, other in pairwise(hashes) if one == other}
+    if not again:
         return
-    if max(counts.values()) > MAX_ALIKE or any(counts[hash(key)] > 1 and _sets_within(key) > 1 for key in keys):
+    alike = any(one == other for one, other in zip(hashes, hashes[MAX_ALIKE:], strict=False))
+    if alike or any(hash(key) in again and _sets_within(key) > 1 for key in keys):
         raise Oversize(f"over {MAX_ALIKE} keys with the same hash, or frozensets of frozensets with the same hash")
 
 

@@ -10,6 +10,7 @@ Below Landlock nothing would keep a program in its folder, and it gets none.
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -32,6 +33,11 @@ _WATCHED_BYTES = MOST_BYTES - WATCHED_FILE_BYTES * WATCHED_OPEN_FILES
 """Where a watchman counts: what he may find, so that with files that have no name there is `MOST_BYTES` at most."""
 _NOBODY = 65534
 _GLANCE_SECONDS = 0.01
+_MOST_LOOKS = 20
+"""How often a look may be disturbed by folders that are renamed meanwhile, one after the other."""
+_BLOCK = 4096
+_LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_NOATIME", 0)
+"""Leaves no trace in the time of a folder's last access: a program could hide where somebody has looked already."""
 _SIMPLE = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
 _MNT_DETACH = 2
 
@@ -133,28 +139,56 @@ def _watched() -> Iterator[Place]:
 
 def _watch(path: Path, server: int) -> None:
     """Returns once the server is gone. The programs die with it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    seen = _Folders(path)
     while os.getppid() == server:
-        if _full(path):
+        if seen.full():
             os.killpg(0, signal.SIGKILL)
         time.sleep(_GLANCE_SECONDS)
 
 
-def _full(path: Path) -> bool:
-    """Whether there is too much below `path`, or something that cannot be looked at: a tree too deep, a locked folder."""
-    size, entries = path.stat().st_size, 0  # a folder of many long names is large itself
-    waiting = [str(path)]
-    while waiting:
-        try:
-            for entry in os.scandir(waiting.pop()):
-                with contextlib.suppress(FileNotFoundError):  # removed since
-                    size += entry.stat(follow_symlinks=False).st_size
+class _Folders:
+    """A folder and those below it, each kept open from when it was first seen: whatever a program calls it since, it is found."""
+
+    def __init__(self, top: Path) -> None:
+        self._open = {top.stat().st_ino: os.open(top, _LOOK)}
+
+    def full(self) -> bool:
+        """Whether there is too much, or what cannot be looked at: a locked folder, or one that is never where it was."""
+        for _ in range(_MOST_LOOKS):
+            try:
+                return self._look()
+            except FileNotFoundError:  # a new folder was renamed or removed since it was listed
+                continue
+            except OSError:
+                return True
+        return True
+
+    def _look(self) -> bool:
+        size, entries = 0, 0
+        waiting = list(self._open.items())
+        while waiting:
+            number, folder = waiting.pop()
+            about = os.fstat(folder)
+            if not about.st_nlink:  # removed
+                os.close(self._open.pop(number))
+                continue
+            size += _rounded(about.st_size)  # a folder of many long names is large itself
+            for entry in os.scandir(folder):
                 entries += 1
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.inode() not in self._open:
+                        self._open[entry.inode()] = os.open(entry.name, _LOOK, dir_fd=folder)
+                        waiting.append((entry.inode(), self._open[entry.inode()]))
+                else:
+                    with contextlib.suppress(FileNotFoundError):  # removed since
+                        size += _rounded(entry.stat(follow_symlinks=False).st_size)
                 if size > _WATCHED_BYTES or entries > MOST_ENTRIES:
                     return True
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return True
-    return False
+        return False
+
+
+def _rounded(size: int) -> int:
+    """What a file takes of the disk."""
+    return -(-size // _BLOCK) * _BLOCK

@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import secrets
@@ -449,6 +450,93 @@ def test_a_folder_has_an_end_and_the_next_one_is_empty(name: str, booth: Booth) 
     killed = greedy == 9 and booth.watched()
     assert killed or str(greedy).startswith("OSError: "), greedy
     assert (empty, again) == ([[], 1000], [["note"], 1000])
+
+
+HIDING = """
+import os, time
+def main():
+    os.mkdir("many")
+    for number in range(900): os.close(os.open(f"many/{number}", os.O_CREAT))
+    os.makedirs("h0/within")
+    here, name = os.open("h0/within", os.O_RDONLY), "h0"
+    data = bytes(1 << 14)
+    for number in range(1, 20_000):
+        if number % 25 == 1: file = os.open(str(number), os.O_CREAT | os.O_WRONLY, dir_fd=here)
+        os.write(file, data)
+        if number % 25 == 0: os.close(file)
+        if number % 64 == 0: os.write(3, b"%d\\n" % (number * len(data)))
+        if number % 8: continue
+        for again in range(50):  # until it stands where it is looked at last
+            old, name = name, f"h{number}-{again}"
+            os.rename(old, name)
+            if os.listdir(".")[0] == name: break
+"""
+"""Writes 300 MB into a folder that is called something else before anybody can open it, and says how far it is."""
+
+
+def test_nobody_hides_in_folders_that_are_renamed() -> None:
+    booth = Booth(LANDLOCK, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "BOOTH", BOOTH.replace("json.loads(said)", "said.split()[-1:]"))
+        for _ in range(3):
+            ((said,),) = booth.run([HIDING])
+            assert int(*said) < 4 * scratch.MOST_BYTES
+
+
+@pytest.mark.parametrize("most", [50, 2000])
+def test_a_watchman_finds_what_was_renamed_and_leaves_no_trace(most: int, tmp_path: Path) -> None:
+    seen = scratch._Folders(tmp_path)
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    before = [path.stat().st_atime_ns for path in (tmp_path, tmp_path / "a", folder)]
+    assert not seen.full()
+    assert [path.stat().st_atime_ns for path in (tmp_path, tmp_path / "a", folder)] == before
+    for number in range(most):
+        (folder / str(number)).write_bytes(b"x")
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert seen.full() == (most > scratch.MOST_ENTRIES)
+    for path in folder.parent.parent.joinpath("c", "b").iterdir():
+        path.unlink()
+    (tmp_path / "c" / "b").rmdir()
+    assert not seen.full()
+    assert len(seen._open) == 2
+    for number in range(9):
+        (tmp_path / str(number)).write_bytes(bytes(scratch._WATCHED_BYTES // 8))
+    assert seen.full()
+
+
+def test_small_files_count_as_what_they_take_of_the_disk(tmp_path: Path) -> None:
+    seen = scratch._Folders(tmp_path)
+    for number in range(1000):
+        (tmp_path / str(number)).write_bytes(bytes(4097))
+    assert not seen.full()
+    for number in range(500, 1000):
+        (tmp_path / str(number)).write_bytes(bytes(8193))
+    assert seen.full(), "6 MB of bytes, in 10 MB of blocks"
+
+
+def test_a_look_that_is_disturbed_is_taken_again_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = scratch._Folders(tmp_path)
+    (tmp_path / "new-0").mkdir()
+    opened, numbers, times = os.open, itertools.count(), 3
+
+    def late(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        """A program that renames each new folder before it is opened."""
+        number = next(numbers)
+        if number < times:
+            (tmp_path / f"new-{number}").rename(tmp_path / f"new-{number + 1}")
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", late)
+        assert not seen.full()
+    (tmp_path / "new-3").rmdir()
+    (tmp_path / "new-0").mkdir()
+    numbers, times = itertools.count(), 1000
+    monkeypatch.setattr(os, "open", late)
+    assert seen.full()
 
 
 KEEPING = """
