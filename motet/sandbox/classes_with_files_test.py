@@ -620,6 +620,12 @@ class ShelfTest(unittest.TestCase):
     def test_opened(self):
         with self.p.opened('a.txt') as f:
             self.assertEqual(f.read(), 'hello')
+    def test_absent(self):
+        with self.assertRaises(FileNotFoundError) as caught:
+            self.p.opened('absent')
+        path = os.path.join(self.d.name, 'absent')
+        self.assertEqual((caught.exception.errno, str(caught.exception.filename)), (2, path))
+        self.assertEqual(str(caught.exception), "[Errno 2] No such file or directory: %r" % path)
     def test_temp(self):
         t = self.p.temp()
         t.write('x')
