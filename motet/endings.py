@@ -1,20 +1,22 @@
 """How a command ends: every failure that can be expected is one clear line on stderr, and an exit code."""
 
+import atexit
 import errno
 import logging
 import os
 import re
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from motet.errors import ConfigError, Interrupted, MotetError
-from motet.timeouts import process_of_its_own, threads_left_behind
+from motet.timeouts import process_of_its_own
 from motet.visible import Console, styled, visible
 
 
@@ -67,12 +69,35 @@ def refusal(error: Exception) -> str | None:
 
 def ends_with_one_line(command: Callable[[], object]) -> None:
     """Runs a command; every expected failure is one clear line and an exit code, and so is what the machine refuses."""
+    code = 1
     try:
         _with_one_line(command)
+        code = 0
     except SystemExit as ended:
-        _leave(0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1)
+        code = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
         raise
-    _leave(0)
+    finally:
+        _end_in_time(code)
+
+
+def _end_in_time(code: int) -> None:
+    """A process that ends waits for its threads, which for one that an environment has left at work would be for ever."""
+    joined, main = threading.Event(), threading.main_thread()
+    atexit.register(joined.set)  # is called when all threads have ended
+
+    def end() -> None:
+        main.join(_PARTING_SECONDS)
+        if main.is_alive() or joined.wait(_PARTING_SECONDS):  # a program that called the command goes on
+            return
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+    threading.Thread(target=end, name="end in time", daemon=True).start()
+
+
+_PARTING_SECONDS = 5.0
 
 
 def _with_one_line(command: Callable[[], object]) -> None:
@@ -127,11 +152,3 @@ def _logged(*about: Any, **more: Any) -> logging.LogRecord:
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     print(visible("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
-
-
-def _leave(code: int) -> None:
-    """Ends the process here where Python would wait for ever for a thread that an environment has started."""
-    if threads_left_behind():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)

@@ -21,9 +21,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from motet.errors import EnvironmentFault
 
@@ -46,12 +47,10 @@ async def within(seconds: float | None, what: str, action: Callable[[], Awaitabl
     A loop that computed meanwhile first gets to hear what has come: its own lateness is no fault of whom it asked. For the same
     reason what does not await is timed from where it began or was woken.
     """
-    if seconds is None:
-        return await action()
-    call = _Call(seconds, what)
-    doing = asyncio.get_running_loop().create_task(_Timed(call, _asked(action)))
+    call, loop = _Call(seconds, what), asyncio.get_running_loop()
+    doing = loop.create_task(_Timed(call, _asked(action)))
     try:
-        for patience in (seconds, min(seconds, _HEARING_SECONDS)):
+        for patience in (seconds, min(call.seconds, _HEARING_SECONDS)):
             await asyncio.wait({doing}, timeout=patience)
             if doing.done():
                 return call.told(doing.result)
@@ -59,13 +58,13 @@ async def within(seconds: float | None, what: str, action: Callable[[], Awaitabl
         await _cancelled(doing)
         raise
     await _cancelled(doing)
+    if loop in _own_loops:  # the thread that it waited for works on: others must not wait behind it
+        loop.set_default_executor(_Threads())
     raise call.too_long()
 
 
 def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
     """What `action()` gives, which does not await. Raises: TimedOut as `within`."""
-    if seconds is None:
-        return action()
     call = _Call(seconds, what)
     return call.told(lambda: call.stretch(action))
 
@@ -95,30 +94,21 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, which would wait for ever for a thread that an environment was broken off in (`asyncio.to_thread`)."""
 
     async def begun() -> T:
-        asyncio.get_running_loop().set_default_executor(_Threads())
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(_Threads())
+        _own_loops.add(loop)
         return await work
 
     return asyncio.run(begun())
 
 
-def threads_left_behind() -> bool:
-    """Whether one of those threads is still at work. Python waits for it before the process ends."""
-    return any(thread.is_alive() for thread in _Threads.left_behind)
+_own_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 class _Threads(ThreadPoolExecutor):
-    left_behind: ClassVar[list[threading.Thread]] = []
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Waits for nobody."""
         super().shutdown(wait=False, cancel_futures=cancel_futures)
-        end = time.monotonic() + _PARTING_SECONDS
-        for thread in self._threads if wait else ():
-            thread.join(max(0.0, end - time.monotonic()))
-        self.left_behind.extend(thread for thread in self._threads if thread.is_alive())
-
-
-_PARTING_SECONDS = 5.0
-"""How long a loop that ends waits for threads that work on."""
 
 
 @contextmanager
@@ -140,40 +130,60 @@ async def _asked(action: Callable[[], Awaitable[T]]) -> T:
 
 async def _cancelled(doing: "asyncio.Task[T]") -> None:
     """Cancels it and waits until it has ended, which one that does not listen may take a while to do."""
+    doing.add_done_callback(_nobodys_news)
     doing.cancel()
     await asyncio.wait({doing}, timeout=_HEARING_SECONDS)
-    if doing.done() and not doing.cancelled():
-        doing.exception()  # has been looked at: what it raises while it is broken off is nobody's news
+
+
+def _nobodys_news(doing: "asyncio.Future[Any]") -> None:
+    """What a task raises while it is broken off has been looked at, so asyncio does not print it."""
+    if not doing.cancelled():
+        doing.exception()
 
 
 class _Call:
     """One call of code that is not Motet's own."""
 
-    def __init__(self, seconds: float, what: str) -> None:
-        self.seconds, self.what = seconds, what
+    def __init__(self, seconds: float | None, what: str) -> None:
+        self.seconds, self.what = math.inf if seconds is None else seconds, what
         self.broken_at: float | None = None
         """When it was broken off last; None where it never was."""
 
     def stretch(self, action: Callable[..., T], *given: Any) -> T:
-        """`action(*given)`, watched. The guard never raises in this very frame, so it always knows whose stretch it is."""
+        """`action(*given)`, watched. The guard never raises in this very frame, so it always knows whose stretch it is.
+
+        Raises: EnvironmentFault for SystemExit, which asyncio would take for the end of the whole run.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return action(*given)
         before = _guard.running
         _guard.running = (self, time.monotonic())
         try:
             return action(*given)
+        except SystemExit as error:
+            raise EnvironmentFault(f"{self.what} asked to exit, with {error.code!r}; expected an answer") from error
         finally:
             _guard.running = before
 
     def told(self, answer: Callable[[], T]) -> T:
-        """What `answer()` gives. Raises: TimedOut where it was broken off, whatever its own `except` made of that."""
+        """What `answer()` gives. Raises: TimedOut where it was broken off, whatever its own `except` made of that;
+        EnvironmentFault where it cancelled itself, or the run would take that for its own end."""
         try:
             given = answer()
-        except (Exception, BrokenOff, BaseExceptionGroup) as error:
+        except (Exception, BrokenOff, BaseExceptionGroup, asyncio.CancelledError) as error:
             if self.broken_at is not None or _is_broken_off(error):
                 raise self.too_long() from error
+            if isinstance(error, asyncio.CancelledError):
+                raise EnvironmentFault(f"{self.what} was cancelled by its own code; expected an answer") from error
             raise
         if self.broken_at is not None:
             raise self.too_long()
         return given
+
+    def ended(self, task: "asyncio.Future[Any]") -> None:
+        """For a task that its code started."""
+        if self.broken_at is not None:
+            _nobodys_news(task)
 
     def too_long(self) -> TimedOut:
         return TimedOut(
@@ -223,10 +233,12 @@ class _Guard:
 
     @contextmanager
     def opened(self, seconds: float) -> Iterator[None]:
-        self._tick = min(self._tick, seconds / 10) if self._users else seconds / 10
+        tick = max(_SHORTEST_TICK, min(seconds / 10, _LONGEST_TICK))
+        self._tick = min(self._tick, tick) if self._users else tick
         self._users += 1
         if self._users == 1:
             self._put_back = self._begin()
+        signal.setitimer(signal.ITIMER_VIRTUAL, self._tick, self._tick)  # of CPU time, and it sends _SIGNAL
         try:
             yield
         finally:
@@ -242,14 +254,18 @@ class _Guard:
         """Starts to watch. What it gives ends that, and leaves signals and the loop as they were."""
         loop, over, main = asyncio.get_running_loop(), threading.Event(), threading.get_ident()
         makes_task, handler = loop.get_task_factory(), signal.signal(_SIGNAL, self._heard)
-        timer = signal.setitimer(signal.ITIMER_VIRTUAL, self._tick, self._tick)  # of CPU time, and it sends _SIGNAL
+        made = makes_task or (lambda loop, work, **named: asyncio.Task(work, loop=loop, **named))
+        timer = signal.getitimer(signal.ITIMER_VIRTUAL)
         watch = threading.Thread(target=self._watch, args=(over, main), name="time limits", daemon=True)
         watch.start()
 
         def make_task(loop: Any, inside: Any, **named: Any) -> Any:
             # What the environment starts beside itself is its own too.
-            work = inside if self.running is None or isinstance(inside, _Timed) else _Timed(self.running[0], inside)
-            return asyncio.Task(work, loop=loop, **named) if makes_task is None else makes_task(loop, work, **named)
+            if self.running is None or isinstance(inside, _Timed):
+                return made(loop, inside, **named)
+            task = made(loop, _Timed(call := self.running[0], inside), **named)
+            task.add_done_callback(call.ended)
+            return task
 
         def end() -> None:
             over.set()
@@ -268,30 +284,35 @@ class _Guard:
         if running is None or _in_our_hands(frame):
             return
         call, since = running
-        if time.monotonic() - max(since, call.broken_at or since) >= call.seconds:
+        patience = call.seconds
+        if call.broken_at is not None and call.broken_at > since:
+            since, patience = call.broken_at, min(call.seconds, _PARTING_SECONDS)
+        if time.monotonic() - since >= patience:
             self.break_off(call)
 
     def _watch(self, over: threading.Event, main: int) -> None:
         seen: tuple[_Call, float] | None = None
         looks = 0
-        while not over.wait(tick := min(self._tick, _LONGEST_TICK)):
+        while not over.wait(tick := self._tick):
             running = self.running
             if running is None or time.monotonic() - running[1] < running[0].seconds:
                 continue
             looks = looks + 1 if running is seen else 1
             seen = running
-            signal.pthread_kill(main, _SIGNAL)
+            if signal.getsignal(_SIGNAL) == self._heard:  # who took it and put the default back would be killed by it
+                signal.pthread_kill(main, _SIGNAL)
             # Counted and not timed: a process that was suspended meanwhile has had no time to hear anything.
             if looks == math.ceil(max(running[0].seconds, _DEAF_SECONDS) / tick):
                 self._tell(running[0])
 
     def _tell(self, call: _Call) -> None:
         end = "so this process ends" if self.ends_process else f"kill -9 {os.getpid()} ends this process"
-        os.write(
-            2,
+        said = (
             f"\nerror: {call.what} does not end, and cannot be broken off: it is in code that does not come back to Python, or "
-            f"keeps whatever is raised; {end}. A run goes on with --resume\n".encode(),
+            f"keeps whatever is raised; {end}. A run goes on with --resume\n"
         )
+        with suppress(OSError):  # who started it may hear no more
+            os.write(2, said.encode())
         if self.ends_process:
             os._exit(1)
 
@@ -303,7 +324,9 @@ def _in_our_hands(frame: FrameType | None) -> bool:
 
 _SIGNAL = signal.SIGVTALRM
 """Not SIGALRM, which rewards use for time limits of their own."""
-_LONGEST_TICK = 1.0
+_SHORTEST_TICK, _LONGEST_TICK = 0.01, 1.0
+_PARTING_SECONDS = 5.0
+"""What is broken off has so long, or its limit if that is shorter, to close what it opened: then it is broken off again."""
 _DEAF_SECONDS = 10.0
 """At least so long a call is asked to end before it is told that it does not."""
 _guard = _Guard()

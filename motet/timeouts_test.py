@@ -1,6 +1,7 @@
 """Code that does not await is broken off where Python can hear of it, whatever it does; and nobody else is."""
 
 import asyncio
+import gc
 import queue
 import re
 import signal
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
 from motet import timeouts
-from motet.timeouts import TimedOut, at_once, break_off, guarded, within
+from motet.errors import EnvironmentFault
+from motet.timeouts import TimedOut, at_once, break_off, guarded, run_loop, within
 
 LIMIT = 0.2
 LONG = 60.0
@@ -326,3 +329,178 @@ def test_elsewhere_it_is_only_told(capfd, monkeypatch):
 
 
 told = timeouts._Guard._tell
+
+
+def test_a_pool_of_threads_that_it_waits_for_is_broken_off_too(monkeypatch, capfd):
+    """Leaving the pool waits for its threads, so it takes a second exception, long before the call counts as deaf."""
+    monkeypatch.setattr(timeouts, "_PARTING_SECONDS", 0.1)
+    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", 0.1)
+    lets_go = threading.Event()
+
+    def pool():
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(lets_go.wait, LONG).result()
+
+    try:
+        with pytest.raises(TimedOut):
+            asyncio.run(asked(as_coroutine(pool), 2.0))
+    finally:
+        lets_go.set()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_another_thread_does_breaks_off_nobody_in_the_main_thread():
+    begun, lets_go = threading.Event(), threading.Event()
+
+    async def step():
+        begun.set()
+        lets_go.wait(LONG)
+
+    async def run():
+        other = threading.Thread(target=lambda: asyncio.run(within(LIMIT, "step", step)))
+        with guarded(LIMIT):
+            other.start()
+            begun.wait(LONG)
+            try:
+                for _ in range(10):
+                    time.sleep(LIMIT / 2)  # as a learner or a sampler computes
+            finally:
+                lets_go.set()
+        other.join()
+
+    asyncio.run(run())
+
+
+def test_a_shorter_limit_beside_a_longer_one_breaks_off_what_lets_no_thread_run():
+    async def run():
+        with guarded(3600.0), guarded(LIMIT):
+            await within(LIMIT, "step", as_coroutine(searches))
+
+    with pytest.raises(TimedOut):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e12, float("inf")])
+def test_a_limit_may_be_of_any_size(seconds):
+    async def run():
+        with guarded(seconds):
+            return await within(seconds, "step", as_coroutine(lambda: 1)) if seconds > 1 else 1
+
+    assert asyncio.run(run()) == 1
+
+
+async def cancels_itself():
+    raise asyncio.CancelledError
+
+
+async def cancels_its_task():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(LONG)
+
+
+async def awaits_what_it_cancelled():
+    task = asyncio.create_task(asyncio.sleep(LONG))
+    task.cancel()
+    await task
+
+
+async def exits():
+    sys.exit("bye")
+
+
+async def exits_in_a_task():
+    await asyncio.create_task(exits())
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds", "told"),
+    [
+        (cancels_itself, LONG, "was cancelled by its own code"),
+        (cancels_itself, None, "was cancelled by its own code"),
+        (cancels_its_task, LONG, "was cancelled by its own code"),
+        (awaits_what_it_cancelled, LONG, "was cancelled by its own code"),
+        (exits, LONG, "asked to exit, with 'bye'"),
+        (exits, None, "asked to exit, with 'bye'"),
+        (exits_in_a_task, LONG, "asked to exit, with 'bye'"),
+    ],
+)
+def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
+    async def run():
+        with guarded(seconds), pytest.raises(EnvironmentFault, match=f"step {told}; expected an answer"):
+            await within(seconds, "step", step)
+        return "goes on"
+
+    assert asyncio.run(run()) == "goes on"
+
+
+def test_a_plain_function_that_exits_does_not_end_the_run():
+    with pytest.raises(EnvironmentFault, match="observe asked to exit, with 0; expected an answer"):
+        at_once(LONG, "observe", lambda: sys.exit(0))
+
+
+def test_a_task_that_nobody_awaits_is_broken_off_in_silence(caplog):
+    async def step():
+        asyncio.get_running_loop().create_task(as_coroutine(sleeps)())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def listens_late():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(LONG)
+        await asyncio.sleep(2 * timeouts._HEARING_SECONDS)
+        ended.set()
+        raise ValueError("late")
+
+    async def run():
+        with guarded(LIMIT):
+            for one in (step, listens_late):
+                with pytest.raises(TimedOut):
+                    await within(LIMIT, "step", one)
+            await ended.wait()
+            await asyncio.sleep(0)
+
+    ended = asyncio.Event()
+    asyncio.run(run())
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_threads_that_stand_still_keep_no_other_step_waiting():
+    lets_go = threading.Event()
+
+    async def stands_still():
+        await asyncio.to_thread(lets_go.wait, LONG)
+
+    async def run():
+        with guarded(LIMIT):
+            for _ in range(3):
+                tries = [within(LIMIT, "step", stands_still) for _ in range(40)]  # more than a loop has threads
+                found = await asyncio.gather(*tries, return_exceptions=True)
+                assert all(isinstance(one, TimedOut) for one in found)
+                assert await within(LONG, "step", lambda: asyncio.to_thread(lambda: "answered")) == "answered"
+
+    try:
+        run_loop(run())
+    finally:
+        lets_go.set()
+
+
+def test_a_signal_that_the_environment_gave_back_as_it_never_was_kills_nobody(monkeypatch, capfd):
+    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", LIMIT)
+    told_of = threading.Event()
+    monkeypatch.setattr(timeouts._Guard, "_tell", lambda guard, call: told_of.set())
+
+    async def step():
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+        told_of.wait(LONG)
+        return "ended"
+
+    assert asyncio.run(asked(step)) == "ended"
+
+
+@pytest.mark.parametrize("stderr", ["closed", "unread"])
+def test_code_in_c_that_hears_nothing_ends_a_command_that_nobody_listens_to(stderr):
+    gone = "import os; os.close(2)" if stderr == "closed" else "import os; r, w = os.pipe(); os.dup2(w, 2); os.close(r)"
+    ended = subprocess.run([sys.executable, "-c", f"{gone}\n{DEAF}"], check=False, timeout=LONG)
+    assert ended.returncode == 1

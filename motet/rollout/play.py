@@ -119,7 +119,7 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
 
 async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
     """The prompts as the policies will read them, in the order of the team. Raises: EnvironmentFault where one is no Prompt."""
-    seen = at_once(game.plan.timeout_seconds, "observe", lambda: game.environment.observe(state))
+    seen = at_once(game.plan.timeout_seconds, "observe", lambda: dict(game.environment.observe(state)))
     strangers = [agent for agent in seen if agent not in game.team.agents]
     if strangers or not seen:
         raise EnvironmentFault(

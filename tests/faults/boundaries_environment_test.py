@@ -104,7 +104,7 @@ def test_an_environment_that_never_ends_before_the_run_begins_is_one_line(train,
     tell(TABLE, injected=f"environment {how} for ever at first", ended="stopped, one line", faults="", seconds=took())
 
 
-@pytest.mark.parametrize(("how", "code"), [("a thread", 0), ("is deaf", 1)])
+@pytest.mark.parametrize(("how", "code"), [("a thread", 0), ("a pool", 0), ("is deaf", 1)])
 def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, code):
     """A thread cannot be ended, but nobody waits for it; C code that hears nothing ends the process, which says so."""
     game = {"hangs": "step", "how": how}

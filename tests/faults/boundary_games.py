@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,7 +36,7 @@ from tests.small_runs import run_config, steps
 
 HERE = str(Path(__file__))
 Place = Literal["nowhere", "start", "observe", "step", "close"]
-How = Literal["awaits", "sleeps", "computes", "reads", "searches", "a thread", "is deaf"]
+How = Literal["awaits", "sleeps", "computes", "reads", "searches", "a thread", "a pool", "is deaf"]
 
 
 # ---------------------------------------------------------------------------------------------------- environments
@@ -119,6 +120,8 @@ def hang(how: How) -> None:
                 here.recv(1)
         case "searches":
             re.match(r"(a+)+$", "a" * 64 + "b")
+        case "a pool":
+            ThreadPoolExecutor(1).submit(time.sleep, 3600).result()
         case "is deaf":
             hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
