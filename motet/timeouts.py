@@ -66,6 +66,9 @@ async def within(seconds: float | None, what: str, action: Callable[[], Awaitabl
 def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
     """What `action()` gives, which does not await. Raises: TimedOut as `within`."""
     call = _Call(seconds, what)
+    if _guard.gives_up:
+        _guard.broken_off(call)
+        raise call.too_long()
     return call.told(lambda: call.stretch(action))
 
 
@@ -84,7 +87,9 @@ def guarded(seconds: float | None) -> Iterator[None]:
 
 
 def break_off(frame: FrameType | None) -> None:
-    """For a handler of signals that was given `frame`: breaks off the call that the signal came into, if it came into one."""
+    """For a handler of signals that was given `frame`: breaks off the call that the signal came into, if it came into one, and
+    until the guard is opened anew every call that would go on."""
+    _guard.gives_up = True
     running = _guard.running
     if running is not None and not _in_our_hands(frame):
         _guard.break_off(running[0])
@@ -118,6 +123,7 @@ def process_of_its_own() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)  # or it would kill a process that is about to end
         _guard.ends_process = before
 
 
@@ -204,6 +210,8 @@ class _Timed(Coroutine[Any, Any, T]):
         self._call, self._inside = call, inside
 
     def send(self, value: Any) -> Any:
+        if _guard.gives_up:
+            return self.throw(_guard.broken_off(self._call))
         return self._call.stretch(self._inside.send, value)
 
     def throw(self, *error: Any) -> Any:
@@ -226,6 +234,8 @@ class _Guard:
         self.running: tuple[_Call, float] | None = None
         """Whose code the main thread is in, and since when."""
         self.ends_process = False
+        self.gives_up = False
+        """Whether the run is to stop, so that no call goes on."""
         self._users = 0
         self._tick = 0.0
         """Seconds between looks."""
@@ -247,11 +257,15 @@ class _Guard:
                 self._put_back()
 
     def break_off(self, call: _Call) -> None:
+        raise self.broken_off(call)
+
+    def broken_off(self, call: _Call) -> BrokenOff:
         call.broken_at = time.monotonic()
-        raise BrokenOff(f"{call.what} is broken off")
+        return BrokenOff(f"{call.what} is broken off")
 
     def _begin(self) -> Callable[[], None]:
         """Starts to watch. What it gives ends that, and leaves signals and the loop as they were."""
+        self.gives_up = False
         loop, over, main = asyncio.get_running_loop(), threading.Event(), threading.get_ident()
         makes_task, handler = loop.get_task_factory(), signal.signal(_SIGNAL, self._heard)
         made = makes_task or (lambda loop, work, **named: asyncio.Task(work, loop=loop, **named))
@@ -268,10 +282,10 @@ class _Guard:
             return task
 
         def end() -> None:
+            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)  # first of all: a second Ctrl-C may end this anywhere
             over.set()
             watch.join()
             self.running = None
-            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
             loop.set_task_factory(makes_task)
             signal.signal(_SIGNAL, handler)
 

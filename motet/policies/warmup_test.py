@@ -97,3 +97,10 @@ def test_what_cannot_be_learnt_is_refused(folder) -> None:
     policy.backbone.eos_ids = ()
     with pytest.raises(ConfigError, match="no end-of-sequence token"):
         warm(policy)
+
+
+def test_an_end_of_sequence_without_an_embedding_cannot_be_taught(folder) -> None:
+    policy = fresh(folder)
+    policy.backbone.tokenizer.add_special_tokens({"eos_token": "[END]"})
+    with pytest.raises(ConfigError, match=r"end-of-sequence token is \d+, and it has embeddings of \d+ tokens"):
+        warm(policy)

@@ -126,7 +126,8 @@ class StandIns:
         foreign = isinstance(value, self.root)
         for name, content in notes:
             if name in MEMBERS or name == "__cause__":
-                object.__setattr__(value, name, content)
+                if content is not None:  # a second file name that is None would be printed
+                    object.__setattr__(value, name, content)
             elif not foreign:
                 vars(value)[str(name)] = content
         if foreign:

@@ -37,13 +37,14 @@ class Stop:
             raise Interrupted("stopped as asked")
 
     async def unless_wished(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Raises: Interrupted once `wished`, after `work` was cancelled and has ended."""
+        """What `work` gives. Raises: Interrupted once `wished`, after `work` was cancelled and has ended; also where it had ended
+        before it heard of that, for what it was doing may have been broken off."""
         task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
         self._given_up = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._wished:
             task.cancel()
         try:
-            return await task
+            done = await task
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is None or not own.cancelling():  # who waits here was not cancelled: `work` was, by the wish
@@ -52,6 +53,8 @@ class Stop:
         finally:
             self._given_up = None
             task.cancel()
+        self.check()
+        return done
 
     @contextmanager
     def on_signals(self, say: Callable[[str], object]) -> Iterator[None]:
