@@ -302,14 +302,15 @@ def test_a_redirection_is_a_refusal_and_its_address_is_never_asked():
 
 
 def test_only_so_many_questions_are_open_at_a_time_in_every_loop():
-    open_now, most, lock = 0, 0, threading.Lock()
+    open_now, most, lock, pairs = 0, 0, threading.Lock(), threading.Barrier(2)
 
     def counts(handler):
         nonlocal open_now, most
         with lock:
             open_now += 1
             most = max(most, open_now)
-        time.sleep(0.05)
+        pairs.wait(60)  # the other one that may be open comes for certain
+        time.sleep(0.05)  # a third one would have the time to
         with lock:
             open_now -= 1
         OK(handler)

@@ -201,14 +201,15 @@ def test_nobody_at_the_address_is_a_fault():
 
 
 def test_only_so_many_requests_are_open_at_a_time():
-    open_now, most, lock = 0, 0, threading.Lock()
+    open_now, most, lock, pairs = 0, 0, threading.Lock(), threading.Barrier(2)
 
     def counts(handler, asked):
         nonlocal open_now, most
         with lock:
             open_now += 1
             most = max(most, open_now)
-        time.sleep(0.05)
+        pairs.wait(60)  # the other one that may be open comes for certain
+        time.sleep(0.05)  # a third one would have the time to
         with lock:
             open_now -= 1
         scores(handler, asked)

@@ -192,12 +192,12 @@ def test_many_that_take_longer_together_than_one_may_are_not_late():
 
 def test_motets_own_code_is_never_broken_off():
     async def run():
-        with guarded(LIMIT):
-            assert await within(LIMIT, "step", as_coroutine(lambda: 1)) == 1
-            end = time.monotonic() + 10 * LIMIT
+        with guarded(1.0):
+            assert await within(1.0, "step", as_coroutine(lambda: 1)) == 1
+            end = time.monotonic() + 3.0
             while time.monotonic() < end:  # as a learner or a sampler computes
                 pass
-            assert await within(LIMIT, "step", as_coroutine(lambda: 2)) == 2
+            assert await within(1.0, "step", as_coroutine(lambda: 2)) == 2
 
     asyncio.run(run())
 

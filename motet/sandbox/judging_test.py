@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +31,11 @@ def results(verdict: Verdict) -> list[str]:
 
 
 def test_a_program_is_judged(sandbox: Sandbox) -> None:
+    begun = time.monotonic()
     verdict = sandbox.judge_sync(["def f(x):\n    return x + one", "one = 1"], PAIR)
+    took = time.monotonic() - begun
     assert verdict == Verdict((CaseResult("test 1", "passed"), CaseResult("test 2", "passed")))
-    assert 0 < verdict.seconds < 10
+    assert 0 < verdict.seconds <= took
     half = asyncio.run(sandbox.judge(["def f(x): return 2"], PAIR))
     assert (results(half), half.share, half.passed) == (["passed", "failed AssertionError"], 0.5, False)
 
