@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
-test: install  ## every test but the slow ones, about 7 minutes on two cores
+test: install  ## every test but the slow ones, about 12 minutes on two cores
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
 
 test-slow: install  ## the longer runs
