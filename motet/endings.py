@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,19 +81,20 @@ def ends_with_one_line(command: Callable[[], object]) -> None:
         _end_in_time(code)
 
 
+@cache  # for a program that calls commands and goes on, there is one thread
 def _end_in_time(code: int) -> None:
     """A process that ends waits for its threads, which for one that an environment has left at work would be for ever."""
-    joined, main = threading.Event(), threading.main_thread()
-    atexit.register(joined.set)  # is called when all threads have ended
+    ending, joined = threading.Event(), threading.Event()
+    threading._register_atexit(ending.set)  # type: ignore[attr-defined]  # before pools wait for theirs, as atexit is not
+    atexit.register(joined.set)
 
     def end() -> None:
-        main.join(_PARTING_SECONDS)
-        if main.is_alive() or joined.wait(_PARTING_SECONDS):  # a program that called the command goes on
-            return
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        ending.wait()
+        if not joined.wait(_PARTING_SECONDS):
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
 
     threading.Thread(target=end, name="end in time", daemon=True).start()
 
