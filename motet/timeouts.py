@@ -41,13 +41,18 @@ class BrokenOff(BaseException):
     """Raised in the midst of code that took too long. No Exception, or the code's own `except Exception` would keep it."""
 
 
-async def within(seconds: float | None, what: str, action: Callable[[], Awaitable[T]]) -> T:
+async def within(
+    seconds: float | None, what: str, action: Callable[[], Awaitable[T]], *, even_given_up: bool = False
+) -> T:
     """What `action()` gives. Raises: TimedOut where it still waits, computes or sleeps after `seconds` (None: never).
 
     A loop that computed meanwhile first gets to hear what has come: its own lateness is no fault of whom it asked. For the same
     reason what does not await is timed from where it began or was woken.
+
+    Args:
+        even_given_up: also after `break_off`, as what closes what others began.
     """
-    call, loop = _Call(seconds, what), asyncio.get_running_loop()
+    call, loop = _Call(seconds, what, even_given_up), asyncio.get_running_loop()
     doing = loop.create_task(_Timed(call, _asked(action)))
     try:
         for patience in (seconds, min(call.seconds, _HEARING_SECONDS)):
@@ -66,7 +71,7 @@ async def within(seconds: float | None, what: str, action: Callable[[], Awaitabl
 def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
     """What `action()` gives, which does not await. Raises: TimedOut as `within`."""
     call = _Call(seconds, what)
-    if _guard.gives_up:
+    if _guard.has_given_up(call):
         _guard.broken_off(call)
         raise call.too_long()
     return call.told(lambda: call.stretch(action))
@@ -88,11 +93,16 @@ def guarded(seconds: float | None) -> Iterator[None]:
 
 def break_off(frame: FrameType | None) -> None:
     """For a handler of signals that was given `frame`: breaks off the call that the signal came into, if it came into one, and
-    until the guard is opened anew every call that would go on."""
+    until `calls_go_on` every call of the main thread that would begin or go on."""
     _guard.gives_up = True
     running = _guard.running
     if running is not None and not _in_our_hands(frame):
         _guard.break_off(running[0])
+
+
+def calls_go_on() -> None:
+    """What was broken off has ended."""
+    _guard.gives_up = False
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -150,8 +160,8 @@ def _nobodys_news(doing: "asyncio.Future[Any]") -> None:
 class _Call:
     """One call of code that is not Motet's own."""
 
-    def __init__(self, seconds: float | None, what: str) -> None:
-        self.seconds, self.what = math.inf if seconds is None else seconds, what
+    def __init__(self, seconds: float | None, what: str, even_given_up: bool = False) -> None:
+        self.seconds, self.what, self.even_given_up = math.inf if seconds is None else seconds, what, even_given_up
         self.broken_at: float | None = None
         """When it was broken off last; None where it never was."""
 
@@ -210,7 +220,7 @@ class _Timed(Coroutine[Any, Any, T]):
         self._call, self._inside = call, inside
 
     def send(self, value: Any) -> Any:
-        if _guard.gives_up:
+        if _guard.has_given_up(self._call):
             return self.throw(_guard.broken_off(self._call))
         return self._call.stretch(self._inside.send, value)
 
@@ -235,7 +245,7 @@ class _Guard:
         """Whose code the main thread is in, and since when."""
         self.ends_process = False
         self.gives_up = False
-        """Whether the run is to stop, so that no call goes on."""
+        """Whether the run of the main thread is to stop, so that no call goes on."""
         self._users = 0
         self._tick = 0.0
         """Seconds between looks."""
@@ -256,6 +266,9 @@ class _Guard:
             if self._users == 0:
                 self._put_back()
 
+    def has_given_up(self, call: _Call) -> bool:
+        return self.gives_up and not call.even_given_up and threading.current_thread() is threading.main_thread()
+
     def break_off(self, call: _Call) -> None:
         raise self.broken_off(call)
 
@@ -265,7 +278,6 @@ class _Guard:
 
     def _begin(self) -> Callable[[], None]:
         """Starts to watch. What it gives ends that, and leaves signals and the loop as they were."""
-        self.gives_up = False
         loop, over, main = asyncio.get_running_loop(), threading.Event(), threading.get_ident()
         makes_task, handler = loop.get_task_factory(), signal.signal(_SIGNAL, self._heard)
         made = makes_task or (lambda loop, work, **named: asyncio.Task(work, loop=loop, **named))

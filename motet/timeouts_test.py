@@ -283,6 +283,7 @@ def test_a_signals_handler_can_break_off_what_it_came_into():
             signal.raise_signal(signal.SIGUSR1)  # into nobody's code: nothing happens
         finally:
             signal.signal(signal.SIGUSR1, before)
+            timeouts.calls_go_on()
 
     asyncio.run(run())
 

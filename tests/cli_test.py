@@ -362,6 +362,10 @@ class Slow(Same):
         import sys, time
         print("thinking", file=sys.stderr, flush=True)
         time.sleep(600)
+
+    async def close(self, turn):
+        import sys
+        print("closed", file=sys.stderr, flush=True)
 """
     )
     (tmp_path / "slow.py").write_text(slow)
@@ -369,6 +373,7 @@ class Slow(Same):
     code, said = stopped(place, line, at="thinking")
     assert code == 130
     assert said.count("thinking") == 1
+    assert "closed" in said.partition("thinking")[2]
     assert "o on with: motet train" in said.splitlines()[-1]
 
 

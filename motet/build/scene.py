@@ -301,7 +301,7 @@ async def check_first_prompts(scene: Scene, bases: Mapping[str, str | Path]) -> 
         try:
             prompts = at_once(limit, "observe", lambda: environment.observe(state))
         finally:
-            await within(limit, "close", lambda: environment.close(state))
+            await within(limit, "close", lambda: environment.close(state), even_given_up=True)
     for agent, prompt in prompts.items():
         model = config.policies[scene.team.policy_of(agent, 0)].model
         words, context = load_tokenizer(bases[model])

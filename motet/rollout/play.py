@@ -88,7 +88,7 @@ async def play(
     try:
         roots = await waves.run(trees)
     finally:
-        closed = await attempt(within(limit, "close", lambda: environment.close(state)))
+        closed = await attempt(within(limit, "close", lambda: environment.close(state), even_given_up=True))
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)

@@ -29,7 +29,7 @@ async def play_reference(environment: Environment[Any], task: Task, episode_id: 
         if isinstance(start, Fault):
             return Episode(episode_id, task, None, fault=start)
         root = await attempt(_round(environment, start, 0, plan, derive(seed, episode_id, "solve")))
-        closed = await attempt(within(limit, "close", lambda: environment.close(start)))
+        closed = await attempt(within(limit, "close", lambda: environment.close(start), even_given_up=True))
     for part in (root, closed):
         if isinstance(part, Fault):
             return Episode(episode_id, task, None, fault=part)

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from motet.errors import Interrupted
-from motet.timeouts import break_off
+from motet.timeouts import break_off, calls_go_on
 
 T = TypeVar("T")
 
@@ -53,6 +53,7 @@ class Stop:
         finally:
             self._given_up = None
             task.cancel()
+            calls_go_on()
         self.check()
         return done
 

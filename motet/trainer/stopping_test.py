@@ -9,7 +9,7 @@ import time
 import pytest
 
 from motet.errors import Interrupted
-from motet.timeouts import within
+from motet.timeouts import at_once, within
 from motet.trainer.stopping import Stop, terminated_as_interrupted
 
 
@@ -65,7 +65,7 @@ def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.name.startswith("Thread"):
-            thread.join(5)
+            thread.join(60)
     assert said == ["stopping; once more stops without a checkpoint"]
 
 
@@ -79,6 +79,55 @@ def test_an_environment_that_does_not_await_is_broken_off_by_the_first_signal(nu
 
     with stop.on_signals(lambda said: None), pytest.raises(Interrupted):
         asyncio.run(stop.unless_wished(within(600, "step", step)))
+
+
+@pytest.mark.parametrize("seconds", [600, None])
+def test_once_the_first_signal_came_no_call_begins_or_goes_on_but_what_closes(seconds):
+    stop, done = Stop(), []
+
+    async def begins():
+        signal.raise_signal(signal.SIGTERM)
+
+    async def game(number):
+        try:
+            await within(seconds, "start", begins if number == 0 else later(f"started {number}"))
+        finally:
+            await within(seconds, "close", later(f"closed {number}"), even_given_up=True)
+
+    def later(what):
+        async def does():
+            done.append(what)
+
+        return does
+
+    async def games():
+        await asyncio.gather(*(game(number) for number in range(3)), return_exceptions=True)
+
+    with stop.on_signals(lambda said: None), pytest.raises(Interrupted):
+        asyncio.run(stop.unless_wished(games()))
+    assert sorted(done) == ["closed 0", "closed 1", "closed 2"]
+    assert asyncio.run(within(seconds, "step", later("the next run"))) is None  # in the same process
+    assert at_once(seconds, "observe", lambda: "seen") == "seen"
+
+
+def test_a_run_in_another_thread_is_not_given_up_with_that_of_the_main_thread():
+    stop, found = Stop(), []
+
+    async def other():
+        async def step():
+            return at_once(600, "observe", lambda: "seen")
+
+        found.append(await within(600, "step", step))
+
+    async def work():
+        signal.raise_signal(signal.SIGTERM)
+        thread = threading.Thread(target=lambda: asyncio.run(other()))
+        thread.start()
+        thread.join()
+
+    with stop.on_signals(lambda said: None), pytest.raises(Interrupted):
+        asyncio.run(stop.unless_wished(work()))
+    assert found == ["seen"]
 
 
 def test_what_is_not_to_be_given_up_is_not_broken_off_by_a_signal():
