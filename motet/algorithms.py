@@ -119,7 +119,8 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
     if plan.prunes and algorithm.pruned == "lend":
         found.append(
             f"algorithm.pruned lend under rollout.expand {plan.expand} is the published credit, and biased: later rewards "
-            f"teach earlier turns little or nothing. pruned: reweight with expand: random is unbiased"
+            f"teach earlier turns little or nothing: use expand: all, or expand: random with pruned: reweight where "
+            f"baseline and scale allow it"
         )
     return found
 
