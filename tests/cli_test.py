@@ -293,8 +293,8 @@ def test_numbers_are_read_as_what_they_are(motet):
 # ---------------------------------------------------------------------------------------------------- Ctrl-C
 
 
-def stopped(folder, line, *, at, times=1):
-    """Runs the command and sends SIGINT when `at` is in a line of its stderr, a second one after the answer to the first."""
+def stopped(folder, line, *at):
+    """Runs the command and sends SIGINT as each of `at` in turn is in a line of its stderr."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from motet.cli import main; main()", *shlex.split(line)],
         cwd=folder,
@@ -306,13 +306,12 @@ def stopped(folder, line, *, at, times=1):
     )
     assert process.stderr is not None
     said = ""
-    for said_line in process.stderr:
-        said += said_line
-        if at in said_line or (times and "once more stops without a checkpoint" in said_line):
-            times -= 1
-            process.send_signal(signal.SIGINT)
-        if not times:
-            break
+    for text in at:
+        for said_line in process.stderr:
+            said += said_line
+            if text in said_line:
+                process.send_signal(signal.SIGINT)
+                break
     said += process.stderr.read()
     assert "Traceback" not in said, said
     return process.wait(timeout=60), said
@@ -323,7 +322,7 @@ def command_in(said):
 
 
 def test_ctrl_c_ends_after_the_step_and_the_printed_command_goes_on(motet, tmp_path, place):
-    code, said = stopped(place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", at="train ")
+    code, said = stopped(place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", "train ")
     assert code == 130
     step = int(re.search(r"stopped after step (\d+) of 200, checkpoint written", said)[1])
     assert (tmp_path / "long" / "checkpoints" / f"step-{step:06d}").is_dir()
@@ -341,7 +340,7 @@ def steps_of(run):
 
 def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     line = f"train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=600 --runs {tmp_path}"
-    code, said = stopped(place, line, at="warmup ")
+    code, said = stopped(place, line, "warmup ")
     assert code == 130
     assert "stopped at once" in said
     assert {path.name for path in (tmp_path / "warm").iterdir()} <= {"config.yaml", "metrics.jsonl", "models"}
@@ -370,7 +369,7 @@ class Slow(Same):
     )
     (tmp_path / "slow.py").write_text(slow)
     line = f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}"
-    code, said = stopped(place, line, at="thinking")
+    code, said = stopped(place, line, "thinking")
     assert code == 130
     assert said.count("thinking") == 1
     assert "closed" in said.partition("thinking")[2]
@@ -385,17 +384,17 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, place):
 class Slow(Same):
     async def step(self, turn, replies, seed):
         import sys, time
-        print("thinking", file=sys.stderr, flush=True)
         try:
+            print("thinking", file=sys.stderr, flush=True)
             time.sleep(600)
         except BaseException:
+            print("holding on", file=sys.stderr, flush=True)
             time.sleep(600)
 """
     )
     (tmp_path / "slow.py").write_text(slow)
-    code, said = stopped(
-        place, f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}", at="thinking", times=2
-    )
+    line = f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}"
+    code, said = stopped(place, line, "thinking", "holding on")
     assert code == 130
     assert "stopping; once more stops without a checkpoint" in said
     assert said.splitlines()[-1].startswith("stopped at once. Go on from what was recorded with: motet train")

@@ -1,6 +1,7 @@
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -266,11 +267,18 @@ def test_a_server_starts_where_its_temporary_folder_cannot_be_used(options: str)
         "with Sandbox(workers=1, user=54321) as sandbox:\n"
         "    print(sandbox.run_sync(['def main(): return 7'], [Call('main')]).calls)\n"
     )
-    mounts = " && ".join(f"mount -t tmpfs -o {options} none {place}" for place in ("/tmp", "/var/tmp"))
-    command = ["unshare", "-m", "sh", "-c", f'{mounts} && cd / && exec "$0" -c "$1"', sys.executable, program]
-    if subprocess.run([*command[:4], mounts], capture_output=True, check=False).returncode != 0:
+    # The interpreter and the sources may themselves be in a temporary folder: they are also mounted where that cannot hide them.
+    apart = next(place for place in (Path("/mnt"), Path("/media")) if place.is_dir() and place not in ROOT.parents)
+    seen = {Path(sys.prefix): apart / "environment", ROOT: apart / "sources"}
+    mounts = [f"mount -t tmpfs none {apart}"]
+    mounts += [f"mkdir {there} && mount --bind {shlex.quote(str(here))} {there}" for here, there in seen.items()]
+    mounts += [f"mount -t tmpfs -o {options} none {place}" for place in ("/tmp", "/var/tmp")]
+    hidden = " && ".join(mounts)
+    if subprocess.run(["unshare", "-m", "sh", "-c", hidden], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine lets nobody mount")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    python = apart / "environment" / Path(sys.executable).relative_to(sys.prefix)
+    command = ["unshare", "-m", "sh", "-c", f'{hidden} && cd / && exec {python} -c "$0"', program]
+    environment = os.environ | {"PYTHONPATH": str(apart / "sources")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == "(Returned(value=7),)", done.stderr
 
