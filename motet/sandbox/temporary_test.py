@@ -295,7 +295,9 @@ with scratch.folder(["seccomp", "landlock"]) as place:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has scratch folders")
 def test_a_scratch_folder_goes_where_its_server_and_its_watchman_were_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)  # a server has no variables: its place is the usual one
+    for name in ("TMPDIR", "TEMP", "TMP"):  # a server is told no variables: its place is the usual one
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     with process(
         SERVER.replace("print(", "os.kill(place.group, signal.SIGKILL); print("), Path(tempfile.gettempdir())
     ) as (
