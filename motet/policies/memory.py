@@ -4,6 +4,7 @@ is too little.
 An estimate for choosing knobs, not a promise: the allocator's fragments and the kernels' workspace are not in it.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,9 +126,20 @@ def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bo
 
 @contextmanager
 def asking_for(what: str, knobs: str, device: torch.device) -> Iterator[None]:
-    """Raises: OutOfMemory where the body asks for too much; it says `what` asked, as measured, and what asks for less."""
+    """Raises: OutOfMemory where the body asks for too much; it says `what` asked, as measured, and what asks for less.
+
+    Where oneDNN does not get its memory, PyTorch goes on without it, for the rest of the process and many times slower. Then this
+    warns, and oneDNN is used again.
+    """
+    fast = torch.backends.mkldnn.enabled
     try:
         yield
+        if fast and not torch.backends.mkldnn.enabled:
+            warnings.warn(
+                f"{device} ran out of memory for fast matrix products {what}, and PyTorch made slow ones. To need less, {knobs}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -136,6 +148,8 @@ def asking_for(what: str, knobs: str, device: torch.device) -> Iterator[None]:
             f"{device} ran out of memory {what}{_room(device)}: {said.rstrip('.')}. To need less, {knobs}; "
             f"motet train CONFIG --dry-run estimates what a step needs"
         ) from error
+    finally:
+        torch.backends.mkldnn.enabled = fast
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -1,8 +1,10 @@
 """Counts that can be done by hand on a small shape."""
 
+import pytest
+import torch
 from transformers import GPT2Config
 
-from motet.policies.memory import ACTIVATIONS, frozen, held, learning, playing, shape_of, training
+from motet.policies.memory import ACTIVATIONS, asking_for, frozen, held, learning, playing, shape_of, training
 from motet.settings import Lora, TinyModel
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
@@ -67,3 +69,23 @@ def test_learning_grows_with_the_token_budget():
     shape = shape_of(TINY)
     once, twice, thrice = (learning(shape, 1000 * times, 4) for times in (1, 2, 3))
     assert twice - once == thrice - twice == 1000 * 2 * 64 * ACTIVATIONS * 4
+
+
+def test_where_onednn_gets_no_memory_that_is_told_and_it_is_used_again(monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
+    with (
+        pytest.warns(
+            RuntimeWarning, match=r"cpu ran out of memory for fast .* playing 3 answers, .* To need less, lower x"
+        ),
+        asking_for("playing 3 answers", "lower x", torch.device("cpu")),
+    ):
+        torch.backends.mkldnn.enabled = False  # as PyTorch does then, for good
+    assert torch.backends.mkldnn.enabled
+
+
+def test_who_uses_no_onednn_hears_nothing_of_it(monkeypatch, recwarn):
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    with asking_for("playing 3 answers", "lower x", torch.device("cpu")):
+        pass
+    assert not torch.backends.mkldnn.enabled
+    assert not recwarn.list
