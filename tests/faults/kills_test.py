@@ -5,6 +5,7 @@ Resumed, once or again and again, each must end as the unbroken run of its confi
 
 import random
 import shutil
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.faults.short_runs import (
     train,
     unbroken,
     wait,
+    wait_for_halt,
 )
 
 pytestmark = pytest.mark.slow
@@ -97,7 +99,7 @@ BEGUN = {
     "its warm model": "models/.*.writing",
     "the first checkpoint": "checkpoints/.step-000000.writing",
     "its team": ".team.*.writing",
-    "the second policy": ".team.*.writing/b",
+    "the second policy": ".team.*.writing/team/b",
 }
 
 
@@ -107,18 +109,19 @@ def test_a_run_killed_when_it_begins_to_write_something_ends_as_the_unbroken_run
 ):
     name = "relay_mappo"
     whole, run = unbroken(name, tmp_path_factory), tmp_path / name
-    with started(name, tmp_path) as process:
-        wait(lambda: any(run.glob(BEGUN[what])) if BEGUN[what] else run.exists(), process, tmp_path)
+    with started(name, tmp_path, halt=BEGUN[what]) as process:
+        wait_for_halt(process, tmp_path)
         process.kill()
         assert process.wait() != 0
-    newest, there = _newest(run), BEGUN[what] == "" or any(run.glob(BEGUN[what]))
+    assert any(tmp_path.glob(f"{name}/{BEGUN[what]}"))
+    newest = _newest(run)
     code, output = go_on(name, tmp_path)
     assert code == 0, output
     differ = differences(run, whole.run)
     tell(
         "Killed runs",
         config=name,
-        moment=f"{what} is begun" + ("" if there else ", and was made by then"),
+        moment=f"{what} is begun",
         resumed_from="none" if newest is None else newest,
         equal=", ".join(differ) or f"yes {fingerprint(run)}",
     )
@@ -156,13 +159,14 @@ def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
         if moment.kind == "time":
             _put_back(run, aside)
         before = _inode(run / "metrics.jsonl")
-        with started(name, runs, *_resume(run)) as process:
+        halt = f"checkpoints/.step-{due:06d}.writing" if moment.kind == "save" else None
+        with started(name, runs, *_resume(run), halt=halt) as process:
             if moment.kind == "save":
-                wait(lambda: _beside(run, due).exists(), process, runs)  # noqa: B023 - called at once
-                time.sleep(patience)
+                wait_for_halt(process, runs)
+                process.send_signal(signal.SIGCONT)
             else:
                 wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
-                time.sleep(patience)
+            time.sleep(patience)
             servers = _below(process.pid)
             process.kill()
             ended = process.wait() == 0
@@ -207,10 +211,6 @@ def _due(name: str, run: Path, share: float) -> int:
 def _newest(run: Path) -> int | None:
     steps = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
     return max(steps, default=None)
-
-
-def _beside(run: Path, step: int) -> Path:
-    return run / "checkpoints" / f".step-{step:06d}.writing"
 
 
 def _at(whole: Unbroken, share: float) -> tuple[int, float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from filelock import FileLock
 
@@ -40,15 +41,20 @@ CLOCK = ("wall_seconds", "cpu_seconds", "tokens_per_second", "profile")
 """Fields of a summary that are the clock's."""
 
 
-def command(name: str, runs: Path, *flags: str) -> list[str]:
-    """`motet train` of the short run `name`, into `runs`."""
+def command(name: str, runs: Path, *flags: str, halt: str | None = None) -> list[str]:
+    """`motet train` of the short run `name`, into `runs`; it stops itself once `halt` is found in its folder."""
     overrides = (*SHORT[name], f"train.steps={STEPS}", "evaluation.tasks=4", "evaluation.every=6")
-    motet = [sys.executable, "-c", "from motet.cli import main; main()"]
+    program = "from motet.cli import main; main()"
+    if halt is not None:
+        program = (
+            f"from tests.faults.halting import halt_once; halt_once({str(runs)!r}, {f'{name}/{halt}'!r}); {program}"
+        )
+    motet = [sys.executable, "-c", program]
     return [*motet, "train", str(ROOT / f"configs/{name}.yaml"), *overrides, "--runs", str(runs), *flags]
 
 
 @contextmanager
-def started(name: str, runs: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+def started(name: str, runs: Path, *flags: str, halt: str | None = None) -> Iterator[subprocess.Popen[str]]:
     """The command at work; it is dead when this ends. What it says is added to `runs/said`."""
     runs.mkdir(parents=True, exist_ok=True)
     scratch = runs / "scratch"  # a killed process cannot take away its own
@@ -56,7 +62,12 @@ def started(name: str, runs: Path, *flags: str) -> Iterator[subprocess.Popen[str
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(scratch)}
     with (runs / "said").open("a") as said:
         process = subprocess.Popen(
-            command(name, runs, *flags), env=environment, stdout=said, stderr=said, text=True, start_new_session=True
+            command(name, runs, *flags, halt=halt),
+            env=environment,
+            stdout=said,
+            stderr=said,
+            text=True,
+            start_new_session=True,
         )
         try:
             yield process
@@ -138,10 +149,22 @@ def _recorded(run: Path, step: int) -> bool:
 def wait(come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, seconds: float = 300.0) -> None:
     """Until it has come. Raises: AssertionError where the process ends before, or it takes too long."""
     end = time.monotonic() + seconds
-    while not come():
-        assert process.poll() is None, said(runs)
+    while True:
+        ended = process.poll() is not None
+        if come():
+            return
+        assert not ended, said(runs)
         assert time.monotonic() < end, said(runs)
         time.sleep(0.0005)
+
+
+def wait_for_halt(process: subprocess.Popen[str], runs: Path) -> None:
+    """Until it has stopped itself (`halt`). Raises: as `wait`."""
+    wait(
+        lambda: process.returncode is None and psutil.Process(process.pid).status() == psutil.STATUS_STOPPED,
+        process,
+        runs,
+    )
 
 
 def _common(factory: pytest.TempPathFactory) -> Path:
