@@ -1,5 +1,6 @@
 """Sampling, scoring and training of many architectures, beside plain passes of the bare model over one row at a time."""
 
+import asyncio
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from motet.core import SampleRequest
 from motet.errors import ConfigError
 from motet.policies import decode as decoding
 from motet.policies.abilities import Abilities
@@ -16,7 +18,8 @@ from motet.policies.critic import Critic
 from motet.policies.decode import Wish, decode
 from motet.policies.forward import forward
 from motet.policies.padding import Rows, padded
-from motet.settings import Decode
+from motet.policies.sampler import LocalSampler
+from motet.settings import Decode, Lora
 from tests.architectures import REFUSED, SOUND, WINDOW, alone, make
 
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}
@@ -111,6 +114,27 @@ def test_a_model_that_sees_all_of_the_past_has_every_ability_with_experts_too(
     kind: str, made: Callable[[str, bool], Path]
 ) -> None:
     assert Backbone.load(made(kind, False), device="cpu").abilities == Abilities(True, True, True)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt 2", "mixtral", "granite moe", "gpt oss"])
+def test_two_adapters_on_one_base_sample_what_each_samples_alone(kind: str, made: Callable[[str, bool], Path]) -> None:
+    backbone = Backbone.load(made(kind, False), device="cpu")
+    torch.manual_seed(3)
+    for seed, name in enumerate("ab"):
+        backbone.add_adapter(name, Lora(rank=4), seed)
+        for weight in backbone.parameters_of(name):
+            torch.nn.init.normal_(weight, std=0.2)
+    policies = {name: Policy(name, backbone, name) for name in "ab"}
+    requests = [
+        SampleRequest((number,), name, "the fox", Decode(max_new_tokens=6), (5, 6)) for number, name in enumerate("ab")
+    ]
+    together = asyncio.run(LocalSampler(policies).sample(requests))
+    for request, answer in zip(requests, together, strict=True):
+        (apart,) = asyncio.run(LocalSampler({request.policy: policies[request.policy]}).sample([request]))
+        for one, other in zip(answer.completions, apart.completions, strict=True):
+            assert one.tokens == other.tokens
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    assert together[0].completions[0].logprobs != pytest.approx(together[1].completions[0].logprobs, abs=1e-2)
 
 
 @pytest.mark.parametrize("kind", sorted(REFUSED))

@@ -96,10 +96,14 @@ def _alpha(value: Any) -> bool:
 
 
 def _pattern_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A mapping from names, which PEFT reads as patterns: of those only a beginning, `^`, is plain."""
+    """A mapping from names, which PEFT reads as patterns. Plain are `^` at the beginning, and `.*\\.`, which PEFT itself
+    writes for experts."""
+
+    def name(key: str) -> bool:
+        return _name(key.removeprefix("^").removeprefix(r".*\."))
+
     return lambda value: (
-        value is None
-        or (isinstance(value, dict) and all(_name(key.removeprefix("^")) and fits(one) for key, one in value.items()))
+        value is None or (isinstance(value, dict) and all(name(key) and fits(one) for key, one in value.items()))
     )
 
 
@@ -118,6 +122,7 @@ BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "target_modules": (lambda value: _names(value) or isinstance(value, str), "names of modules, or one pattern"),
     "exclude_modules": (lambda value: value is None or _names(value) or isinstance(value, str), "names of modules"),
     "modules_to_save": (lambda value: value is None or _names(value), "names of modules"),
+    "target_parameters": (lambda value: value is None or _names(value), "names of parameters"),
     "fan_in_fan_out": (_yes, "true or false"),
     "use_rslora": (_yes, "true or false"),
     "use_dora": (_yes, "true or false"),

@@ -91,7 +91,7 @@ def test_a_pattern_that_hangs_is_refused(model: Path, adapter: Path, key: str) -
 CHANGES: Mapping[str, Any] = {
     "bias": "all", "init_lora_weights": "pissa", "megatron_config": {"a": 1}, "loftq_config": {"loftq_bits": 4},
     "eva_config": {"rho": 2.0}, "corda_config": {"cache_file": "x.pt"}, "lora_ga_config": {"cache_file": "x.pt"},
-    "layer_replication": [[0, 2]], "trainable_token_indices": [1], "target_parameters": ["x"], "arrow_config": {"a": 1},
+    "layer_replication": [[0, 2]], "trainable_token_indices": [1], "target_parameters": ["(x+)+y"], "arrow_config": {"a": 1},
     "alora_invocation_tokens": [1], "use_qalora": True, "use_bdlora": {"a": 1}, "a_key_of_tomorrow": True,
     "peft_type": "PROMPT_TUNING",
 }  # fmt: skip

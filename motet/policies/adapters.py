@@ -12,6 +12,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from motet.errors import ConfigError, shortened
 from motet.policies import adapter_folder
@@ -132,8 +133,11 @@ class Adapters:
 
     @property
     def mixes(self) -> bool:
-        """Whether all of them do no more than LoRA does to a linear layer, so that their rows can share a batch."""
-        return all(not layer.lora_variant and not layer.lora_embedding_A for layer in self._layers)
+        """Whether all of them do no more than LoRA does to a linear layer, so that their rows can share a batch. PEFT adapts
+        experts by their weights, of which all experts are one."""
+        return all(
+            isinstance(layer.get_base_layer(), nn.Linear | Conv1D) and not layer.lora_variant for layer in self._layers
+        )
 
     @contextmanager
     def mixing(self, speakers: Sequence[str]) -> Iterator[None]:
@@ -179,5 +183,6 @@ def _quiet() -> Iterator[None]:
     """Without PEFT's remarks on what it does right by itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
+        warnings.filterwarnings("ignore", message=r"The following (rank|alpha)_pattern keys did not match")
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         yield

@@ -19,12 +19,13 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.policies import attention
-from motet.policies.abilities import NONE, abilities_of
+from motet.policies.abilities import FAILURES, NONE, abilities_of
 from motet.policies.adapters import Adapters
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
+from motet.policies.memory import is_out_of_memory
 from motet.policies.quantized import Quantize, check_quantize
 from motet.policies.recompute import blocks_of, recomputing
 from motet.policies.score import score_hidden, score_logits
@@ -266,17 +267,35 @@ class Backbone:
         """A new LoRA policy. It starts equal to the base; its other factor is drawn from `seed` alone."""
         self._check_frozen(name)
         self._adapters.add(name, lora, seed)
+        self._check_fits(name)
         self._keep_masters(self._weights_of(name))
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
         """A LoRA policy from a folder that `save_policy` or PEFT wrote."""
         self._check_frozen(name)
         self._adapters.load(name, folder)
+        self._check_fits(name)
         self._keep_masters(self._weights_of(name))
 
     def _check_frozen(self, name: str) -> None:
         if self.trainable_full:
             raise ConfigError(f"adapter {name!r} needs a frozen base, got one that is fully trained: load it twice")
+
+    @torch.no_grad()
+    def _check_fits(self, name: str) -> None:
+        """PEFT also adapts linear layers that give more than one tensor, and then fails when they are used."""
+        token = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
+        try:
+            with self.policy(name):
+                self.hidden(token, torch.ones_like(token, dtype=torch.bool), token)
+        except FAILURES as error:
+            if is_out_of_memory(error):
+                raise
+            raise ConfigError(
+                f"adapter {name!r} does not fit this model ({type(self.model).__name__}; {type(error).__name__}: "
+                f"{shortened(' '.join(str(error).split()), 300)}): name the linear layers that it may change, such as "
+                f"lora.targets: [q_proj, v_proj]"
+            ) from error
 
     def policy(self, adapter: str | None) -> AbstractContextManager[None]:
         """Plays as `adapter`, or as the bare base (None: the KL reference), and restores what was active before.

@@ -1,0 +1,20 @@
+"""docs/models.md says what is tried here."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.architectures import KINDS
+from tests.models_table import BEGIN, END, PAGE, tried
+
+SAID = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_architecture_trains_or_is_refused_as_the_page_says(kind: str, tmp_path: Path) -> None:
+    assert tried(kind, tmp_path).row() in SAID
+
+
+def test_the_page_has_a_row_for_each_architecture_and_no_other() -> None:
+    rows = [line for line in SAID if line.startswith(("| ", "- **"))][2:]
+    assert len(rows) == len(KINDS)
