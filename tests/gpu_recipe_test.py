@@ -38,12 +38,18 @@ WRITER = {
 """The shape of Qwen3-1.7B."""
 
 
+HELD_OUT = 32
+"""Tasks of the config's evaluation."""
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> list[str]:
     (tmp_path / "config.json").write_text(json.dumps(CODER))
-    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
-    rows = tmp_path / "rows.jsonl"
-    return [f"models.coder.path={tmp_path}", f"data.train.path={rows}", f"data.eval.path={rows}"]
+    train, heldout = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
+    train.write_text(json.dumps(ROW))
+    rows = (json.dumps(ROW | {"task_id": f"row {number}"}) for number in range(HELD_OUT))
+    heldout.write_text("\n".join(rows))
+    return [f"models.coder.path={tmp_path}", f"data.train.path={train}", f"data.eval.path={heldout}"]
 
 
 def gibibytes(overrides: list[str]) -> list[str]:
@@ -57,6 +63,31 @@ def test_the_table_is_what_the_dry_run_estimates(here):
     for budget, *figures in table:
         assert gibibytes([*here, f"train.token_budget={budget}"]) == figures
     assert gibibytes(here) == list(table[1][1:])
+
+
+def test_no_more_is_counted_than_the_plan_fills(here):
+    """4 tasks, each a prompt and 8 answers of up to 256 tokens for a policy. With two turns of 4 answers, 4 Rounds follow the first."""
+
+    def total(*overrides: str) -> int:
+        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*here, *overrides]).memory["total"]
+
+    assert total("train.token_budget=9216") == total("train.token_budget=99999") > total("train.token_budget=9215")
+    two = ("rollout.samples=[4,4]",)
+    filled = 4 * (256 + 4 * 256) + 4 * 4 * (256 + 4 * 256)
+    assert total(*two, f"train.token_budget={filled}") == total(*two, "train.token_budget=999999")
+    assert total(*two, f"train.token_budget={filled}") > total(*two, f"train.token_budget={filled - 1}")
+
+
+def test_no_more_rows_are_counted_than_are_played(here):
+    """Held-out tasks play 32 x 4 answers of both agents at once, 64 in place of 256 where each is played once."""
+    few = [*here, "train.token_budget=1", "train.tokens_per_batch=999999"]
+
+    def total(*overrides: str) -> int:
+        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*few, *overrides]).memory["total"]
+
+    assert total() == total("train.rows_per_batch=999") > total("train.rows_per_batch=255")
+    once = "evaluation.samples=1"
+    assert total(once) == total(once, "train.rows_per_batch=64") > total(once, "train.rows_per_batch=63")
 
 
 def test_full_models_need_what_the_page_says(here, monkeypatch):

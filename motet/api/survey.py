@@ -1,5 +1,7 @@
 """Looking at configs and runs: what one would cost, whether it works at all, how several compare, who can play with whom."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,12 +98,47 @@ def _memory(scene: Scene) -> dict[str, int]:
                 parts["gradients and optimizers"] += own + memory.training(moved, config.optimizer_of(name).kind)
         if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
             parts["references"] += shape.parameters * width
-        longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
-        playing = memory.playing(shape, config.train.rows_per_batch, 2 * longest, width)
-        learning = memory.learning(shape, config.train.token_budget, width, base.checkpointing)
+        length = 2 * max(config.decode_of(agent).max_new_tokens for agent in config.team)
+        playing = memory.playing(shape, _rows_played(scene, model, length), length, width)
+        learning = memory.learning(shape, _tokens_learnt(scene, model, model in valued), width, base.checkpointing)
         at_work = max(at_work, playing, learning)
     parts["playing or learning"] = at_work
     return {**parts, "total": sum(parts.values())}
+
+
+def _rows_played(scene: Scene, model: str, length: int) -> int:
+    """The most answers that are drawn at once, `length` tokens each with their prompts."""
+    config, plan = scene.config, scene.config.rollout
+    agents = len(config.team)
+    rounds_T = plan.rounds(agents)
+    widest = config.train.tasks_per_step * max(n * samples for n, samples in zip(rounds_T, plan.samples, strict=True))
+    evaluated = len(scene.tasks.get("eval", ())) * config.evaluation.samples
+    together: Counter[str] = Counter()  # adapters on one base are drawn in one batch
+    for player in config.team.values():
+        mine = {name: config.policies[name] for name in player.policy if config.policies[name].model == model}
+        together.update({"adapters" if policy.train == "lora" else name for name, policy in mine.items()})
+    rows = max(widest, evaluated) * max(together.values(), default=0)
+    return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
+
+
+def _tokens_learnt(scene: Scene, model: str, by_critics: bool) -> int:
+    """The most tokens of one micro-batch: `train.token_budget`, or all that a policy or a critic learns from at once, where that is
+    less.
+
+    A prompt is taken to be as long as the longest answer. Policies read it once, critics with each answer.
+    """
+    config, plan = scene.config, scene.config.rollout
+    prompt = max(config.decode_of(agent).max_new_tokens for agent in config.team)
+    learnt: dict[str, int] = {}
+    for turn, (rounds, samples) in enumerate(zip(plan.rounds(len(config.team)), plan.samples, strict=True)):
+        for agent, player in config.team.items():
+            name = player.policy[min(turn, len(player.policy) - 1)]
+            answer = config.decode_of(agent).max_new_tokens
+            each = samples * (prompt + answer) if by_critics else prompt + samples * answer
+            who = "critics" if by_critics else name
+            if by_critics or config.policies[name].model == model:
+                learnt[who] = learnt.get(who, 0) + config.train.tasks_per_step * rounds * each
+    return min(config.train.token_budget, math.ceil(max(learnt.values(), default=0) / config.algorithm.minibatches))
 
 
 def _models_of_critics(config: RunConfig) -> list[str]:
