@@ -66,7 +66,7 @@ def test_the_table_is_what_the_dry_run_estimates(here):
 
 
 def test_no_more_is_counted_than_the_plan_fills(here):
-    """4 tasks, each a prompt and 8 answers of up to 256 tokens for a policy. With two turns of 4 answers, 4 Rounds follow the first."""
+    """Of 4 tasks a policy reads a prompt and 8 answers of 256 tokens. With 4 answers in two turns, 4 Rounds follow the first."""
 
     def total(*overrides: str) -> int:
         return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*here, *overrides]).memory["total"]

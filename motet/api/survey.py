@@ -122,8 +122,7 @@ def _rows_played(scene: Scene, model: str, length: int) -> int:
 
 
 def _tokens_learnt(scene: Scene, model: str, by_critics: bool) -> int:
-    """The most tokens of one micro-batch: `train.token_budget`, or all that a policy or a critic learns from at once, where that is
-    less.
+    """The most tokens of one micro-batch: `train.token_budget`, or all that a policy or critic learns from, if less.
 
     A prompt is taken to be as long as the longest answer. Policies read it once, critics with each answer.
     """
