@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer, Qwen2Config, Qwen3Config
 
 ROOT = Path(__file__).parent.parent
 SPEED = ROOT / "benchmarks" / "speed"
@@ -17,6 +18,7 @@ import record as records  # noqa: E402
 import rounds  # noqa: E402
 import rows  # noqa: E402
 import tables  # noqa: E402
+import task  # noqa: E402
 from pace import Job  # noqa: E402
 from works import CLAIMED, DTYPES, WORKS, Claim, Side, Work  # noqa: E402
 
@@ -312,3 +314,21 @@ def test_a_row_that_is_not_there_is_named():
     assert done.returncode == 1
     assert done.stderr.startswith("no row is called pair_3; there are: pair_1, pair_8")
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("family", "kind"), [("Qwen3", Qwen3Config), ("Qwen2", Qwen2Config)])
+def test_a_word_is_a_token_of_the_tokenizer_that_transformers_loads(family, kind, tmp_path, monkeypatch):
+    """transformers reads the folder of a Qwen2 with a tokenizer of its own, whatever the folder says."""
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    shape = kind(vocab_size=20_000, intermediate_size=8, head_dim=8, **size)
+    monkeypatch.setitem(models.SHAPES, family, shape)
+    loaded = AutoTokenizer.from_pretrained(models.make(family, tmp_path))
+    assert {len(loaded(task.prompt(number))["input_ids"]) for number in range(50)} == {task.READ[0]}
+    assert loaded.eos_token_id == 20_000, "no model of these says it, so no answer ends early"
+    said = [loaded.decode(range(15_000 + start, 15_000 + start + task.NEW)) for start in (0, 500)]
+    second = task.second_prompt(task.prompt(0), said, 0)
+    assert len(loaded(second)["input_ids"]) == task.READ[1]
+
+
+def test_no_two_words_are_alike():
+    assert len({task.word(number) for number in range(152_000)}) == 152_000

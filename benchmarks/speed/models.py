@@ -1,10 +1,19 @@
-"""Random models of several sizes, with a tokenizer in which a word is a token."""
+"""Random models of several sizes, with tokenizers in which a word is a token."""
 
+from itertools import islice
 from pathlib import Path
 
 import torch
+from task import SYLLABLES, word
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 CONTEXT = 512
 SHAPES = {
@@ -34,7 +43,8 @@ SHAPES = {
 def make(name: str, folder: Path) -> Path:
     """The model of that name in `folder`, made once: always the same weights."""
     place = folder / name
-    if (place / "tokenizer.json").exists():
+    known = place / "tokenizer.json"
+    if known.exists() and word(0) in known.read_text():  # another version of the work had other words
         return place
     config = SHAPES[name]
     end = config.vocab_size
@@ -50,10 +60,26 @@ def make(name: str, folder: Path) -> Path:
     torch.manual_seed(0)
     model = (Qwen3ForCausalLM if isinstance(config, Qwen3Config) else Qwen2ForCausalLM)(config)
     model.save_pretrained(place)
-    words = {f"w{number}": number for number in range(config.vocab_size)} | {"<eos>": end, "<pad>": end + 1}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>", model_max_length=CONTEXT, padding_side="left"
-    ).save_pretrained(place)
+    said = {"eos_token": "<eos>", "pad_token": "<pad>", "model_max_length": CONTEXT, "padding_side": "left"}
+    ends = {"<eos>": end, "<pad>": end + 1}
+    if isinstance(config, Qwen2Config):  # for which transformers takes no other tokenizer
+        vocabulary, merges = byte_pairs(config.vocab_size)
+        tokenizer = Qwen2Tokenizer(vocabulary | ends, merges, unk_token=None, **said)
+    else:
+        words = {word(number): number for number in range(config.vocab_size)}
+        raw = Tokenizer(models.WordLevel(words | ends, unk_token=word(0)))
+        raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, **said)
+    tokenizer.save_pretrained(place)
     return place
+
+
+def byte_pairs(size: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """A vocabulary of bytes and words, and the merges that make one token of each word and the space before it."""
+    space, merges = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", [(one[0], one[1]) for one in SYLLABLES]
+    merges += [(space, one) for one in SYLLABLES]
+    merges += [(space + one, other) for one in SYLLABLES for other in SYLLABLES]
+    three = ((space + word(number), other) for number in range(10_000) for other in SYLLABLES)
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges += islice(three, size - len(bytes_) - len(merges))
+    return {token: number for number, token in enumerate([*bytes_, *map("".join, merges)])}, merges
