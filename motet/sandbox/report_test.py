@@ -169,10 +169,10 @@ HOSTILE = {
 
 
 def cpu_seconds(*wires: bytes) -> list[float]:
-    """What reading each reply and comparing its values costs the host: the least of five rounds, in turn."""
+    """What reading each reply and comparing its values costs the host: the least of three rounds, in turn."""
     suite = replace(Suite.asserts(("assert f(0)",) * 8), together=True)
     took: list[list[float]] = [[] for _ in wires]
-    for _ in range(5):
+    for _ in range(3):
         for wire, seconds in zip(wires, took, strict=True):
             gc.collect()
             begun = time.process_time()
@@ -188,7 +188,11 @@ def cpu_seconds(*wires: bytes) -> list[float]:
 def test_no_report_costs_the_host_much_more_than_a_plain_one_of_its_size(name: str) -> None:
     plain, hostile = reply(READY + filled(b"0")), reply(READY + HOSTILE[name])
     assert len(hostile) < 1.2 * len(plain)
-    costly, usual = cpu_seconds(hostile, plain)
+    costly = usual = math.inf
+    for _ in range(5):  # what shares the machine's caches makes some rounds dearer, never cheaper
+        costly, usual = (min(pair) for pair in zip((costly, usual), cpu_seconds(hostile, plain), strict=True))
+        if costly < 6 * usual:
+            break
     assert costly < 6 * usual
 
 
