@@ -179,6 +179,8 @@ def _borrowed_class(name: str, special: Sequence[str]) -> type:
     methods["__setattr__"] = lambda self, name, to: object.__getattribute__(self, "__of__").ask(
         self, "set", (name, to), ()
     )
+    methods["__copy__"] = lambda self: object.__getattribute__(self, "__of__").ask(self, "copy", (False,), ())
+    methods["__deepcopy__"] = lambda self, _: object.__getattribute__(self, "__of__").ask(self, "copy", (True,), ())
     return type(name, (), methods)
 
 

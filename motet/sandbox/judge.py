@@ -7,6 +7,7 @@ index counts the chosen tests.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from unittest import TestCase
+from unittest.case import doModuleCleanups
 
 from motet.sandbox import protocol
 from motet.sandbox.program import described
@@ -184,11 +185,21 @@ def _run_classes(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
     for index, entry in enumerate(suite.entries):
         owner, _, method = entry.partition(".")
         methods.setdefault(owner, []).append((index, method))
+
+    def end_module() -> None:
+        if "tearDownModule" in space:
+            space["tearDownModule"]()
+        doModuleCleanups()
+
+    owners = list(methods)
     for owner, members in methods.items():
-        _run_class(space[owner], members, bench, suite.skips)
+        _run_class(space[owner], members, bench, suite.skips, end_module if owner == owners[-1] else lambda: None)
 
 
-def _run_class(kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skips: bool) -> None:
+def _run_class(
+    kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skips: bool, then: Callable[[], None]
+) -> None:
+    """`then` is called behind the last test, and is a part of it."""
     try:
         kind.setUpClass()
     except BaseException as error:  # noqa: BLE001
@@ -203,6 +214,9 @@ def _run_class(kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skip
             if index == last:  # so that what goes wrong there is somebody's failure
                 kind.tearDownClass()
                 kind.doClassCleanups()
+                for _, error, _ in kind.tearDown_exceptions:
+                    raise error
+                then()
             if outcome.bad is not None:
                 raise _Failed(*outcome.bad)
 

@@ -231,11 +231,7 @@ class StandIns:
     def _compare(self, value: Any, name: str, other: Any) -> Any:
         if self._world.unpacking or not isinstance(other, self.root):
             return NotImplemented
-        before = self._world.disturbed
-        result = self._world.ask("special", value, name, (other,))
-        if self._world.disturbed != before:  # dicts and sets are compared member by member, and would end as equal
-            raise RuntimeError("a comparison changed a container that its tests hold")
-        return result
+        return self._world.ask("special", value, name, (other,))
 
     def _operate(self, value: Any, name: str, args: tuple[Any, ...], plain: type | None) -> Any:
         beside = [arg for arg in args if not isinstance(arg, self.root)]

@@ -39,6 +39,8 @@ READABLE: Final = frozenset(
 )  # fmt: skip
 """Special names that are read as attributes. The list is closed: `__array__` and its like are
 protocols by which a library would ask the candidate in the place of comparing."""
+COMPARING: Final = COMPARISONS | {"__hash__", "__bool__", "__len__", "__contains__"}
+"""What Python may call in the midst of comparing two containers."""
 CONTENTS: Final = (*sorted(COMPARISONS), "__hash__", "__contains__", "__iter__", "__len__", "__bool__", "__reversed__")
 """What an heir of a plain type does by its plain content, whatever its class says of it."""
 QUERIES: Final = frozenset(

@@ -5,6 +5,7 @@ an exception of a class that is harmless to raise. Functions and objects that a 
 by public names and with such values only.
 """
 
+import copy
 import functools
 import importlib
 import marshal
@@ -27,7 +28,7 @@ from motet.sandbox import protocol
 from motet.sandbox.heap import Form, Garbled, Heap
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.standins import StandIns
-from motet.sandbox.values import HEIRS, SPECIAL, TYPES
+from motet.sandbox.values import COMPARING, HEIRS, SPECIAL, TYPES
 
 _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
 """What is called back, and has no attributes for a candidate."""
@@ -117,6 +118,7 @@ class World(Heap):
         if self.unpacking:
             raise Garbled("an answer that asks something before it is read")
         self._asked += 1
+        before = self.disturbed
         # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
         forms = self.pack(list(values), _NO_LIMIT)
         self._send([kind, self._drop(), *forms])
@@ -124,6 +126,9 @@ class World(Heap):
         while True:
             kind, (value, *more) = self._receive()
             if kind == "returned":
+                # Dicts and sets are compared member by member, and would end as equal.
+                if self.disturbed != before and self._is_comparing(asked, values, sys._getframe(1)):
+                    raise RuntimeError("a comparison changed a container that its tests hold")
                 return value
             if kind == "raised":
                 try:
@@ -134,6 +139,16 @@ class World(Heap):
                 finally:
                     del value  # else the error would hold, by way of this frame, itself and all that was handed over
             self._send(self._called_back(value, *more))
+
+    def _is_comparing(self, asked: str, values: tuple[Any, ...], frame: FrameType | None) -> bool:
+        """Whether Python may be in the midst of comparing containers: by what is asked, or by a method of the suite's own."""
+        if asked == "special" and values[1] in COMPARING - {"__contains__"}:
+            return True
+        while frame is not None:
+            if frame.f_code.co_name in COMPARING and frame.f_globals is self.space:
+                return True
+            frame = frame.f_back
+        return False
 
     def _passed_on(self, error: BaseException) -> None:
         self.swallowed = [kept for kept in self.swallowed if kept is not error]
@@ -261,7 +276,9 @@ class World(Heap):
     def export(self, value: Any, depth: int) -> Form:
         if isinstance(value, BaseException):
             base = next(kind for kind in (*type(value).__mro__, Exception) if kind in TYPES.values())
-            about = [self.encode(base, depth + 1), type(value).__name__, self.arguments(value, depth)]
+            # What a failed assertion says is what was expected.
+            args = ["tuple"] if isinstance(value, AssertionError) else self.arguments(value, depth)
+            about = [self.encode(base, depth + 1), type(value).__name__, args]
             return ["borrowed error", self._lend(value), *about]
         if isinstance(value, _INSIDES):
             return None
@@ -272,7 +289,8 @@ class World(Heap):
         if isinstance(value, TestCase):
             raise NotPlain("a TestCase is not for the candidate")
         kind = type(value)
-        special = [each for each in SPECIAL if getattr(kind, each, None) is not getattr(object, each, None)]
+        of_class = (*SPECIAL, "__hash__")
+        special = [each for each in of_class if getattr(kind, each, None) not in (getattr(object, each, None), None)]
         return ["borrowed", self._lend(value), False, kind.__name__, special]
 
     def _function(self, value: Any, depth: int) -> Form:
@@ -310,13 +328,15 @@ def _used(value: Any, called: Any, args: tuple[Any, ...], named: dict[Any, Any])
         return value(*args, **named)
     if isinstance(value, (*_FUNCTIONS, BaseException)):
         raise AttributeError("a function of the tests can be called, and nothing else")
-    if called in SPECIAL:
+    if called in SPECIAL or called == "__hash__":
         return getattr(type(value), called)(value, *args)
     match called, args:
         case "get", (str(name),) if not name.startswith("_"):
             return getattr(value, name)
         case "set", (str(name), content) if not name.startswith("_"):
             return setattr(value, name, content)
+        case "copy", (bool(deep),):
+            return copy.deepcopy(value) if deep else copy.copy(value)
     raise AttributeError("an object of the tests has no such attribute for the candidate")
 
 

@@ -1,0 +1,146 @@
+"""Programs that change what is being compared, learn from failed assertions, or fail where no test looks; and plain programs
+that keep what a test handed them."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from motet.sandbox import Level, Sandbox, Suite
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the judge is locked by Linux")
+
+TRUTH = """
+from collections import OrderedDict
+kept, asked = None, 0
+class Truth:
+    def METHOD(self):
+        global asked
+        asked += 1
+        if asked == WHEN: kept.clear()
+        return True
+class Box:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return self.x == other.x and (kept is None or Truth())
+    def __hash__(self): return self.x
+kept = KEPT
+def f(x): return kept
+"""
+READ = """
+class Box:
+    @property
+    def x(self): kept.clear(); return 1
+    def __iter__(self): kept.clear(); return iter([1])
+kept = {'a': Box(), 'b': 0}
+def f(x): return kept
+"""
+NEAR = "class Near:\n    def __init__(self, v): self.v = v\n    def __eq__(self, other): return "
+CASE = "import unittest\nclass T(unittest.TestCase):\n"
+LEARN_IN_EXIT = """
+import re
+seen = ['0']
+class Block:
+    def __enter__(self): return self
+    def __exit__(self, kind, error, trace): seen.extend(re.findall(r'\\d+', str(error)))
+    def value(self): return int(seen[-1])
+"""
+LEARN_IN_CALL = """
+import re
+seen = ['0']
+def f(see):
+    try: see(int(seen[-1]))
+    except AssertionError as error: seen.extend(re.findall(r'\\d+', str(error))); raise
+"""
+ORDERED = "OrderedDict([(Box(1), 2), (Box(2), 3)])"
+
+
+def truth(when: int, kept: str, method: str = "__bool__") -> str:
+    return TRUTH.replace("WHEN", str(when)).replace("KEPT", kept).replace("METHOD", method)
+
+
+def twice(statement: str) -> Suite:
+    return Suite.unittest(CASE + "".join(f"    def test_{name}(self):\n        {statement}\n" for name in "ab"))
+
+
+FORGED = {
+    "the truth of a comparison": (
+        Suite.asserts(("assert f(1) == {'a': Box(1), 'b': 7919}",)), truth(1, "{'a': Box(1), 'b': 0}"),
+    ),
+    "the length of a comparison": (
+        Suite.asserts(("assert f(1) == {'a': Box(1), 'b': 7919}",)), truth(1, "{'a': Box(1), 'b': 0}", "__len__"),
+    ),
+    "an attribute, read by the test's own comparison": (
+        Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "abs(self.v - other.x) < 5"), READ,
+    ),
+    "an iterator, asked by the test's own comparison": (
+        Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "self.v in other"), READ,
+    ),
+    "an ordered dict, which Python would read after it is freed": (
+        Suite.asserts((f"from collections import OrderedDict\nassert f(1) == {ORDERED}",)), truth(3, ORDERED),
+    ),
+    "a clean-up of a class": (
+        Suite.unittest(
+            CASE + "    @classmethod\n    def setUpClass(c): c.box = Box(); c.addClassCleanup(c.look)\n"
+            "    @classmethod\n    def look(c): assert c.box.n == 7919\n    def test(self): self.box.go()"
+        ),
+        "class Box:\n    n = 0\n    def go(self): pass",
+    ),
+    "the end of a module": (
+        Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 7919"), "def f(x): return 0",
+    ),
+    "a clean-up of a module": (
+        Suite.unittest(
+            CASE + "    def test(self): f(1)\ndef look(): assert f(2) == 7919\n"
+            "def setUpModule(): unittest.addModuleCleanup(look)"
+        ),
+        "def f(x): return 0",
+    ),
+    "what a block is told of a failed assertion": (
+        twice("with Block() as block: self.assertEqual(block.value(), 7919)"), LEARN_IN_EXIT,
+    ),
+    "what a caller is told of a failed assertion": (twice("f(lambda x: self.assertEqual(x, 7919))"), LEARN_IN_CALL),
+}  # fmt: skip
+POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
+NODE = "class Node:\n    def __init__(self, *below): self.below, self.mark = list(below), 1\n"
+PLAIN = {
+    "counts equal points": (Suite.asserts(("assert f([Point(1, 2)] * 2) == 1",), POINT), "def f(ps): return len(set(ps))"),
+    "looks up an enum": (
+        Suite.asserts(("assert f(C.A) == 2",), "import enum\nclass C(enum.IntEnum): A = 1"), "def f(c): return {1: 2}[c]",
+    ),
+    "copies a node": (
+        Suite.asserts(("a = Node()", "b = f(a)", "assert b.mark == 5 and a.mark == 1"), NODE),
+        "import copy\ndef f(n):\n    n = copy.copy(n)\n    n.mark = 5\n    return n",
+    ),
+    "copies a tree": (
+        Suite.asserts(("a = Node(Node())", "b = f(a)", "assert b.below[0].mark == 5 and a.below[0].mark == 1"), NODE),
+        "import copy\ndef f(n):\n    n = copy.deepcopy(n)\n    n.below[0].mark = 5\n    return n",
+    ),
+    "fills a dict as it is read": (
+        Suite.asserts(("box = Box()", "held = box.known", "assert box.total == 3 and held == {'a': 3}")),
+        "class Box:\n    def __init__(self): self.known = {}\n"
+        "    @property\n    def total(self): return self.known.setdefault('a', 3)",
+    ),
+    "ends a module well": (
+        Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 0"), "def f(x): return 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=1, maximum=Level.SECCOMP) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_must_fail_fails(sandbox: Sandbox, name: str) -> None:
+    suite, program = FORGED[name]
+    verdict = sandbox.judge_sync([program], suite)
+    assert {case.status for case in verdict.cases} == {"failed"}, verdict
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_right_passes(sandbox: Sandbox, name: str) -> None:
+    suite, program = PLAIN[name]
+    verdict = sandbox.judge_sync([program], suite)
+    assert verdict.passed, verdict
