@@ -122,9 +122,17 @@ _NUMBER = re.compile(
 """`3 1/2`, or a number, or one over another."""
 _NOT = re.compile(r"\bnot\b|n['\u2019]t\b")
 _END = re.compile(r"[.;!?](?=\s|$)")
-_ANOTHER = re.compile(r"\s*\(?(?:[,;:&]|(?:\s*[a-zA-Z]+\s+){0,2}?(?:or|and|to)\b)\s*[-+(]?\s*\.?[0-9]")
-"""What follows a number where a second one is named with it: `5 or 6`, `2 hours and 30 minutes`, `3:30`."""
-_OPERATORS = tuple("+-*/^_(<>")
+_ANOTHER = re.compile(
+    r"\s*\(?(?:[,;:&]|(?:\s*[a-zA-Z]+\s*){0,2}?(?:,|,?\s*\b(?:or|and|to)\b(?:\s+[a-zA-Z]+)?))\s*[-+(]?\s*\.?[0-9]"
+)
+"""What follows a number where a second one is named with it: `5, or maybe 6`, `2 hours, 30 minutes`, `3:30`."""
+_OPERATORS = tuple("+-*/^_(<>|√∛∜±∓÷×")
+_GOES_ON = re.compile(
+    r"[⁰¹²³⁴-⁹₀-₉]|\.\(|\s*[+*^!÷±∓×|]|\s*(?:hundred|thousand|million|billion|trillion)\b"
+    r"|\s*(?:over|divided by|times|plus|minus|modulo|mod)\s+[-(]?[0-9]"
+    r"|\s*(?:and\s+)?(?:an?|one|two|three|four)\s+(?:hal(?:f|ves)|thirds?|quarters?|fifths?|sixths?|eighths?|tenths?)\b"
+)
+"""What follows a number that is not the whole of it: `5²`, `0.(3)`, `2 ÷ 4`, `1.5 million`, `7 over 3`, `3 and a half`."""
 _DASHES = dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"), "-")
 _VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
            "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8"}  # fmt: skip
@@ -159,7 +167,7 @@ def read(said: str) -> Fraction | None:
     if len(found) != 1 or "\\" in plain:
         return None
     before, after = plain[: found[0].start()].rstrip(), plain[found[0].end() :].lstrip()
-    if before.endswith(_OPERATORS) or re.match(r"[+*^!(]|[-/]\s*[^a-zA-Z\s]", after):
+    if before.endswith(_OPERATORS) or _GOES_ON.match(after) or re.match(r"\(|[-/]\s*[^a-zA-Z\s]", after):
         return None
     return None if _NOT.search(before) else _value(found[0])
 
@@ -171,7 +179,7 @@ def _first(said: str) -> Fraction | None:
     if found is None:
         return None
     before, after = sentence[: found.start()].rstrip(" ("), sentence[found.end() :]
-    if "\\" in before or before.endswith(_OPERATORS) or re.match(r"\s*(?:[-+*/×x^]\s*[0-9(.]|!)", after):
+    if "\\" in before or before.endswith(_OPERATORS) or re.match(r"\s*[-/x]\s*[0-9(.]", after) or _GOES_ON.match(after):
         return None
     return None if _NOT.search(before) or _ANOTHER.match(after) else _value(found)
 

@@ -57,6 +57,14 @@ TABLE = [
     ("So in 2 months she sold 72.", None), ("\u00b2", None), ("1e999999999", None), ("9" * 100, None),
     (r"\boxed{not 5}", None),
     (r"<think>\boxed{3}", None),
+    # a number that is not the whole of it
+    (r"\boxed{10³}", None), (r"\boxed{√16}", None), (r"\boxed{|-5|}", None), ("The answer is 5².", None), ("#### 101₂", None),
+    ("The answer is 0.(3).", None), ("The answer is 5, or 6.", None), ("The answer is 5, and 6.", None),
+    ("The answer is 5 or maybe 6.", None), ("The answer is 5 hours, 30 minutes.", None), ("The answer is 2 ÷ 4.", None),
+    ("The answer is 5 ± 1.", None), ("The answer is 3 and a half.", None), ("The answer is 3 and three quarters.", None),
+    ("The answer is 1.5 million.", None), (r"\boxed{1.5 million}", None), ("The answer is 7 over 3", None),
+    (r"\boxed{6 \text{ divided by } 3}", None), ("The answer is 5 and a bit.", "5"), ("The answer is 6 and that is all.", "6"),
+    ("The answer is 7 dollars a day, as 3 + 4 is.", "7"), ("The answer is 5 m².", "5"), ("The answer is 9 millionaires.", "9"),
 ]  # fmt: skip
 
 
