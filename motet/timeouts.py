@@ -192,6 +192,11 @@ class _Call:
             if isinstance(error, asyncio.CancelledError):
                 raise EnvironmentFault(f"{self.what} was cancelled by its own code; expected an answer") from error
             raise
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # libraries raise some of their own, such as Rust's panics
+            said = f"{self.what} raised {type(error).__name__}: {error}; expected an answer"
+            raise EnvironmentFault(said) from error
         if self.broken_at is not None:
             raise self.too_long()
         return given

@@ -409,6 +409,14 @@ async def exits():
     sys.exit("bye")
 
 
+class Panic(BaseException):
+    """As Rust's panics are to Python."""
+
+
+async def panics():
+    raise Panic("at the disco")
+
+
 async def exits_in_a_task():
     await asyncio.create_task(exits())
 
@@ -423,6 +431,8 @@ async def exits_in_a_task():
         (exits, LONG, "asked to exit, with 'bye'"),
         (exits, None, "asked to exit, with 'bye'"),
         (exits_in_a_task, LONG, "asked to exit, with 'bye'"),
+        (panics, LONG, "raised Panic: at the disco"),
+        (panics, None, "raised Panic: at the disco"),
     ],
 )
 def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
