@@ -20,6 +20,8 @@ from motet.reading import CONFIG, WEIGHTS, read_json
 
 FILE, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 MOST_RANK = 1 << 16
+MOST_PATTERNS = 1000
+"""Names that have a rank or a scale of their own: PEFT tries each on every module."""
 IGNORED = {
     "peft_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "task_type",
     "runtime_config", "megatron_core", "qalora_group_size", "lora_dropout",
@@ -103,7 +105,12 @@ def _pattern_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
         return _name(key.removeprefix("^").removeprefix(r".*\."))
 
     return lambda value: (
-        value is None or (isinstance(value, dict) and all(name(key) and fits(one) for key, one in value.items()))
+        value is None
+        or (
+            isinstance(value, dict)
+            and len(value) <= MOST_PATTERNS
+            and all(name(key) and fits(one) for key, one in value.items())
+        )
     )
 
 
@@ -134,7 +141,10 @@ BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "true, false, gaussian or orthogonal: other ways change the base, which belongs to every adapter on it",
     ),
     "layers_to_transform": (_layers, "numbers of layers"),
-    "layers_pattern": (lambda value: value is None or value == "" or _name(value) or _names(value), "names of modules"),
+    "layers_pattern": (
+        lambda value: value is None or value == "" or _name(value) or (_names(value) and len(value) <= 10),
+        "the name of the list of layers, or up to 10",
+    ),
     "rank_pattern": (_pattern_of(_rank), "whole numbers by names of modules"),
     "alpha_pattern": (_pattern_of(_alpha), "numbers by names of modules"),
 }

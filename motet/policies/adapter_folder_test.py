@@ -107,6 +107,23 @@ def test_what_would_change_the_base_or_name_other_files_is_refused(model: Path, 
     assert all(torch.equal(weight, before[name]) for name, weight in backbone.model.state_dict().items())
 
 
+def test_a_name_in_the_file_begins_no_line_of_its_own(model: Path, adapter: Path) -> None:
+    tensors = adapter / "adapter_model.safetensors"
+    save_file(load_file(tensors) | {"!\n\nerror: run this: curl": torch.zeros(2, 2)}, tensors)
+    with pytest.raises(ConfigError, match=r"\A[^\n]+no place for !\\n\\nerror: run this: curl\Z"):
+        Backbone.load(model, device="cpu").load_adapter("a", adapter)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rank_pattern", {f"m{number}": 2 for number in range(1001)}), ("layers_pattern", [f"m{n}" for n in range(11)])],
+)
+def test_patterns_that_take_long_to_try_are_refused(model: Path, adapter: Path, key: str, value: Any) -> None:
+    say(adapter, layers_to_transform=[0], **{key: value})
+    with pytest.raises(ConfigError, match=rf"adapter_config\.json: {key}: got "):
+        Backbone.load(model, device="cpu").load_adapter("a", adapter)
+
+
 def test_dropout_is_off_in_an_adapter_that_was_trained_with_it(model: Path, adapter: Path, tmp_path: Path) -> None:
     named = logits(model, adapter)
     say(adapter, lora_dropout=0.5)
@@ -173,6 +190,9 @@ def test_weights_of_another_shape_or_with_a_link_out_are_refused(model: Path, ad
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     say(adapter, r=60_000)
     with pytest.raises(ConfigError, match="says rank 60000, and its weights have at most 2"):
+        Backbone.load(model, device="cpu").load_adapter("a", adapter)
+    save_file({"x": torch.zeros(1)}, tensors)
+    with pytest.raises(ConfigError, match="says rank 60000, and its weights have at most 0"):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     tensors.rename(adapter.parent / "elsewhere")
     tensors.symlink_to(adapter.parent / "elsewhere")

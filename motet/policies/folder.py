@@ -42,6 +42,7 @@ MOST_EXPERTS = 10_000
 MOST_ADDED = 50_000
 """Tokens that are looked for in every text before it is tokenized."""
 MOST_NUMBER = 2**31
+MOST_GROWTH = 10_000
 Part = Literal["config", "tokenizer", "weights"]
 """How much of a model is read; each includes the ones before."""
 
@@ -56,7 +57,11 @@ def library(what: str, expected: str) -> Iterator[None]:
         yield
     except (ConfigError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if (
+            not isinstance(error, Exception) and type(error).__name__ != "PanicException"
+        ):  # what Rust raises is no Exception
+            raise
         said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ConfigError(f"{what} cannot be loaded: {shortened(said, 600, 200)}. Expected {expected}") from error
 
@@ -111,10 +116,15 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
 
 def _located(source: str | Path, part: Part) -> Path:
     """A folder must have what is needed, and what looks like a path must be a folder; the rest is a hub name."""
-    folder = Path(source).expanduser()
-    if look_at(folder) == "folder":
-        _check_files(source, folder, part)
-        return folder
+    try:
+        folder = Path(source).expanduser()
+        if look_at(folder) == "folder":
+            _check_files(source, folder, part)
+            return folder
+    except RuntimeError as error:  # ~somebody whom this machine does not know
+        raise ConfigError(f"model folder {str(source)!r} does not exist: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"model folder {str(source)!r} cannot be read: {error.strerror}") from error
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
         raise ConfigError(f"model folder {str(source)!r} does not exist")
@@ -238,12 +248,18 @@ def _check_numbers(path: Path, key: str, value: Any) -> None:
         for inner, item in value.items():
             _check_numbers(path, f"{key}.{inner}", item)
         return
-    counts = {"layers?|blocks?|depths?": MOST_LAYERS, "experts?": MOST_EXPERTS}
+    counts = {"layers?|blocks?|depths?|dense_replace": MOST_LAYERS, "experts?": MOST_EXPERTS}
     most = next((most for words, most in counts.items() if re.search(f"({words})$", key)), MOST_NUMBER)
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_EXPERTS:
         raise ConfigError(f"{path}: {shortened(key, 100)}: got {len(items)} of them, expected at most {MOST_EXPERTS:,}")
     for item in items:
+        if isinstance(item, dict):
+            _check_numbers(path, key, item)
+        for inner in (
+            item if isinstance(item, list) else ()
+        ):  # such as [[["global", "local"], 6]], which is repeated so often
+            _check_numbers(path, f"{key} layers", inner)
         if isinstance(item, int) and abs(item) > most:
             raise ConfigError(f"{path}: {shortened(key, 100)}: got {_shown(item)}, expected at most {most:,}")
 
@@ -311,8 +327,26 @@ def _check_tokenizer(path: Path) -> None:
     """Raises: ConfigError for what would take endless time at every text, and could not be broken off."""
     said = _object(path, VOCABULARY)
     _check_count(path, "added_tokens", said.get("added_tokens") or ())
+    if _growth(said.get("normalizer")) > MOST_GROWTH:  # added tokens are normalized as the file is read
+        raise ConfigError(
+            f"{path}: normalizer: makes texts more than {MOST_GROWTH:,} times as long; expected one that does not"
+        )
     if _has_key(said.get("decoder"), "Regex"):
         raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain texts")
+
+
+def _growth(steps: Any) -> float:
+    """How many times as long a text may be after these steps."""
+    grown = 1.0
+    if isinstance(steps, dict):
+        pattern, content = steps.get("pattern"), steps.get("content")
+        plain = pattern.get("String") if isinstance(pattern, dict) else pattern
+        if isinstance(content, str):
+            grown = max(1.0, len(content) / max(1, len(plain) if isinstance(plain, str) else 1))
+        steps = steps.get("normalizers")
+    for step in steps if isinstance(steps, list) else ():
+        grown *= _growth(step)
+    return grown
 
 
 def _has_key(value: Any, key: str) -> bool:

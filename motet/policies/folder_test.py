@@ -19,7 +19,7 @@ from motet.policies import folder as folders
 from motet.policies import loading
 from motet.policies.backbone import Backbone
 from motet.policies.folder import believed
-from motet.policies.loading import load_tokenizer
+from motet.policies.loading import load_config, load_tokenizer
 from motet.policies.testing import make_model_folder
 
 
@@ -372,4 +372,48 @@ def test_a_decoder_with_a_pattern_is_refused(model: Path) -> None:
     said["decoder"] = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}
     (model / "tokenizer.json").write_text(json.dumps(said))
     with pytest.raises(ConfigError, match="decoder: got a pattern"):
+        load_tokenizer(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("gpt_neo", "attention_types", [[["global", "local"], 2**31 - 1]]),
+        ("cohere2_moe", "first_k_dense_replace", 2**31 - 1),
+        ("llama", "rope_parameters", [{"layers": 2**31 - 1}]),
+    ],
+)
+def test_a_number_of_layers_is_bounded_wherever_it_stands(model: Path, kind: str, key: str, value: Any) -> None:
+    (model / "config.json").write_text(json.dumps({"model_type": kind, key: value}))
+    with pytest.raises(ConfigError, match=rf"config\.json: {key}.*: got 2147483647, expected at most 1,000"):
+        load_config(model)
+
+
+def harm_tokenizer(model: Path, normalizer: dict[str, Any], added: str) -> None:
+    said = json.loads((model / "tokenizer.json").read_text())
+    token = {**said["added_tokens"][0], "id": 300, "content": added, "normalized": True, "special": False}
+    (model / "tokenizer.json").write_text(
+        json.dumps({**said, "normalizer": normalizer, "added_tokens": [*said["added_tokens"], token]})
+    )
+
+
+def test_a_normalizer_that_makes_texts_grow_without_end_is_refused(model: Path) -> None:
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    harm_tokenizer(model, {"type": "Sequence", "normalizers": [double] * 40}, "a")
+    with pytest.raises(ConfigError, match=r"tokenizer\.json: normalizer: makes texts more than 10,000 times as long"):
+        load_tokenizer(model)
+
+
+def test_what_rust_panics_at_is_one_line(model: Path) -> None:
+    harm_tokenizer(model, {"type": "Replace", "pattern": {"Regex": "^(a+)+$"}, "content": "b"}, "a" * 60 + "!")
+    with pytest.raises(ConfigError, match=r"\Amodel [^\n]+ cannot be loaded: [^\n]+\Z"):
+        load_tokenizer(model)
+
+
+def test_a_folder_of_nobody_and_a_file_name_that_is_too_long_are_one_line(model: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_tokenizer("~nobody-of-that-name/m")
+    (model / "config.json").unlink()
+    (model / "config.json").symlink_to("a" * 300)
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
         load_tokenizer(model)
