@@ -116,7 +116,7 @@ def test_a_model_that_sees_all_of_the_past_has_every_ability_with_experts_too(
     assert Backbone.load(made(kind, False), device="cpu").abilities == Abilities(True, True, True)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt 2", "mixtral", "granite moe", "gpt oss"])
+@pytest.mark.parametrize("kind", ["llama", "gpt 2", "mixtral", "granite moe", "gpt oss", "opt", "jetmoe", "qwen 2 moe"])
 def test_two_adapters_on_one_base_sample_what_each_samples_alone(kind: str, made: Callable[[str, bool], Path]) -> None:
     backbone = Backbone.load(made(kind, False), device="cpu")
     torch.manual_seed(3)
@@ -126,7 +126,8 @@ def test_two_adapters_on_one_base_sample_what_each_samples_alone(kind: str, made
             torch.nn.init.normal_(weight, std=0.2)
     policies = {name: Policy(name, backbone, name) for name in "ab"}
     requests = [
-        SampleRequest((number,), name, "the fox", Decode(max_new_tokens=6), (5, 6)) for number, name in enumerate("ab")
+        SampleRequest((number,), name, "the fox " * (3 - number), Decode(max_new_tokens=6), (5, 6))
+        for number, name in enumerate("ab")
     ]
     together = asyncio.run(LocalSampler(policies).sample(requests))
     for request, answer in zip(requests, together, strict=True):

@@ -6,6 +6,8 @@ the masks that the model asks for (`attention`) and in the form of its cache. A 
 as with weights that are zero, proves nothing, and gives no ability.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -232,6 +234,55 @@ def _ends_in_head(backbone: "Backbone") -> bool:
     hidden, _ = backbone.hidden(words, mask, positions(mask))
     seen = len(read) == 1 and bool(hidden.any(dim=-1).all())
     return seen and torch.equal(read[0], hidden) and torch.equal(logits, said[0])
+
+
+# ---------------------------------------------------------------------------------------------------- adapters
+
+
+@torch.no_grad()
+def mixes_adapters(backbone: "Backbone") -> bool:
+    """Whether rows of all its adapters may share a batch: each then says what it says alone, with random numbers in its weights.
+
+    A model may hand a layer other rows than the batch has (experts), and an adapter may do more than add to linear layers.
+    """
+    if len(backbone.adapters) < 2:
+        return True
+    speakers = [name for name in backbone.adapters for _ in range(2)]
+    words = _words(backbone, 3 * len(speakers))
+    tokens_BL = torch.tensor(words, device=backbone.device).view(-1, 3)
+    mask_BL = torch.ones_like(tokens_BL, dtype=torch.bool)
+
+    def said(adapter: str | None, rows: slice, speakers: list[str] | None = None) -> Tensor:
+        mine = mask_BL[rows]
+        with backbone.policy(adapter):
+            return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3, speakers=speakers)[0]
+
+    whole = slice(len(speakers))
+    with _random([weight for name in backbone.adapters for weight in backbone.computing_weights_of(name)]):
+        alone = [said(name, slice(2 * place, 2 * place + 2)) for place, name in enumerate(backbone.adapters)]
+        try:
+            together = said(None, whole, speakers)
+        except torch.OutOfMemoryError:
+            raise
+        except FAILURES:
+            return False
+        matters = not _alike(backbone, torch.cat(alone), said(None, whole))
+    return matters and _alike(backbone, together, torch.cat(alone))
+
+
+@contextmanager
+def _random(weights: Sequence[Tensor]) -> Iterator[None]:
+    """Inside, they are far from what they were."""
+    before = [weight.clone() for weight in weights]
+    generator = torch.Generator().manual_seed(0)
+    try:
+        for weight in weights:
+            size = weight.shape[-1] ** -0.5 if weight.ndim > 1 else 0.5
+            weight.add_(size * torch.randn(weight.shape, generator=generator).to(weight))
+        yield
+    finally:
+        for weight, was in zip(weights, before, strict=True):
+            weight.copy_(was)
 
 
 # ---------------------------------------------------------------------------------------------------- attention

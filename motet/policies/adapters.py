@@ -12,12 +12,12 @@ from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
 from motet.errors import ConfigError, shortened
 from motet.policies import adapter_folder
 from motet.policies.folder import library
 from motet.settings import Lora
+from motet.visible import on_one_line
 
 WEIGHTS = adapter_folder.TENSORS
 
@@ -65,7 +65,8 @@ class Adapters:
         needed = set(get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False))
         for what, keys in (("no place for", set(saved) - needed), ("no weights for", needed - set(saved))):
             if keys:
-                raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {', '.join(sorted(keys)[:3])}")
+                named = ", ".join(on_one_line(shortened(key, 200)) for key in sorted(keys)[:3])
+                raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {named}")
         with library(f"adapter {str(folder)!r}", "a LoRA adapter of this model"):
             set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
 
@@ -73,9 +74,9 @@ class Adapters:
         """Before memory is taken for it. Raises: ConfigError where no matrix in the file has the rank of the config."""
         ranks = {min(matrix.shape) for matrix in saved.values() if matrix.ndim == 2}
         said = {config.r, *(config.rank_pattern or {}).values()}
-        if ranks and max(said) > max(ranks):
+        if max(said) > max(ranks, default=0):
             raise ConfigError(
-                f"adapter {str(folder)!r} says rank {max(said)}, and its weights have at most {max(ranks)}; expected "
+                f"adapter {str(folder)!r} says rank {max(said)}, and its weights have at most {max(ranks, default=0)}; expected "
                 f"the config of these weights"
             )
 
@@ -108,7 +109,8 @@ class Adapters:
     def weights_of(self, name: str) -> dict[str, nn.Parameter]:
         """Name in the model -> weight, as it computes."""
         part = f".{self._inner[name]}."
-        return {where: weight for where, weight in self._model.named_parameters() if part in where}
+        # An adapter of an embedding ends with the name: lora_embedding_A.NAME.
+        return {where: weight for where, weight in self._model.named_parameters() if part in f"{where}."}
 
     def save(self, name: str, folder: str | Path) -> None:
         """Writes what PEFT can load, into a folder that exists."""
@@ -131,17 +133,10 @@ class Adapters:
         finally:
             self._switch(before)
 
-    @property
-    def mixes(self) -> bool:
-        """Whether all of them do no more than LoRA does to a linear layer, so that their rows can share a batch. PEFT adapts
-        experts by their weights, of which all experts are one."""
-        return all(
-            isinstance(layer.get_base_layer(), nn.Linear | Conv1D) and not layer.lora_variant for layer in self._layers
-        )
-
     @contextmanager
     def mixing(self, speakers: Sequence[str]) -> Iterator[None]:
-        """Inside, each row of a batch speaks as its adapter. Where the base is active and no gradient is wanted.
+        """Inside, each row of a batch speaks as its adapter. Where the base is active and no gradient is wanted, and
+        `abilities.mixes_adapters` has found that it is exact.
 
         The base computes all rows at once, and each adapter adds to its own (Hu et al. 2021: x W + s x A B). Those of one adapter
         lie together, so that they are slices: PEFT's own `adapter_names` gathers them by lists in every layer.

@@ -21,7 +21,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError, shortened
 from motet.policies import attention
-from motet.policies.abilities import FAILURES, NONE, abilities_of
+from motet.policies.abilities import FAILURES, NONE, abilities_of, mixes_adapters
 from motet.policies.adapters import Adapters
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
@@ -71,6 +71,8 @@ class Backbone:
         if (head := model.get_output_embeddings()) is not None:
             head.register_forward_pre_hook(_dense)
         self.abilities = NONE
+        self.mixes_adapters = True
+        """Whether one batch may have rows of several adapters (`logits`)."""
         if trainable_full:
             self._keep_masters(self._weights_of(None))
 
@@ -258,28 +260,27 @@ class Backbone:
     def adapters(self) -> tuple[str, ...]:
         return self._adapters.names
 
-    @property
-    def mixes_adapters(self) -> bool:
-        """Whether one batch may have rows of several adapters (`logits`)."""
-        return self._adapters.mixes
-
     def add_adapter(self, name: str, lora: Lora, seed: int) -> None:
         """A new LoRA policy. It starts equal to the base; its other factor is drawn from `seed` alone."""
         self._check_frozen(name)
         self._adapters.add(name, lora, seed)
-        self._check_fits(name)
-        self._keep_masters(self._weights_of(name))
+        self._came(name)
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
         """A LoRA policy from a folder that `save_policy` or PEFT wrote."""
         self._check_frozen(name)
         self._adapters.load(name, folder)
-        self._check_fits(name)
-        self._keep_masters(self._weights_of(name))
+        self._came(name)
 
     def _check_frozen(self, name: str) -> None:
         if self.trainable_full:
             raise ConfigError(f"adapter {name!r} needs a frozen base, got one that is fully trained: load it twice")
+
+    def _came(self, name: str) -> None:
+        """What follows when an adapter was added or loaded."""
+        self._check_fits(name)
+        self._keep_masters(self._weights_of(name))
+        self.mixes_adapters = mixes_adapters(self)
 
     @torch.no_grad()
     def _check_fits(self, name: str) -> None:
@@ -327,6 +328,10 @@ class Backbone:
     def _trunk_of(self, adapter: str | None) -> list[nn.Parameter]:
         read = {id(weight) for weight in self.model.base_model.parameters()}
         return [weight for weight in self._weights_of(adapter).values() if id(weight) in read]
+
+    def computing_weights_of(self, adapter: str) -> list[nn.Parameter]:
+        """An adapter's weights in the type that it computes in; all that it changes of the base."""
+        return list(self._adapters.weights_of(adapter).values())
 
     def _weights_of(self, adapter: str | None) -> dict[str, nn.Parameter]:
         """Name in the model -> trainable weight, as it computes."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, MambaConfig, MambaForCausalLM
 
@@ -170,9 +170,46 @@ def test_rows_of_several_adapters_say_what_pefts_mixed_batches_say(
 def test_an_adapter_that_is_more_than_lora_of_linear_layers_shares_no_batch(folder_of: FolderOf) -> None:
     backbone = Backbone.load(folder_of("qwen3"))
     backbone.add_adapter("a", Lora(), seed=0)
+    backbone.add_adapter("b", Lora(), seed=0)
     assert backbone.mixes_adapters
     backbone.add_adapter("words", Lora(targets=("embed_tokens",)), seed=0)
     assert not backbone.mixes_adapters
+
+
+def test_an_adapter_with_modules_of_its_own_shares_no_batch(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = folder_of("llama")
+    config = LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=["norm"])
+    get_peft_model(AutoModelForCausalLM.from_pretrained(source), config).save_pretrained(tmp_path)
+    backbone = Backbone.load(source)
+    for name in "ab":
+        backbone.load_adapter(name, tmp_path)
+    assert not backbone.mixes_adapters
+
+
+def test_whether_adapters_mix_is_tried_without_a_trace(
+    folder_of: FolderOf, with_adapter: Callable[..., Backbone]
+) -> None:
+    backbone = with_adapter(folder_of("qwen3"))
+    before = {name: weight.clone() for name, weight in backbone.model.named_parameters()}
+    backbone.add_adapter("b", Lora(), seed=0)
+    after = dict(backbone.model.named_parameters())
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+    assert not any(weight.any() for name, weight in after.items() if "lora_B.policy1" in name), (
+        "new, so equal to the base"
+    )
+
+
+def test_an_adapter_of_an_embedding_is_trained_and_comes_back(folder_of: FolderOf, tmp_path: Path) -> None:
+    backbone = Backbone.load(folder_of("llama"))
+    backbone.add_adapter("p", Lora(rank=4, targets=("embed_tokens", "q_proj")), seed=0)
+    own = [weight for name, weight in backbone.model.named_parameters() if "policy0" in name]
+    assert {id(weight) for weight in backbone.parameters_of("p")} == {id(weight) for weight in own}
+    move_away(backbone, "p")
+    backbone.save_policy("p", tmp_path)
+    again = Backbone.load(folder_of("llama"))
+    again.load_adapter("p", tmp_path)
+    with backbone.policy("p"), again.policy("p"):
+        assert torch.equal(logits(again.model), logits(backbone.model))
 
 
 def test_an_adapter_of_another_model_is_refused(
