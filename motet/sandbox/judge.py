@@ -214,8 +214,8 @@ def _run_class(
             if index == last:  # so that what goes wrong there is somebody's failure
                 kind.tearDownClass()
                 kind.doClassCleanups()
-                for _, error, _ in kind.tearDown_exceptions:
-                    raise error
+                for _, unclean, _ in kind.tearDown_exceptions:
+                    raise unclean
                 then()
             if outcome.bad is not None:
                 raise _Failed(*outcome.bad)
