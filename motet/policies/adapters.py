@@ -58,6 +58,7 @@ class Adapters:
         config = adapter_folder.config_of(folder, self._modules)
         with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
             saved = load_file(weights)
+        saved = self._without_base(folder, saved)
         self._check_size(folder, config, saved)
         config.base_model_name_or_path = self._model.name_or_path
         self._inject(name, config, seed=0)
@@ -69,6 +70,19 @@ class Adapters:
                 raise ConfigError(f"adapter {str(folder)!r} fits another model: {what} {named}")
         with library(f"adapter {str(folder)!r}", "a LoRA adapter of this model"):
             set_peft_model_state_dict(self._peft, saved, adapter_name=inner)
+
+    def _without_base(self, folder: str | Path, saved: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Without the embeddings that PEFT saves beside an adapter of them. Raises: ConfigError where they are not the base's."""
+        own = {name.replace(".base_layer.", "."): weight for name, weight in self._model.named_parameters()}
+        for key in [key for key in saved if ".base_layer." in key and ".lora_" not in key]:
+            name = key.removeprefix("base_model.model.").replace(".base_layer.", ".")
+            if name not in own or not torch.equal(saved[key].to(own[name].dtype), own[name].cpu()):
+                raise ConfigError(
+                    f"adapter {str(folder)!r} changes {on_one_line(shortened(name, 200))} of its base, which belongs to every "
+                    f"adapter on it; expected an adapter of this model"
+                )
+            saved = {other: weight for other, weight in saved.items() if other != key}
+        return dict(saved)
 
     def _check_size(self, folder: str | Path, config: LoraConfig, saved: Mapping[str, torch.Tensor]) -> None:
         """Before memory is taken for it. Raises: ConfigError where no matrix in the file has the rank of the config."""

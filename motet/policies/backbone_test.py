@@ -199,6 +199,26 @@ def test_whether_adapters_mix_is_tried_without_a_trace(
     )
 
 
+def test_an_adapter_of_an_embedding_that_peft_saved_is_loaded_where_its_base_is_this_one(
+    folder_of: FolderOf, tmp_path: Path
+) -> None:
+    source = folder_of("llama")
+    peft = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(source),
+        LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["embed_tokens", "q_proj"], init_lora_weights=False),
+    )
+    peft.save_pretrained(tmp_path)
+    backbone = Backbone.load(source)
+    backbone.load_adapter("p", tmp_path)
+    with backbone.policy("p"):
+        torch.testing.assert_close(logits(backbone.model), logits(peft))
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    (base,) = (key for key in weights if ".base_layer." in key)
+    save_file(weights | {base: weights[base] + 1}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(ConfigError, match=r"changes model\.embed_tokens\.weight of its base"):
+        Backbone.load(source).load_adapter("p", tmp_path)
+
+
 def test_an_adapter_of_an_embedding_is_trained_and_comes_back(folder_of: FolderOf, tmp_path: Path) -> None:
     backbone = Backbone.load(folder_of("llama"))
     backbone.add_adapter("p", Lora(rank=4, targets=("embed_tokens", "q_proj")), seed=0)
