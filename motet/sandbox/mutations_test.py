@@ -120,6 +120,14 @@ PLAIN = {
         "class Box:\n    def __init__(self): self.known = {}\n"
         "    @property\n    def total(self): return self.known.setdefault('a', 3)",
     ),
+    "decorates a method of a test's class": (
+        Suite.asserts(
+            ("assert K().m(1) == (2, 1)", "assert K.m(K(), 2) == (2, 2)", "assert K.s(3) == 3"),
+            "class K:\n    own = 2\n    @deco\n    def m(self, x): return self.own, x\n"
+            "    @staticmethod\n    @deco\n    def s(x): return x",
+        ),
+        "import functools\ndef deco(f):\n    @functools.wraps(f)\n    def g(*args): return f(*args)\n    return g",
+    ),
     "ends a module well": (
         Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 0"), "def f(x): return 0",
     ),

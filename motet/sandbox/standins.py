@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from opcode import opmap
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from motet.sandbox.containers import CONTAINERS, exact
@@ -68,6 +68,8 @@ class StandIns:
         for kind, name in OFTEN.items():
             names = [each for each in vars(kind) if each in SPECIAL and each not in COMPARISONS]
             made[name] = self.make_class(name, "builtins", [object], names, True)
+            if kind is FunctionType:  # a decorator's, in a class of the tests, is a method there
+                type.__setattr__(made[name], "__get__", _as_method)
         return made
 
     def make_class(self, name: str, module: str, bases: Sequence[Any], names: Sequence[Any], hashable: bool) -> type:
@@ -264,6 +266,10 @@ class StandIns:
 
     def _is_mixed(self, value: Any) -> bool:
         return self._world.numbers.get(id(value)) in self._mixed
+
+
+def _as_method(function: Any, owner: Any, kind: type | None = None) -> Any:
+    return function if owner is None else MethodType(function, owner)
 
 
 _ITEMS: Final = frozenset({"__getitem__", "__setitem__", "__delitem__", "__missing__"})
