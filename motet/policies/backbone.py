@@ -384,7 +384,7 @@ class Policy:
 def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """A model hands its language head a slice of all positions. PyTorch multiplies such a slice by copies of the head's weights,
     one for each row: 272 MB a row at a vocabulary of 151,936 and a width of 896, in bfloat16."""
-    return (given[0].contiguous(), *given[1:])
+    return tuple(part.contiguous() for part in given)
 
 
 def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
