@@ -128,6 +128,9 @@ PLAIN = {
         ),
         "import functools\ndef deco(f):\n    @functools.wraps(f)\n    def g(*args): return f(*args)\n    return g",
     ),
+    "says what an assertion says that it was given": (
+        Suite.asserts(("assert f(AssertionError('this')) == 'this'",)), "def f(error): return str(error)",
+    ),
     "ends a module well": (
         Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 0"), "def f(x): return 0",
     ),

@@ -276,8 +276,9 @@ class World(Heap):
     def export(self, value: Any, depth: int) -> Form:
         if isinstance(value, BaseException):
             base = next(kind for kind in (*type(value).__mro__, Exception) if kind in TYPES.values())
-            # What a failed assertion says is what was expected.
-            args = ["tuple"] if isinstance(value, AssertionError) else self.arguments(value, depth)
+            # What an assertion says that has failed is what was expected.
+            failed = isinstance(value, AssertionError) and value.__traceback__ is not None
+            args = ["tuple"] if failed else self.arguments(value, depth)
             about = [self.encode(base, depth + 1), type(value).__name__, args]
             return ["borrowed error", self._lend(value), *about]
         if isinstance(value, _INSIDES):
