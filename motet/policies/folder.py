@@ -242,24 +242,22 @@ def _names_a_place(value: Any) -> bool:
     return isinstance(value, str) and ("/" in value or "\\" in value)
 
 
-def _check_numbers(path: Path, key: str, value: Any) -> None:
-    """A count of layers makes as many objects, before any weight is looked at."""
+def _check_numbers(path: Path, key: str, value: Any, nested: bool = False) -> None:
+    """A count of layers makes as many objects, before any weight is looked at. So may any number in a list of lists, such as
+    [[["global", "local"], 6]], where a list is repeated."""
     if isinstance(value, dict):
         for inner, item in value.items():
             _check_numbers(path, f"{key}.{inner}", item)
         return
     counts = {"layers?|blocks?|depths?|dense_replace": MOST_LAYERS, "experts?": MOST_EXPERTS}
-    most = next((most for words, most in counts.items() if re.search(f"({words})$", key)), MOST_NUMBER)
+    named = next((most for words, most in counts.items() if re.search(f"({words})$", key)), MOST_NUMBER)
+    most = min(named, MOST_LAYERS) if nested else named
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_EXPERTS:
         raise ConfigError(f"{path}: {shortened(key, 100)}: got {len(items)} of them, expected at most {MOST_EXPERTS:,}")
     for item in items:
-        if isinstance(item, dict):
-            _check_numbers(path, key, item)
-        for inner in (
-            item if isinstance(item, list) else ()
-        ):  # such as [[["global", "local"], 6]], which is repeated so often
-            _check_numbers(path, f"{key} layers", inner)
+        if isinstance(item, dict | list):
+            _check_numbers(path, key, item, nested=isinstance(item, list))
         if isinstance(item, int) and abs(item) > most:
             raise ConfigError(f"{path}: {shortened(key, 100)}: got {_shown(item)}, expected at most {most:,}")
 
