@@ -5,6 +5,7 @@ settings, never on who shares the batch (up to the last bits of a sum of floats)
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -17,12 +18,15 @@ from motet.errors import TrainingDiverged
 from motet.policies.backbone import Backbone
 from motet.policies.cache import give_room, leave, share_prompts
 from motet.policies.draw import Rules, draw
+from motet.policies.packed import packed
 from motet.policies.padding import padded, positions
 from motet.seeding import uniforms
 from motet.settings import Decode
 
 LEAVE = 0.125
 """Share of ended rows at which the others move together: moving copies what they remember."""
+PATIENCE = 8
+"""Tokens drawn before the weights are packed for those that follow: packing takes as long as it saves in about so many."""
 SHARED = 8192
 """Tokens of prompts not copied, from which on answers read their prompts together (measured: docs/performance.md)."""
 
@@ -98,26 +102,29 @@ def decode(
     mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
     at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
     speaking = None if speakers is None else [speakers[wish.prompt] for wish in wishes]
-    for step in range(max(limits)):
-        between()
-        token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
-        drawn.record(row_B, step, token_B, logp_B)
-        open_B = drawn.open_B[row_B]
-        going_on = int(open_B.sum())
-        if going_on == 0:
-            break
-        if going_on <= (1.0 - LEAVE) * len(row_B):
-            drawn.tell(row_B[~open_B])
-            stay = open_B.nonzero().squeeze(1)
-            leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
-            row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
-            rules = rules.select(stay)
-            speaking = speaking and [speaking[row] for row in stay.tolist()]
-        seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
-        # Ended rows that have not left yet are read on; their position must still be one the model has.
-        at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
-        logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache, speaking)
-        logits_BV = logits_B1V[:, 0]
+    with ExitStack() as faster:
+        for step in range(max(limits)):
+            between()
+            if step == PATIENCE:
+                faster.enter_context(packed(backbone.model, len(row_B)))
+            token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
+            drawn.record(row_B, step, token_B, logp_B)
+            open_B = drawn.open_B[row_B]
+            going_on = int(open_B.sum())
+            if going_on == 0:
+                break
+            if going_on <= (1.0 - LEAVE) * len(row_B):
+                drawn.tell(row_B[~open_B])
+                stay = open_B.nonzero().squeeze(1)
+                leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
+                row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
+                rules = rules.select(stay)
+                speaking = speaking and [speaking[row] for row in stay.tolist()]
+            seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
+            # Ended rows that have not left yet are read on; their position must still be one the model has.
+            at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
+            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache, speaking)
+            logits_BV = logits_B1V[:, 0]
     drawn.tell(row_B)
     if spent is not None:
         spent.prefill += read - begun
