@@ -323,11 +323,11 @@ def test_a_word_is_a_token_of_the_tokenizer_that_transformers_loads(family, kind
     shape = kind(vocab_size=20_000, intermediate_size=8, head_dim=8, **size)
     monkeypatch.setitem(models.SHAPES, family, shape)
     loaded = AutoTokenizer.from_pretrained(models.make(family, tmp_path))
-    assert {len(loaded(task.prompt(number))["input_ids"]) for number in range(50)} == {task.READ[0]}
+    assert {len(loaded(task.prompt(number, 64))["input_ids"]) for number in range(50)} == {64}
     assert loaded.eos_token_id == 20_000, "no model of these says it, so no answer ends early"
-    said = [loaded.decode(range(15_000 + start, 15_000 + start + task.NEW)) for start in (0, 500)]
-    second = task.second_prompt(task.prompt(0), said, 0)
-    assert len(loaded(second)["input_ids"]) == task.READ[1]
+    said = [loaded.decode(range(15_000 + start, 15_000 + start + 64)) for start in (0, 500)]
+    second = task.second_prompt(task.prompt(0, 64), said, 0)
+    assert len(loaded(second)["input_ids"]) == 192
 
 
 def test_no_two_words_are_alike():

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from pace import Job
-from task import NEW, READ
 
 ADAM_BYTES = 28
 """AdamW reads a float32 weight, its gradient and two moments, and writes all but the gradient."""
@@ -87,8 +86,13 @@ class Shape:
 class Least:
     """Seconds below which a step cannot come."""
 
-    rollout: float
+    prefill: float
+    decode: float
     update: float
+
+    @property
+    def rollout(self) -> float:
+        return self.prefill + self.decode
 
     @property
     def step(self) -> float:
@@ -105,27 +109,27 @@ def least(shape: Shape, job: Job, limits: Limits) -> Least:
         update     3 · (FLOPs of the rollout)/gemm + 28 · (body + head)/read    one forward, a backward of two; AdamW
 
     Adapters on one base make one batch of all agents; their backward pass takes one forward, as no weight of the base has a
-    gradient, and their optimizers nothing. A reference takes one forward of all that was said, within the rollout.
+    gradient, and their optimizers nothing. A reference takes one forward of all that was said, and counts as reading.
     """
     gemm, size = limits.gemm[job.dtype], {"float32": 4, "bfloat16": 2}[job.dtype]
     batches, agents_each = (1, job.agents) if job.adapters else (job.agents, 1)
     weights = shape.body + shape.head
     bandwidth = limits.bandwidth(size * weights)
-    rollout, flops = 0.0, 0
+    prefill, decode, flops = 0.0, 0.0, 0
     for turn in range(job.turns):
-        length = READ[turn]
+        length = job.read + turn * 2 * job.new  # at turn two also what two agents said
         prompts = agents_each * job.prompts * job.group**turn
         rows = prompts * job.group
         reading = prompts * (2 * shape.body * length + 2 * shape.attention * length * (length + 1) + 2 * shape.head)
-        rollout += batches * reading / gemm
+        prefill += batches * reading / gemm
         flops += batches * reading
-        for token in range(1, NEW):
+        for token in range(1, job.new):
             work = rows * (2 * weights + 4 * shape.attention * (length + token))
             moved = size * (weights + shape.cache * (prompts * length + rows * token))
-            rollout += batches * max(work / gemm, moved / bandwidth)
+            decode += batches * max(work / gemm, moved / bandwidth)
             flops += batches * work
     if job.reference_kl:
-        rollout += flops / gemm
+        prefill += flops / gemm
     passes = 2 if job.adapters else 3
     trained = 0 if job.adapters else job.agents * weights
-    return Least(rollout, passes * flops / gemm + ADAM_BYTES * trained / limits.read)
+    return Least(prefill, decode, passes * flops / gemm + ADAM_BYTES * trained / limits.read)

@@ -1,12 +1,17 @@
 """Random models of several sizes, with tokenizers in which a word is a token."""
 
+import json
 from itertools import islice
 from pathlib import Path
 
 import torch
 from task import SYLLABLES, word
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -15,8 +20,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-CONTEXT = 512
-SHAPES = {
+CONTEXT = 2048
+PUBLISHED = 896
+"""Width of the smallest model that others publish; they do so in bfloat16."""
+SHAPES: dict[str, PreTrainedConfig] = {
     "6.6M": Qwen3Config(
         vocab_size=8192, hidden_size=256, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
         intermediate_size=720,
@@ -37,14 +44,28 @@ SHAPES = {
         vocab_size=151936, hidden_size=1536, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
         intermediate_size=8960,
     ),
+    "Qwen3-0.6B": Qwen3Config(
+        vocab_size=151936, hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+        intermediate_size=3072,
+    ),
+    "Llama-3.2-1B": LlamaConfig(
+        vocab_size=128256, hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64,
+        intermediate_size=8192,
+    ),
 }  # fmt: skip
+
+
+MODELS: dict[type[PreTrainedConfig], type[PreTrainedModel]] = {
+    Qwen2Config: Qwen2ForCausalLM,
+    Qwen3Config: Qwen3ForCausalLM,
+    LlamaConfig: LlamaForCausalLM,
+}
 
 
 def make(name: str, folder: Path) -> Path:
     """The model of that name in `folder`, made once: always the same weights."""
     place = folder / name
-    known = place / "tokenizer.json"
-    if known.exists() and word(0) in known.read_text():  # another version of the work had other words
+    if _is_made(place):
         return place
     config = SHAPES[name]
     end = config.vocab_size
@@ -58,20 +79,36 @@ def make(name: str, folder: Path) -> Path:
         }
     )
     torch.manual_seed(0)
-    model = (Qwen3ForCausalLM if isinstance(config, Qwen3Config) else Qwen2ForCausalLM)(config)
-    model.save_pretrained(place)
-    said = {"eos_token": "<eos>", "pad_token": "<pad>", "model_max_length": CONTEXT, "padding_side": "left"}
-    ends = {"<eos>": end, "<pad>": end + 1}
-    if isinstance(config, Qwen2Config):  # for which transformers takes no other tokenizer
-        vocabulary, merges = byte_pairs(config.vocab_size)
-        tokenizer = Qwen2Tokenizer(vocabulary | ends, merges, unk_token=None, **said)
-    else:
-        words = {word(number): number for number in range(config.vocab_size)}
-        raw = Tokenizer(models.WordLevel(words | ends, unk_token=word(0)))
-        raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, **said)
-    tokenizer.save_pretrained(place)
+    made = MODELS[type(config)](config)
+    (made.bfloat16() if config.hidden_size >= PUBLISHED else made).save_pretrained(place)
+    _tokenizer(name, end).save_pretrained(place)
     return place
+
+
+def _is_made(place: Path) -> bool:
+    """By this version of the work: others had other words, or a shorter context."""
+    files = [place / file for file in ("tokenizer.json", "tokenizer_config.json")]
+    if not all(file.exists() for file in files):
+        return False
+    words, settings = (file.read_text() for file in files)
+    return word(0) in words and json.loads(settings)["model_max_length"] == CONTEXT
+
+
+def _tokenizer(name: str, size: int) -> PreTrainedTokenizerFast:
+    """What transformers loads for such a model: byte pairs for the published shapes, whole words for the others."""
+    said = {"eos_token": "<eos>", "pad_token": "<pad>", "model_max_length": CONTEXT, "padding_side": "left"}
+    ends = {"<eos>": size, "<pad>": size + 1}
+    if name.startswith("Qwen"):  # for which transformers takes no other tokenizer
+        vocabulary, merges = byte_pairs(size)
+        return Qwen2Tokenizer(vocabulary | ends, merges, unk_token=None, **said)
+    if name.startswith("Llama"):
+        vocabulary, merges = byte_pairs(size)
+        raw = Tokenizer(models.BPE(vocabulary | ends, merges))
+        raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    else:
+        raw = Tokenizer(models.WordLevel({word(n): n for n in range(size)} | ends, unk_token=word(0)))
+        raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **said)
 
 
 def byte_pairs(size: int) -> tuple[dict[str, int], list[tuple[str, str]]]:

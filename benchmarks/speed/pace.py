@@ -23,6 +23,10 @@ class Job:
     group: int = 8
     prompts: int = 1
     turns: int = 1
+    read: int = 64
+    """Tokens of a prompt at turn one."""
+    new: int = 64
+    """Tokens of an answer."""
     reference_kl: bool = False
     adapters: bool = False
     threads: int = 2
@@ -41,6 +45,9 @@ class Pace:
         self._base = memory("VmRSS")
         self._since: tuple[float, float] | None = None
         self.rollout = self.update = 0.0
+        self.told: dict[str, float] = {}
+        """What else the side has to say of a step."""
+        self._peaks: list[int] = []
 
     def mark(self) -> None:
         """Reports the step that ended, if one did, and waits until the next may begin. Leaves when there is none."""
@@ -50,13 +57,20 @@ class Pace:
             self._synchronize()
             wall, cpu = time.perf_counter() - self._since[0], time.process_time() - self._since[1]
             figures = {"seconds": wall, "cpu": cpu, "rollout": self.rollout, "update": self.update}
-            self._say({**figures, "memory": self._peak()})
+            self._say({**figures, "memory": max(*self._peaks, self._peak(), 0), **self.told})
         if not sys.stdin.readline():
             self._out.flush()
             os._exit(0)
         self.rollout = self.update = 0.0
+        self.told, self._peaks = {}, []
         self._reset_peak()
         self._since = (time.perf_counter(), time.process_time())
+
+    def stage(self, name: str) -> None:
+        """The peak of memory since the last stage of this step, told as that of `name`."""
+        self._peaks.append(self._peak())
+        self.told[f"memory/{name}"] = self._peaks[-1]
+        self._reset_peak()
 
     def _say(self, line: dict[str, Any]) -> None:
         self._out.write(json.dumps(line) + "\n")

@@ -17,8 +17,8 @@ from works import Claim, Side, Work
 HERE = Path(__file__).parent
 TAIL = 4000
 """Characters of a log that are shown where its side failed."""
-KEYS = {"step": "seconds", "update": "update", "memory": "memory"}
-"""What a claim compares -> what a side calls it."""
+KEYS = {"step": "seconds"}
+"""What a claim compares -> what a side calls it, where that is another word."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Taken:
     rounds: tuple[dict[str, float], ...]
 
     def each(self, what: str) -> list[float]:
-        return [one[KEYS[what]] for one in self.rounds]
+        return [one[KEYS.get(what, what)] for one in self.rounds]
 
     def value(self, what: str) -> float:
         """Median seconds, or the largest peak in bytes."""
@@ -101,26 +101,33 @@ def rounds_for(slowest: float) -> int:
 
 
 def measure(work: Work, folder: Path, device: str, rounds: int | None, say: Callable[[str], None]) -> Measured:
-    """One round that does not count, then `rounds` of one step of every side. Models and logs lie in `folder`."""
+    """Every side in every type that is asked for. Models and logs lie in `folder`."""
     ours, theirs = (work.variants(side) for side in (work.ours, work.theirs))
+    found = take_turns(work.name, [*ours, *theirs], folder, device, rounds, say)
+    return Measured(found[: len(ours)], found[len(ours) :])
+
+
+def take_turns(
+    name: str, sides: Sequence[Side], folder: Path, device: str, rounds: int | None, say: Callable[[str], None]
+) -> tuple[Taken, ...]:
+    """One round that does not count, then `rounds` of one step of every side."""
     with ExitStack() as stack:
         running = [
-            stack.enter_context(Running(_placed(side, folder, device), folder / f"{work.name}-{number}.log"))
-            for number, side in enumerate((*ours, *theirs))
+            stack.enter_context(Running(_placed(side, folder, device), folder / f"{name}-{number}.log"))
+            for number, side in enumerate(sides)
         ]
-        say(f"{work.name}: {len(running)} sides start")
+        say(f"{name}: {len(running)} sides start")
         for one in running:
             one.answer()
-        say(f"{work.name}: warm-up")
+        say(f"{name}: warm-up")
         slowest = max(one.step()["seconds"] for one in running)
         count = rounds or rounds_for(slowest)
         steps: list[list[dict[str, float]]] = [[] for _ in running]
         for number in range(count):
-            say(f"{work.name}: round {number + 1} of {count}")
+            say(f"{name}: round {number + 1} of {count}")
             for one, taken in zip(running, steps, strict=True):
                 taken.append(one.step())
-    found = tuple(Taken(one.side, tuple(taken)) for one, taken in zip(running, steps, strict=True))
-    return Measured(found[: len(ours)], found[len(ours) :])
+    return tuple(Taken(one.side, tuple(taken)) for one, taken in zip(running, steps, strict=True))
 
 
 def _placed(side: Side, models: Path, device: str) -> Side:

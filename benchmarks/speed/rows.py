@@ -6,7 +6,6 @@ from typing import Any
 
 from limits import Least
 from rounds import Measured, Taken
-from task import NEW
 from works import Claim, Side, Work
 
 Row = dict[str, Any]
@@ -50,7 +49,7 @@ def figures(taken: Taken, least: Least | None) -> dict[str, Any]:
     job = taken.side.job
     samples = answers(taken.side)
     # comlrl's loss sees every token of an answer but the last.
-    learnt = NEW - 1 if taken.side.program == "comlrl" else NEW
+    learnt = job.new - 1 if taken.side.program == "comlrl" else job.new
     return {
         "side": taken.side.label,
         "dtype": job.dtype,
@@ -59,7 +58,7 @@ def figures(taken: Taken, least: Least | None) -> dict[str, Any]:
         "rollout_seconds": rollout,
         "update_seconds": update,
         "samples_per_second": samples / seconds,
-        "generated_per_second": samples * NEW / rollout,
+        "generated_per_second": samples * job.new / rollout,
         "trained_per_second": samples * learnt / update,
         "memory": taken.value("memory"),
         "share_of_limit": least

@@ -6,7 +6,7 @@ import torch
 from comlrl.trainers.reinforce.magrpo import MAGRPOConfig, MAGRPOTrainer
 from datasets import Dataset
 from pace import Pace
-from task import NEW, prompt, reward, second_prompt
+from task import prompt, reward, second_prompt
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 STEPS = 10_000
@@ -44,7 +44,7 @@ def main() -> None:
         num_agents=job.agents,
         agent_devices=job.device,
         num_generations=job.group,
-        max_new_tokens=NEW,
+        max_new_tokens=job.new,
         temperature=1.0,
         top_p=1.0,
         top_k=0,
@@ -62,7 +62,9 @@ def main() -> None:
         agents=agents,
         num_agents=job.agents,
         tokenizer=AutoTokenizer.from_pretrained(job.model),
-        train_dataset=Dataset.from_list([{"prompt": prompt(n)} for n in range(job.prompts * 64)] * (STEPS // 64)),
+        train_dataset=Dataset.from_list(
+            [{"prompt": prompt(n, job.read)} for n in range(job.prompts * 64)] * (STEPS // 64)
+        ),
         reward_func=lambda *said: [reward(texts) for texts in zip(*said, strict=True)],
         external_transition=lambda prompt, agent_completions, num_agents, **_: [
             second_prompt(prompt, agent_completions, agent) for agent in range(num_agents)

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from pace import Job, Pace
-from task import NEW, prompt, reward, second_prompt
+from task import prompt, reward, second_prompt
 
+from motet.api.survey import memory_of
 from motet.build.company import assemble, ensemble_of, pace_of
 from motet.build.scene import open_scene
 from motet.config.schema import RunConfig
@@ -35,7 +36,7 @@ class Words:
     def __init__(self, job: Job) -> None:
         self.agents: Sequence[str] = tuple(f"agent{number}" for number in range(job.agents))
         self.most_turns = job.turns
-        self._tasks = [Task(str(number), {"prompt": prompt(number)}) for number in range(512)]
+        self._tasks = [Task(str(number), {"prompt": prompt(number, job.read)}) for number in range(512)]
 
     def tasks(self, split: str) -> list[Task]:
         return self._tasks
@@ -67,7 +68,7 @@ def config_of(job: Job) -> RunConfig:
         "models": {"base": {"path": job.model, "device": job.device, "dtype": job.dtype}},
         "policies": {name: {"model": "base", "train": "lora" if job.adapters else "full"} for name in names},
         "team": {name: {"policy": name} for name in names},
-        "decode": {"max_new_tokens": NEW, "temperature": 1.0},
+        "decode": {"max_new_tokens": job.new, "temperature": 1.0},
         "rollout": {"samples": (job.group,) * job.turns},
         "algorithm": {"name": "magrpo", **({"kl_in": "reward", "kl_coefficient": 0.1} if job.reference_kl else {})},
         "optimizer": {"learning_rate": 1e-6},
@@ -87,13 +88,18 @@ def main() -> None:
         company = assemble(scene, {"base": job.model}, train=True)
         ensemble = ensemble_of(scene, company)
 
+        estimate = memory_of(scene)["total"]
+
         class Marks:
             """Takes the times of every step."""
 
             def played(self, number: int, episodes: Any) -> None:
-                pass
+                pace.stage("play")
 
             async def learnt(self, step: Any, state: Any) -> None:
+                pace.stage("learn")
+                pace.told |= {f"seconds/{stage}": took for stage, took in step.seconds.items()}
+                pace.told["estimate"] = estimate
                 pace.rollout = step.seconds["play"] + step.seconds["score"]
                 pace.update = step.took - pace.rollout
                 pace.mark()

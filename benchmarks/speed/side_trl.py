@@ -6,9 +6,12 @@ import time
 import torch
 from datasets import Dataset
 from pace import Pace
-from task import NEW, prompt, reward
+from task import prompt, reward
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+
+RANK, ALPHA = 8, 16
+"""Those of Motet's adapters."""
 
 STEPS = 10_000
 
@@ -48,7 +51,7 @@ def main() -> None:
         output_dir=tempfile.gettempdir(),
         per_device_train_batch_size=job.prompts * job.group,
         num_generations=job.group,
-        max_completion_length=NEW,
+        max_completion_length=job.new,
         learning_rate=1e-6,
         max_steps=STEPS,
         temperature=1.0,
@@ -63,12 +66,18 @@ def main() -> None:
         log_completions=False,
     )
     dtype = torch.float32 if autocast else getattr(torch, job.dtype)
+    adapter = None
+    if job.adapters:
+        from peft import LoraConfig
+
+        adapter = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
     trainer = Paced(
         model=AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype),
         processing_class=AutoTokenizer.from_pretrained(job.model),
         reward_funcs=lambda completions, **_: [reward([text]) for text in completions],
         args=arguments,
-        train_dataset=Dataset.from_list([{"prompt": prompt(n)} for n in range(512)]),
+        peft_config=adapter,
+        train_dataset=Dataset.from_list([{"prompt": prompt(n, job.read)} for n in range(512)]),
         callbacks=[Mark(pace)],
     )
     trainer.pace = pace

@@ -1,17 +1,12 @@
 """The work that every side does, in plain Python, because each side has an environment of its own.
 
-A word is a token, so lengths are exact: 64 of prompt and 64 drawn; at turn two a prompt of 192, which is the first prompt, what
-the agent said and what another said. (A Qwen2 may also say single bytes and syllables, which are read again as somewhat more or
+A word is a token, so lengths are exact: those of the job; at turn two the prompt is the first one, what the agent said and what
+another said. (A Qwen2 may also say single bytes and syllables, which are read again as somewhat more or
 fewer tokens: 192.2 on average.) The end-of-sequence token lies beyond the model's vocabulary, so no answer ends early.
 """
 
 import random
 from collections.abc import Iterable, Sequence
-
-READ = (64, 192)
-"""Tokens of a prompt at turn one and two."""
-NEW = 64
-
 
 SYLLABLES = [consonant + vowel for consonant in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
 
@@ -23,14 +18,14 @@ def word(number: int) -> str:
     return SYLLABLES[(number - 10_000) // 10_000] + word(number % 10_000)
 
 
-def prompt(number: int) -> str:
-    """Problem `number`, 64 words."""
+def prompt(number: int, words: int) -> str:
+    """Problem `number`."""
     draw = random.Random(number)
-    return spaced(word(draw.randrange(8000)) for _ in range(READ[0]))
+    return spaced(word(draw.randrange(8000)) for _ in range(words))
 
 
 def second_prompt(first: str, said: Sequence[str], agent: int) -> str:
-    """What an agent reads at turn two, 192 words."""
+    """What an agent reads at turn two."""
     return spaced(" ".join((first, said[agent], said[(agent + 1) % len(said)])).split())
 
 

@@ -64,13 +64,14 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
             joint_actions=tasks * sum(n * plan.joint_actions(t, agents) for t, n in enumerate(rounds_T)),
             completions=tasks * agents * sum(completions_T),
             longest_completions=tasks * answers * sum(completions_T),
-            memory=_memory(scene),
+            memory=memory_of(scene),
             warnings=warnings_of(scene),
         )
 
 
-def _memory(scene: Scene) -> dict[str, int]:
-    """Weights, optimisers, references, and the larger of what playing and learning hold at a time."""
+def memory_of(scene: Scene) -> dict[str, int]:
+    """Part -> bytes, an estimate: weights, optimisers, references, and the larger of what playing and learning hold at a time;
+    and the sum of all as `total`."""
     config = scene.config
     parts: dict[str, int] = {"weights": 0, "gradients and optimizers": 0, "references": 0, "critics": 0}
     at_work = 0
