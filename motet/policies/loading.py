@@ -16,6 +16,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies import devices
 from motet.policies.bounded_text import limit_tokens
 from motet.policies.folder import believed, library
 from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
@@ -253,10 +254,10 @@ def _without_dropout(config: PretrainedConfig) -> None:
 def resolve_device(name: str) -> torch.device:
     """`auto` is the first of cuda, mps, cpu that is there. ConfigError where the named one is not."""
     present = ["cpu"]
-    if torch.backends.mps.is_available():
+    if devices.mps_available():
         present.insert(0, "mps")
-    if torch.cuda.is_available():
-        present = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *present]
+    if count := devices.cuda_count():
+        present = ["cuda", *(f"cuda:{index}" for index in range(count)), *present]
     if name == "auto":
         return torch.device(present[0])
     if name not in present:
@@ -271,5 +272,5 @@ def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
     if dtype == "float16" and (device.type == "cpu" or trainable_full):
         why = "a fully trained policy" if trainable_full else "the cpu"
         raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
-    if dtype == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise ConfigError(f"dtype bfloat16 is not supported by {torch.cuda.get_device_name(device)}: use float32")
+    if dtype == "bfloat16" and device.type == "cuda" and not devices.cuda_computes_bfloat16(device):
+        raise ConfigError(f"dtype bfloat16 is not supported by {devices.cuda_name(device)}: use float32")
