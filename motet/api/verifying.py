@@ -289,7 +289,13 @@ def _fresh(settings: VerifierTraining, answers: Sequence[Answer], scratch: Path)
     if lora is not None and base.embedded is not None:
         raise ConfigError("an embedded model knows nothing yet, and train: lora would leave it so: use train: full")
     return Verifier.new(
-        source, lora=lora, seed=settings.seed, device=base.device, dtype=base.dtype, checkpointing=base.checkpointing
+        source,
+        lora=lora,
+        seed=settings.seed,
+        device=base.device,
+        dtype=base.dtype,
+        checkpointing=base.checkpointing,
+        attention=base.attention,
     )
 
 

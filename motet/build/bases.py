@@ -75,7 +75,7 @@ async def _warm(
     lessons = await _lessons(scene)
     await warm_base(
         source, into, name, starting_from(config, name), lessons, config.warmup,
-        device=base.device, dtype=base.dtype, checkpointing=base.checkpointing, progress=told,
+        device=base.device, dtype=base.dtype, checkpointing=base.checkpointing, attention=base.attention, progress=told,
     )  # fmt: skip
 
 

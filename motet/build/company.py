@@ -125,6 +125,7 @@ def _load(base: Base, source: str | Path, *, full: bool) -> Backbone:
         quantize=base.quantize,
         trainable_full=full,
         checkpointing=base.checkpointing,
+        attention=base.attention,
     )
 
 

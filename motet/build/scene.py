@@ -24,7 +24,8 @@ from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.plugins import is_reference, load_object, nearest
-from motet.policies.loading import check_dtype, load_tokenizer, resolve_device
+from motet.policies.attention_choice import check_attention
+from motet.policies.loading import DTYPES, check_dtype, load_tokenizer, resolve_device
 from motet.policies.optimizers import check_optimizer
 from motet.policies.prompts import encode
 from motet.policies.quantized import check_quantize
@@ -103,6 +104,7 @@ def _check_devices(config: RunConfig) -> None:
         full = any(policy.train == "full" for policy in config.policies.values() if policy.model == name)
         device = resolve_device(base.device)
         check_dtype(base.dtype, device, trainable_full=full or config.warmup is not None)
+        check_attention(base.attention, device, DTYPES[base.dtype])
         check_quantize(base.quantize, device)
         for kind in _optimizers_on(config, name):
             check_optimizer(kind, device)

@@ -98,6 +98,11 @@ class Base(Settings):
     quantize: Literal["none", "8bit", "4bit"] = "none"
     """Hold the linear layers in fewer bits, under adapters and frozen policies: 8bit is LLM.int8, 4bit is NF4. Needs
     pip install "motet[quantized]" and a device that bitsandbytes knows; nothing of the model itself can be trained."""
+    attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
+    """The attention implementation of transformers (attn_implementation). auto: sdpa where the model has it, else eager, and
+    Motet's own on top of sdpa where it gives the same: answers then share their prompt, and micro-batches have no padding. The
+    others are those of transformers as they are, without these two. flash_attention_2 needs the package flash_attn, a CUDA
+    device, and dtype bfloat16 or float16."""
     checkpointing: bool = False
     """Keep only each block's input for the backward pass and compute the rest again: about a third more time for a fraction of
     the memory."""

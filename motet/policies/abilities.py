@@ -78,12 +78,13 @@ def _check_rows(backbone: "Backbone", source: str | Path) -> None:
             f"{name} cannot be read row by row from one cache ({said}{_first_line(error)}): "
             f"expected a causal language model with a cache of keys and values, not a recurrent or hybrid one"
         ) from error
+    chosen = "" if backbone.attention == "auto" else f", or attention: auto in place of {backbone.attention}"
     exact = backbone.dtype == torch.float32 and stored_as(backbone.model.config) == "none"
     bound = 0.01 if exact else 0.3
     if apart > bound:
         raise ConfigError(
             f"{name} gives a row other logits beside longer rows than alone (by {apart:.0%} of their spread): it reads "
-            f"padding, or keeps state in its cache that cannot be selected by row. Use another model"
+            f"padding, or keeps state in its cache that cannot be selected by row. Use another model{chosen}"
         )
     if moved > bound:
         raise ConfigError(
@@ -289,9 +290,10 @@ def _random(weights: Sequence[Tensor]) -> Iterator[None]:
 
 
 def _shares_prompts(backbone: "Backbone") -> bool:
-    """Whether the model takes its attention from transformers, and gives the same with ours and shared prompts."""
+    """Whether the model takes its attention from transformers, nobody chose which, and it gives the same with ours and shared
+    prompts."""
     before = backbone.model.config._attn_implementation
-    if before != "sdpa" or not backbone.accepts_positions:
+    if backbone.attention != "auto" or before != "sdpa" or not backbone.accepts_positions:
         return False
     try:
         rows = _rows(backbone)

@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
+from motet.policies import devices
 from motet.policies.stream import Block
 
 NAME = "motet"
@@ -52,7 +53,7 @@ def attend(
             raise NotImplementedError("a stream, and a mask of the model's own")
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
-    if plain and masked and query.device.type == "cpu":
+    if plain and masked and devices.is_cpu(query.device):
         return _fused(query, key, value, attention_mask, scale).transpose(1, 2), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **said)
 
@@ -88,7 +89,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
         folded = query.reshape(rows, key.shape[1], -1, width)
         out = nn.functional.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
         return out.reshape(rows, heads, 1, -1)
-    if query.device.type != "cpu" and mask is not None and query.shape[1] != key.shape[1]:
+    if not devices.is_cpu(query.device) and mask is not None and query.shape[1] != key.shape[1]:
         each = query.shape[1] // key.shape[1]  # with a mask, only the slow kernel would take groups
         key, value = key.repeat_interleave(each, dim=1), value.repeat_interleave(each, dim=1)
     return nn.functional.scaled_dot_product_attention(

@@ -23,6 +23,7 @@ from motet.errors import ConfigError, shortened
 from motet.policies import attention
 from motet.policies.abilities import FAILURES, NONE, abilities_of, mixes_adapters
 from motet.policies.adapters import Adapters
+from motet.policies.attention_choice import Attention, check_attention
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
 from motet.policies.memory import is_out_of_memory
@@ -39,7 +40,7 @@ class Backbone:
     `eos_ids` are all tokens that end an answer: the tokenizer's and the generation config's. `pad_id` never reaches a loss or
     an attention, so a model without a pad token gets its end-of-sequence token there and no new embedding.
     `context_length` counts prompt and answer together (tokens). With `checkpointing`, passes with gradients and without a cache
-    keep only the input of each block.
+    keep only the input of each block. An `attention` other than auto is that of transformers as it is.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Backbone:
         dtype: torch.dtype,
         trainable_full: bool,
         checkpointing: bool = False,
+        attention: Attention = "auto",
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -59,6 +61,7 @@ class Backbone:
         self.dtype = dtype
         self.trainable_full = trainable_full
         self.checkpointing = checkpointing
+        self.attention = attention
         self.context_length = context_length
         self.eos_ids = _eos_ids(model, tokenizer)
         self.pad_id = _pad_id(tokenizer, self.eos_ids, model.get_input_embeddings().num_embeddings)
@@ -86,15 +89,17 @@ class Backbone:
         quantize: Quantize = "none",
         trainable_full: bool = False,
         checkpointing: bool = False,
+        attention: Attention = "auto",
     ) -> Self:
         """Reads a folder or a hub name (safetensors only, no remote code). ConfigError if it cannot work."""
         if trainable_full and quantize != "none":
             raise ConfigError(f"model {str(source)!r} is to be trained whole and has quantize {quantize}: use none")
         place = resolve_device(device)
         check_dtype(dtype, place, trainable_full)
+        check_attention(attention, place, DTYPES[dtype])
         check_quantize(quantize, place)
         tokenizer, context_length = load_tokenizer(source)
-        model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize)
+        model = load_model(source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize, attention)
         loaded = cls(
             model,
             tokenizer,
@@ -103,6 +108,7 @@ class Backbone:
             dtype=DTYPES[dtype],
             trainable_full=trainable_full,
             checkpointing=checkpointing,
+            attention=attention,
         )
         if checkpointing and not any(blocks_of(model)):
             raise ConfigError(

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from motet.policies import devices
 from motet.policies.backbone import Backbone
 from motet.policies.testing import ARCHITECTURES, Architecture, make_model_folder
 from motet.settings import Lora
 
 DEVICES = [
     "cpu",
-    *(["cuda"] if torch.cuda.is_available() else []),
-    *(["mps"] if torch.backends.mps.is_available() else []),
+    *(["cuda"] if devices.cuda_count() else []),
+    *(["mps"] if devices.mps_available() else []),
 ]
 
 

@@ -11,6 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from motet.policies import devices
 from motet.settings import Decode
 
 CELLS = 2**20
@@ -55,7 +56,7 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, rules: Rules) -> tuple[Tensor, Te
 
     Logits that are not finite give a log-probability that is not finite, for the caller to find.
     """
-    size = max(1, CELLS // logits_BV.shape[1]) if logits_BV.device.type == "cpu" else len(logits_BV)
+    size = max(1, CELLS // logits_BV.shape[1]) if devices.is_cpu(logits_BV.device) else len(logits_BV)
     drawn = [
         _draw(
             logits_BV[start : start + size], uniform_B[start : start + size], rules.select(slice(start, start + size))

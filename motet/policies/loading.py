@@ -16,6 +16,8 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
+from motet.policies import devices
+from motet.policies.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
 from motet.policies.bounded_text import limit_tokens
 from motet.policies.folder import believed, library
 from motet.policies.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
@@ -92,7 +94,11 @@ def _count(source: str | Path, name: str, found: object) -> int:
 
 
 def load_model(
-    source: str | Path, dtype: torch.dtype, device: torch.device, quantize: Quantize = "none"
+    source: str | Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    quantize: Quantize = "none",
+    attention: Attention = "auto",
 ) -> PreTrainedModel:
     """The weights on `device`, in `dtype` or the linear layers quantised, with every dropout at 0. Raises: ConfigError."""
     with believed(source, "weights") as view:
@@ -104,10 +110,14 @@ def load_model(
                 f"use the model it was made of{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
             )
         _without_dropout(config)
-        _check_size(source, config, view)
-        how = {} if quantize == "none" else {"device_map": {"": device}}
+        skeleton = _skeleton(source, config)
+        _check_size(source, skeleton, view)
+        _check_attention_of(source, type(skeleton), attention)
+        how: dict[str, Any] = {} if quantize == "none" else {"device_map": {"": device}}
         if quantize != stored:
             how["quantization_config"] = quantization(quantize, dtype)
+        if attention != "auto":
+            how["attn_implementation"] = attention
         with library(_named(source), EXPECTED):
             model, about = AutoModelForCausalLM.from_pretrained(
                 view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
@@ -119,7 +129,8 @@ def load_model(
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     model = learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
-    _check_computes(source, model)
+    if attention != FLASH or dtype in FLASH_DTYPES:  # masters are float32, and what computes is made of them later
+        _check_computes(source, model)
     return model
 
 
@@ -179,10 +190,14 @@ def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) 
                 kept[key] = str(source)
 
 
-def _check_size(source: str | Path, config: PretrainedConfig, view: Path) -> None:
-    """Before any memory is taken: a config describes no more weights than the files can hold."""
+def _skeleton(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
+    """The model without memory for its weights."""
     with library(_named(source), EXPECTED), torch.device("meta"), _without_warnings(), _few_tensors(source):
-        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def _check_size(source: str | Path, skeleton: PreTrainedModel, view: Path) -> None:
+    """Before any memory is taken: a config describes no more weights than the files can hold."""
     described = sum(parameter.numel() for parameter in skeleton.parameters())
     there = sum(path.stat().st_size for path in view.glob("*.safetensors"))
     if described > 2 * there:  # four bits are the fewest that a weight is held in
@@ -195,6 +210,16 @@ def _check_size(source: str | Path, config: PretrainedConfig, view: Path) -> Non
     if tables > MOST_TABLES:
         raise _refused(
             source, f"its config.json asks for tables of {tables:,} numbers, expected at most {MOST_TABLES:,}"
+        )
+
+
+def _check_attention_of(source: str | Path, model: type[PreTrainedModel], attention: Attention) -> None:
+    """transformers decides what auto is; anything else it must have. Raises: ConfigError."""
+    if attention != "auto" and attention not in (there := implementations_of(model)):
+        raise _refused(
+            source,
+            f"its attention is {attention}, and of {model.__name__} transformers has {' and '.join(there)}; "
+            f"expected one of these, or attention: auto",
         )
 
 
@@ -253,10 +278,10 @@ def _without_dropout(config: PretrainedConfig) -> None:
 def resolve_device(name: str) -> torch.device:
     """`auto` is the first of cuda, mps, cpu that is there. ConfigError where the named one is not."""
     present = ["cpu"]
-    if torch.backends.mps.is_available():
+    if devices.mps_available():
         present.insert(0, "mps")
-    if torch.cuda.is_available():
-        present = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *present]
+    if count := devices.cuda_count():
+        present = ["cuda", *(f"cuda:{index}" for index in range(count)), *present]
     if name == "auto":
         return torch.device(present[0])
     if name not in present:
@@ -271,5 +296,5 @@ def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
     if dtype == "float16" and (device.type == "cpu" or trainable_full):
         why = "a fully trained policy" if trainable_full else "the cpu"
         raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
-    if dtype == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise ConfigError(f"dtype bfloat16 is not supported by {torch.cuda.get_device_name(device)}: use float32")
+    if dtype == "bfloat16" and device.type == "cuda" and not devices.cuda_computes_bfloat16(device):
+        raise ConfigError(f"dtype bfloat16 is not supported by {devices.cuda_name(device)}: use float32")

@@ -17,6 +17,7 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from motet.errors import OutOfMemory
+from motet.policies import devices
 from motet.policies.folder import library
 from motet.policies.loading import EXPECTED, load_config
 from motet.policies.quantized import Quantize
@@ -160,5 +161,6 @@ def is_out_of_memory(error: Exception) -> bool:
 def _room(device: torch.device) -> str:
     if device.type != "cuda":
         return ""
-    free, total = torch.cuda.mem_get_info(device)
-    return f" ({free / 2**30:.1f} of {total / 2**30:.1f} GiB free, {torch.cuda.memory_reserved(device) / 2**30:.1f} GiB held)"
+    there = devices.cuda_memory(device)
+    free, total, held = (size / 2**30 for size in (there.free, there.total, there.held))
+    return f" ({free:.1f} of {total:.1f} GiB free, {held:.1f} GiB held)"

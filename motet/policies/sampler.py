@@ -16,6 +16,7 @@ import torch
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, ScoreRequest, Valued, ValueRequest
 from motet.errors import ConfigError, SamplerFault
+from motet.policies import devices
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.critic import Critic, appraise, read
 from motet.policies.decode import Answer, Spent, Wish, decode
@@ -104,8 +105,8 @@ class LocalSampler:
     def _beside(self) -> bool:
         # Each thread that computes has OpenMP threads of its own. With more of these than cores, OpenMP lets them sleep between
         # any two kernels, and small models decode 1.4 times slower.
-        devices = {policy.backbone.device.type for policy in self._policies.values()}
-        return devices != {"cpu"} or torch.get_num_threads() == 1
+        on_cpu = all(devices.is_cpu(policy.backbone.device) for policy in self._policies.values())
+        return not on_cpu or torch.get_num_threads() == 1
 
     async def publish(self, names: Sequence[str]) -> int:
         """The weights are shared, so only the version moves."""

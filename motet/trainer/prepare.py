@@ -11,6 +11,7 @@ from motet.core import Prompt
 from motet.errors import ConfigError
 from motet.policies import adapter_folder
 from motet.policies import folder as model_folder
+from motet.policies.attention_choice import Attention
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.loading import DType
 from motet.policies.tiny import make_tiny
@@ -46,13 +47,16 @@ async def warm_base(
     device: str,
     dtype: DType,
     checkpointing: bool = False,
+    attention: Attention = "auto",
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Trains all of a base model on demonstrations for the `policies` that start from it. Returns the loss of every step.
 
     `into` gets the result, whole or not at all.
     """
-    backbone = Backbone.load(source, device=device, dtype=dtype, trainable_full=True, checkpointing=checkpointing)
+    backbone = Backbone.load(
+        source, device=device, dtype=dtype, trainable_full=True, checkpointing=checkpointing, attention=attention
+    )
     policy = Policy(model, backbone)
     losses = await warm_up(
         policy, lambda step: lessons.batch(policies, model, step, options.batch_size), options, progress

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
 from motet.errors import ConfigError, RewardFault, SamplerFault
+from motet.policies.attention_choice import Attention
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.bounded_text import token_ids
 from motet.policies.critic import Critic
@@ -78,13 +79,19 @@ class Verifier:
         device: str = "auto",
         dtype: DType = "float32",
         checkpointing: bool = False,
+        attention: Attention = "auto",
     ) -> Self:
         """On a model of transformers: with an adapter, or where `lora` is None with all of its weights. Its first scores are .5.
 
         Raises: ConfigError where the model cannot be loaded, or its tokens do not end.
         """
         backbone = Backbone.load(
-            source, device=device, dtype=dtype, trainable_full=lora is None, checkpointing=checkpointing
+            source,
+            device=device,
+            dtype=dtype,
+            trainable_full=lora is None,
+            checkpointing=checkpointing,
+            attention=attention,
         )
         if not backbone.eos_ids:
             raise ConfigError(

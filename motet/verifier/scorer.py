@@ -13,6 +13,7 @@ import torch
 
 from motet.core import Chat
 from motet.errors import RewardFault
+from motet.policies import devices
 from motet.verifier.limits import Limits
 from motet.verifier.model import Reading, Unreadable, Verifier
 
@@ -117,7 +118,7 @@ class LocalScorer:
     @property
     def _beside(self) -> bool:
         # As in policies/sampler.py: on a CPU a second thread that computes has OpenMP threads of its own, which slows both.
-        return self._verifier.critic.backbone.device.type != "cpu" or torch.get_num_threads() == 1
+        return not devices.is_cpu(self._verifier.critic.backbone.device) or torch.get_num_threads() == 1
 
     def _settle(self, wanted: _Wanted) -> list[float | RewardFault]:
         """The first to come here scores what everybody waits for; the others find it done."""

@@ -1,0 +1,45 @@
+"""Which attention of transformers a model computes with. What the machine or the model lacks for it is said before any work."""
+
+from typing import Literal
+
+import torch
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import is_flash_attn_2_available
+
+from motet.errors import ConfigError
+
+Attention = Literal["auto", "sdpa", "flash_attention_2", "eager"]
+FLASH = "flash_attention_2"
+FLASH_DTYPES = (torch.float16, torch.bfloat16)
+
+
+def check_attention(attention: Attention, device: torch.device, dtype: torch.dtype) -> None:
+    """Raises: ConfigError where flash attention has not the device, the type or the package that it needs."""
+    if attention != FLASH:
+        return
+    said = f"attention is {FLASH}"
+    if device.type != "cuda":
+        raise ConfigError(f"{said}, and device is {device}; expected cuda: use attention: auto, or another device")
+    if dtype not in FLASH_DTYPES:
+        raise ConfigError(
+            f"{said}, and dtype is {str(dtype).removeprefix('torch.')}; expected bfloat16 or float16: use one of these, "
+            f"or attention: auto"
+        )
+    if not is_flash_attn_2_available():
+        raise ConfigError(
+            f"{said}, but the package flash_attn, in a version that transformers can use, is not installed: "
+            f"pip install flash-attn, or use attention: auto"
+        )
+
+
+def implementations_of(model: type[PreTrainedModel]) -> list[Attention]:
+    """Those of `Attention` that transformers has for a class. For some classes it would take another flash attention
+    than the one asked for, from the hub."""
+    listed = model._compatible_flash_implementations
+    flash = model._supports_flash_attn and (listed is None or FLASH in listed)
+    there: list[Attention] = ["eager"]
+    if model._supports_sdpa:
+        there.append("sdpa")
+    if flash:
+        there.append("flash_attention_2")
+    return there
