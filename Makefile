@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-faults lint results bench-peers verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-faults lint results bench-peers bench-real verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -40,6 +40,9 @@ results: install  ## the runs behind docs/results.md (about an hour on two cores
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed
+
+bench-real: install  ## models of half a billion weights and more, beside TRL and comlrl, at most 40 minutes on two quiet cores
+	$(VENV)/bin/python benchmarks/real_size.py
 
 verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py

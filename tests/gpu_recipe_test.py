@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.api import survey
 from motet.build import scene
 from motet.policies import memory
 from motet.policies.quantized import Quantize
@@ -40,6 +41,12 @@ WRITER = {
 
 HELD_OUT = 32
 """Tasks of the config's evaluation."""
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU samples with copies of weights, and the page is about a GPU."""
+    monkeypatch.setattr(survey, "is_cpu", lambda device: False)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from motet.config.schema import RunConfig
 from motet.core import Team
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.policies import memory
+from motet.policies.devices import is_cpu
+from motet.policies.loading import resolve_device
 from motet.policies.sampler import LocalSampler
 from motet.reading import read_json
 from motet.sandbox import temporary
@@ -101,6 +103,9 @@ def memory_of(scene: Scene) -> dict[str, int]:
             parts["references"] += shape.parameters * width
         length = 2 * max(config.decode_of(agent).max_new_tokens for agent in config.team)
         playing = memory.playing(shape, _rows_played(scene, model, length), length, width)
+        on_cpu = base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
+        if on_cpu and base.quantize == "none":
+            playing += memory.packing(shape, width)
         learning = memory.learning(shape, _tokens_learnt(scene, model, model in valued), width, base.checkpointing)
         at_work = max(at_work, playing, learning)
     parts["playing or learning"] = at_work

@@ -20,6 +20,7 @@ from motet.errors import OutOfMemory
 from motet.policies import devices
 from motet.policies.folder import library
 from motet.policies.loading import EXPECTED, load_config
+from motet.policies.packed import fits
 from motet.policies.quantized import Quantize
 from motet.policies.score import CHUNK, ROWS
 from motet.settings import Lora, TinyModel
@@ -107,6 +108,13 @@ def held(trained: int, bytes_each: int) -> int:
 def training(trained: int, kind: str) -> int:
     """Bytes of what training needs beside the weights: float32 gradients and AdamW's moments."""
     return int(trained * (MASTER + MOMENTS[kind]))
+
+
+def packing(shape: Shape, bytes_each: int) -> int:
+    """Bytes of the copies of linear layers that a CPU samples with."""
+    linear = sum(inputs * outputs for _, inputs, outputs in shape.linear)
+    size = (linear + shape.vocabulary * shape.hidden) * bytes_each
+    return size if fits(size) else 0
 
 
 def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:

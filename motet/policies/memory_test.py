@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import GPT2Config
 
-from motet.policies.memory import ACTIVATIONS, asking_for, frozen, held, learning, playing, shape_of, training
+import motet.policies.memory as memory
+from motet.policies.memory import ACTIVATIONS, asking_for, frozen, held, learning, packing, playing, shape_of, training
 from motet.settings import Lora, TinyModel
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
@@ -27,6 +28,14 @@ def test_the_cache_holds_keys_and_values_of_every_layer():
     shape = shape_of(TINY)
     assert shape.cache_per_token == 2 * 2 * 2 * 16
     assert playing(shape, rows=3, tokens=10, bytes_each=2) == 3 * (10 * 128 * 2 + 300 * 4)
+
+
+def test_a_cpu_samples_with_copies_of_linear_layers_and_the_head_where_they_fit(monkeypatch):
+    shape = shape_of(TINY)
+    linear = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
+    assert packing(shape, bytes_each=2) == 2 * (linear + 300 * 64)
+    monkeypatch.setattr(memory, "fits", lambda size: False)
+    assert packing(shape, bytes_each=2) == 0
 
 
 def test_what_is_trained_needs_masters_and_what_computes_and_gradient_and_moments():

@@ -54,8 +54,12 @@ def _worth_it(model: nn.Module) -> list[nn.Linear]:
         and module.weight.dtype in DTYPES
         and possible(module.weight.dtype)
     ]
-    size = sum(module.weight.nbytes for module in found)
-    return found if not found or size <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") else []
+    return found if found and fits(sum(module.weight.nbytes for module in found)) else []
+
+
+def fits(size: int) -> bool:
+    """Whether copies of so many bytes are not too much for this machine."""
+    return size <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @cache
