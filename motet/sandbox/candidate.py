@@ -6,6 +6,7 @@ answers. Nothing of the tests is here either, but the arguments of the calls mad
 
 import copy
 import marshal
+import re
 import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -142,6 +143,9 @@ class Candidate(Heap):
             vars(value)["__of__"] = self
             if function:
                 value.__name__ = name
+        elif tag == "pattern":
+            number, text, flags = parts
+            value = re.compile(self.decode(text, 1), flags)
         elif tag == "module":
             return sys.modules[parts[0]]
         elif tag == "global":

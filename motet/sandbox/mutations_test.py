@@ -131,6 +131,13 @@ PLAIN = {
     "says what an assertion says that it was given": (
         Suite.asserts(("assert f(AssertionError('this')) == 'this'",)), "def f(error): return str(error)",
     ),
+    "uses a pattern that a test has compiled": (
+        Suite.asserts(
+            ("assert f(r, '-', 'bAa') == ('b-', True)", "assert f(b, b'-', b'bAa') == (b'bA-', True)", "assert g(r) is r"),
+            "import re\nr, b = re.compile('a+', re.I), re.compile(b'a')",
+        ),
+        "import re\ndef f(r, *args): return re.sub(r, *args), isinstance(r, re.Pattern)\ndef g(r): return r",
+    ),
     "ends a module well": (
         Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 0"), "def f(x): return 0",
     ),

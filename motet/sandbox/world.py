@@ -9,6 +9,7 @@ import copy
 import functools
 import importlib
 import marshal
+import re
 import sys
 from collections.abc import Iterable
 from types import (
@@ -289,6 +290,8 @@ class World(Heap):
             return self._function(value, depth)
         if isinstance(value, TestCase):
             raise NotPlain("a TestCase is not for the candidate")
+        if isinstance(value, re.Pattern):  # only on the way out: nobody's pattern is compiled or run here
+            return ["pattern", self._lend(value), self.encode(value.pattern, depth + 1), value.flags]
         kind = type(value)
         of_class = (*SPECIAL, "__hash__")
         special = [each for each in of_class if getattr(kind, each, None) not in (getattr(object, each, None), None)]

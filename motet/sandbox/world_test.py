@@ -464,6 +464,7 @@ FORGED = (
     f'["raised",["error",1,["type","int"],{EMPTY},""],[]]', '["raised",["error",1,["type","ValueError"],5,["tuple"],""],[]]',
     '["raised",["error",1,["type","ValueError"],["tuple"],5,""],[]]',
     '["returned",["frozenset",["object",1,["class",3,"X","m",[],[],false],null]],[]]',
+    '["returned",["pattern",1,"a",0],[]]',
     '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]', '["returned",["global","os","system"],[]]',
 )  # fmt: skip
 
