@@ -9,7 +9,6 @@ import marshal
 import re
 import sys
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -17,7 +16,8 @@ from typing import Any
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
-from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, travels
+from motet.sandbox.protocol import NotPlain
+from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
 
 _MOST_NOTES = 20
 
@@ -58,7 +58,9 @@ class Candidate(Heap):
         return protocol.dumps(reply)
 
     def ask(self, *values: Any) -> Any:
-        """Has the judge do something with one of its own objects."""
+        """Has the judge do something with one of its own objects, which is the first of the values."""
+        if self.numbers.get(id(values[0]), self._next) % 2 != self._theirs:
+            raise AttributeError("it is made by the program, and not by the tests that have its class")
         self._pipe.write(protocol.dumps(["asks", *self.pack(list(values), self._limit)]))
         return self.listen()
 
@@ -105,6 +107,8 @@ class Candidate(Heap):
         if isinstance(value, BaseException):
             about = [self.encode(kind, depth + 1), self.arguments(value, depth), self.encode(_noted(value), depth + 1)]
             return ["error", self.register(value), *about, _said(value)]
+        if isinstance(kind, BorrowedClass) and id(kind) in self.numbers:
+            raise NotPlain(f"a {kind.__name__} that its tests have not made")
         container = kind_of(value)
         if container is not None:
             return self.container(container, value, self.encode(kind, depth + 1) if container.heirs else None, depth)
@@ -116,7 +120,7 @@ class Candidate(Heap):
         described = self.encode(kind, depth + 1)
         for base in VALUES:
             if base in kind.__mro__ and travels(value):
-                return ["value", self.register(value), described, self.encode(_plain(base, value), depth + 1)]
+                return ["value", self.register(value), described, self.encode(plain(base, value), depth + 1)]
         return ["object", self.register(value), described, _hash(value)]
 
     def _class(self, kind: type, depth: int) -> Form:
@@ -138,11 +142,21 @@ class Candidate(Heap):
 
     def adopt(self, tag: str, parts: list[Form]) -> Any:
         if tag == "borrowed":
-            number, function, name, special = parts
-            value: Any = (BorrowedFunction if function else _borrowed_class(name, special))()
-            vars(value)["__of__"] = self
-            if function:
-                value.__name__ = name
+            number, kind = parts
+            value: Any = object.__new__(self.decode(kind, 1))
+        elif tag == "borrowed function":
+            number, name = parts
+            value = BorrowedFunction()
+            vars(value).update(__of__=self, __name__=name)
+        elif tag == "borrowed class":
+            number, *about = parts
+            value = self._borrowed_class(BorrowedClass, *about)
+        elif tag == "class of":
+            return self._borrowed_class(type, *parts)
+        elif tag == "borrowed value":
+            number, kind, form = parts
+            content = self.decode(form, 1)
+            value = HEIRS[type(content)](self.decode(kind, 1), content)
         elif tag == "pattern":
             number, text, flags = parts
             value = re.compile(self.decode(text, 1), flags)
@@ -153,14 +167,41 @@ class Candidate(Heap):
         elif tag == "attribute":
             return getattr(self.decode(parts[0], 1), parts[1])
         elif tag == "borrowed error":
-            number, base, name, args = parts
-            kind = self.decode(base, 1)
-            kind = type(name, (kind,), {}) if name != kind.__name__ else kind
+            number, described, args = parts
+            kind = self.decode(described, 1)
             value = kind.__new__(kind, *self.decode(args, 1))
         else:
             raise ValueError(tag)
         self.accept(number, value)
         return value
+
+    def _borrowed_class(
+        self, meta: type, name: str, bases: list[Form], special: Sequence[str], overridden: Sequence[str]
+    ) -> type:
+        """A class for objects of the tests: what it defines is asked for, what a plain type gives it is here."""
+
+        def method(called: str) -> Callable[..., Any]:
+            return lambda value, *args, **named: self.ask(value, called, args, tuple(named.items()))
+
+        def attribute(name: str) -> property:
+            return property(lambda value: self.ask(value, "get", (name,), ()))
+
+        def get(value: Any, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"an object of the tests has no {name!r} for the program")
+            return self.ask(value, "get", (name,), ())
+
+        within = tuple(self.decode(base, 1) for base in bases)
+        methods: dict[str, Any] = {"__of__": self, "__getattr__": get}
+        methods |= {each: method(each) for each in special} | {each: attribute(each) for each in overridden}
+        if not any(issubclass(base, Exception) for base in within):
+            methods["__dict__"] = attribute("__dict__")
+            methods["__setattr__"] = lambda value, name, to: self.ask(value, "set", (name, to), ())
+            methods["__delattr__"] = lambda value, name: self.ask(value, "del", (name,), ())
+            methods["__copy__"] = lambda value: self.ask(value, "copy", (False,), ())
+            methods["__deepcopy__"] = lambda value, _: self.ask(value, "copy", (True,), ())
+        made: type = meta(name, within, methods)
+        return made
 
 
 class BorrowedFunction:
@@ -170,36 +211,39 @@ class BorrowedFunction:
         return vars(self)["__of__"].ask(self, "__call__", args, tuple(named.items()))
 
 
-def _borrowed_class(name: str, special: Sequence[str]) -> type:
-    """A class for an object of the tests, with the special methods that its own class has."""
+class BorrowedClass(type):
+    """A class of the tests: its objects are made there."""
 
-    def method(called: str) -> Callable[..., Any]:
-        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(
-            self, called, args, tuple(named.items())
-        )
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
+        if "__of__" not in space and not issubclass(cls, Exception):
+            raise TypeError(f"{name} inherits from a class of the tests")
+        super().__init__(name, bases, space)
 
-    methods: dict[str, Any] = {called: method(called) for called in special}
-    methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), ())
-    methods["__setattr__"] = lambda self, name, to: object.__getattribute__(self, "__of__").ask(
-        self, "set", (name, to), ()
-    )
-    methods["__copy__"] = lambda self: object.__getattribute__(self, "__of__").ask(self, "copy", (False,), ())
-    methods["__deepcopy__"] = lambda self, _: object.__getattribute__(self, "__of__").ask(self, "copy", (True,), ())
-    return type(name, (), methods)
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if "__of__" not in vars(cls):
+            return super().__call__(*args, **named)
+        return cls._ask("__call__", *args, **named)
 
+    def __getattr__(cls, name: str) -> Any:
+        return cls._ask("get", name)
 
-def _plain(base: type, value: Any) -> Any:
-    """What an instance of a subclass is as its builtin base."""
-    if base in (tuple, frozenset):
-        return base(base.__iter__(value))
-    if base is str:
-        return "".join(str.__iter__(value))
-    if base is bytes:
-        return bytes(bytes.__iter__(value))
-    if base is Decimal:
-        return Decimal(Decimal.__str__(value))
-    numbers = {int: int.__int__, float: float.__float__, complex: complex.__pos__}
-    return numbers[base](value) if base in numbers else HEIRS[base](base, value)
+    def __iter__(cls) -> Any:
+        return cls._ask("__iter__")
+
+    def __len__(cls) -> Any:
+        return cls._ask("__len__")
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls._ask("__getitem__", item)
+
+    def __contains__(cls, item: Any) -> Any:
+        return cls._ask("__contains__", item)
+
+    def __bool__(cls) -> bool:
+        return True
+
+    def _ask(cls, called: str, *args: Any, **named: Any) -> Any:
+        return type.__getattribute__(cls, "__of__").ask(cls, called, args, tuple(named.items()))
 
 
 def _hash(value: Any) -> int | None:

@@ -507,3 +507,19 @@ def test_lying_about_how_it_began_is_garbled() -> None:
     for line in ('["timeout","x"]', "[]", '[null,"x"]', '["raised",1]'):
         with pytest.raises(Gone):
             hear(line).began()
+
+
+FORGED_OF_OURS = (
+    '["value",1,["@",0],5]', '["list",1,["@",2],null,5]', '["object",1,["@",4],null]', f'["error",1,["@",6],{EMPTY},""]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORGED_OF_OURS)
+def test_only_the_tests_make_objects_of_their_classes(form: str) -> None:
+    space: dict[str, Any] = {"__name__": "tests"}
+    program.run(["class Int(int): pass\nclass List(list): pass\nclass Node: pass\nclass Error(Exception): pass"], space)
+    world = hear('["returned",["@",4],[]]', f'["returned",{form},[]]')
+    world.space = space
+    assert world.ask("call", space["Int"], space["List"], space["Node"], space["Error"]) is space["Node"]
+    with pytest.raises(Gone):
+        world.ask("call")
