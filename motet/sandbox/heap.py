@@ -205,7 +205,8 @@ class Heap:
         return isinstance(kind, type) and issubclass(kind, base)
 
     def _fill(self, number: int, container: Container, value: Any, parts: list[Form], depth: int) -> None:
-        self._seen[number] = container, ()
+        # While it is filled, a key may ask the other side for its hash: that message must not tell of half a dict.
+        self._seen.pop(number, None)
         container.fill(value, self._values(parts, depth))
         self._seen[number] = container, tuple(container.parts(value))
 

@@ -222,6 +222,14 @@ PLAIN = {
     "looks up an enum": (
         Suite.asserts(("assert f(C.A) == 2",), "import enum\nclass C(enum.IntEnum): A = 1"), "def f(c): return {1: 2}[c]",
     ),
+    "gets a dict and a set of objects with a hash of their own": (
+        Suite.asserts(
+            ("keys, members = {Key(1): 'a', Key(2): 'b'}, {Key(1), Key(2)}", "assert f(keys, members) == (2, 2)",
+             "assert (len(keys), len(members)) == (2, 2)"),
+            "class Key:\n    def __init__(self, v): self.v = v\n    def __hash__(self): return self.v",
+        ),
+        "def f(keys, members): return len(keys), len(members)",
+    ),
     "copies a node": (
         Suite.asserts(("a = Node()", "b = f(a)", "assert b.mark == 5 and a.mark == 1"), NODE),
         "import copy\ndef f(n):\n    n = copy.copy(n)\n    n.mark = 5\n    return n",
