@@ -20,6 +20,7 @@ from motet.sandbox.protocol import NotPlain
 from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
 
 _MOST_NOTES = 20
+_DEEPEST_CONTEXT = 20
 
 
 class Candidate(Heap):
@@ -105,7 +106,11 @@ class Candidate(Heap):
         if isinstance(value, type):
             return self._class(value, depth)
         if isinstance(value, BaseException):
-            about = [self.encode(kind, depth + 1), self.arguments(value, depth), self.encode(_noted(value), depth + 1)]
+            about = [
+                self.encode(kind, depth + 1),
+                self.arguments(value, depth),
+                self.encode(self._noted(value, depth), depth + 1),
+            ]
             return ["error", self.register(value), *about, _said(value)]
         if isinstance(kind, BorrowedClass) and id(kind) in self.numbers:
             raise NotPlain(f"a {kind.__name__} that its tests have not made")
@@ -137,6 +142,23 @@ class Candidate(Heap):
         ]
         hashable = vars(kind).get("__hash__", kind) is not None
         return ["class", number, kind.__name__, str(kind.__module__), bases, names, hashable]
+
+    def _noted(self, error: BaseException, depth: int) -> tuple[tuple[str, Any], ...]:
+        """What exceptions remember besides their arguments: where in a text, which file, what was raised before them."""
+        kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
+        notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
+        added = kept.get("__notes__")
+        if type(added) is list and all(type(each) is str for each in added):
+            notes.insert(0, ("__notes__", tuple(added)))
+        if error.__suppress_context__:
+            notes.insert(0, ("__suppress_context__", True))
+        for name in ("__cause__", "__context__"):
+            before = getattr(error, name)
+            # A retry may have thousands behind one another, and those that point at each other would have no end.
+            near = name == "__cause__" or (depth < _DEEPEST_CONTEXT and id(before) not in self.numbers)
+            if isinstance(before, Exception) and before is not error and near:
+                notes.insert(0, (name, before))
+        return tuple(notes[:_MOST_NOTES])
 
     # ------------------------------------------------------------------------------------------------ the judge's objects
 
@@ -255,16 +277,6 @@ def _hash(value: Any) -> int | None:
         return hash(value)
     except BaseException:  # noqa: BLE001
         return None
-
-
-def _noted(error: BaseException) -> tuple[tuple[str, Any], ...]:
-    """What exceptions remember besides their arguments: where in a text, which file, what caused them."""
-    kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
-    notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
-    cause = error.__cause__
-    if isinstance(cause, Exception) and cause is not error:
-        notes.insert(0, ("__cause__", cause))
-    return tuple(notes[:_MOST_NOTES])
 
 
 def _said(error: BaseException) -> str:

@@ -158,6 +158,18 @@ def flaky():
     if len(tries) < 3: raise Refused2(len(tries))
     return 'done'
 """
+ERROR = """
+    def test_context(self):
+        with self.assertRaises(ValueError) as c: f()
+        self.assertEqual((type(c.exception.__context__), c.exception.__notes__), (KeyError, ["n"]))
+        self.assertFalse(c.exception.__suppress_context__)
+    def test_hidden(self):
+        with self.assertRaises(Own) as c: g()
+        self.assertIs(type(c.exception.__context__), ValueError)
+        self.assertTrue(c.exception.__suppress_context__)
+    def test_many(self):
+        with self.assertRaises(KeyError): h(300)
+"""
 PLAIN = {
     "takes a point for a tuple": (
         Suite.asserts(
@@ -211,6 +223,13 @@ PLAIN = {
         ),
         "def f(do, kinds):\n    seen = []\n    while True:\n        try: return do(), seen\n"
         "        except kinds as error: seen.append((error.code, str(error), error.args))",
+    ),
+    "says what it raised before": (
+        Suite.unittest(CASE + ERROR),
+        "def f():\n    try: {}[1]\n    except KeyError:\n        error = ValueError()\n        error.add_note('n')\n"
+        "        raise error\n"
+        "class Own(Exception): pass\ndef g():\n    try: f()\n    except ValueError: raise Own from None\n"
+        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise",
     ),
     "raises the test's error": (
         Suite.unittest(ERRORS + CASE + "    def test(self):\n        with self.assertRaises(Refused) as c: f(Refused2)\n"

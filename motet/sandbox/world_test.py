@@ -465,6 +465,10 @@ FORGED = (
     '["raised",["error",1,["type","ValueError"],["tuple"],5,""],[]]',
     '["returned",["frozenset",["object",1,["class",3,"X","m",[],[],false],null]],[]]',
     '["returned",["pattern",1,"a",0],[]]',
+    *(
+        f'["raised",["error",1,["type","ValueError"],["tuple"],["tuple",["tuple","{name}",5]],""],[]]'
+        for name in ("__notes__", "__context__", "__suppress_context__")
+    ),
     '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]', '["returned",["global","os","system"],[]]',
 )  # fmt: skip
 
