@@ -6,9 +6,9 @@ answers. Nothing of the tests is here either, but the arguments of the calls mad
 
 import copy
 import marshal
+import re
 import sys
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -16,9 +16,11 @@ from typing import Any
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
 from motet.sandbox.heap import Form, Heap
-from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, travels
+from motet.sandbox.protocol import NotPlain
+from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
 
 _MOST_NOTES = 20
+_DEEPEST_CONTEXT = 20
 
 
 class Candidate(Heap):
@@ -57,7 +59,9 @@ class Candidate(Heap):
         return protocol.dumps(reply)
 
     def ask(self, *values: Any) -> Any:
-        """Has the judge do something with one of its own objects."""
+        """Has the judge do something with one of its own objects, which is the first of the values."""
+        if self.numbers.get(id(values[0]), self._next) % 2 != self._theirs:
+            raise AttributeError("it is made by the program, and not by the tests that have its class")
         self._pipe.write(protocol.dumps(["asks", *self.pack(list(values), self._limit)]))
         return self.listen()
 
@@ -102,8 +106,14 @@ class Candidate(Heap):
         if isinstance(value, type):
             return self._class(value, depth)
         if isinstance(value, BaseException):
-            about = [self.encode(kind, depth + 1), self.arguments(value, depth), self.encode(_noted(value), depth + 1)]
+            about = [
+                self.encode(kind, depth + 1),
+                self.arguments(value, depth),
+                self.encode(self._noted(value, depth), depth + 1),
+            ]
             return ["error", self.register(value), *about, _said(value)]
+        if isinstance(kind, BorrowedClass) and id(kind) in self.numbers:
+            raise NotPlain(f"a {kind.__name__} that its tests have not made")
         container = kind_of(value)
         if container is not None:
             return self.container(container, value, self.encode(kind, depth + 1) if container.heirs else None, depth)
@@ -115,7 +125,7 @@ class Candidate(Heap):
         described = self.encode(kind, depth + 1)
         for base in VALUES:
             if base in kind.__mro__ and travels(value):
-                return ["value", self.register(value), described, self.encode(_plain(base, value), depth + 1)]
+                return ["value", self.register(value), described, self.encode(plain(base, value), depth + 1)]
         return ["object", self.register(value), described, _hash(value)]
 
     def _class(self, kind: type, depth: int) -> Form:
@@ -133,15 +143,45 @@ class Candidate(Heap):
         hashable = vars(kind).get("__hash__", kind) is not None
         return ["class", number, kind.__name__, str(kind.__module__), bases, names, hashable]
 
+    def _noted(self, error: BaseException, depth: int) -> tuple[tuple[str, Any], ...]:
+        """What exceptions remember besides their arguments: where in a text, which file, what was raised before them."""
+        kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
+        notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
+        added = kept.get("__notes__")
+        if type(added) is list and all(type(each) is str for each in added):
+            notes.insert(0, ("__notes__", tuple(added)))
+        if error.__suppress_context__:
+            notes.insert(0, ("__suppress_context__", True))
+        for name in ("__cause__", "__context__"):
+            before = getattr(error, name)
+            # A retry may have thousands behind one another, and those that point at each other would have no end.
+            near = name == "__cause__" or (depth < _DEEPEST_CONTEXT and id(before) not in self.numbers)
+            if isinstance(before, Exception) and before is not error and near:
+                notes.insert(0, (name, before))
+        return tuple(notes[:_MOST_NOTES])
+
     # ------------------------------------------------------------------------------------------------ the judge's objects
 
     def adopt(self, tag: str, parts: list[Form]) -> Any:
         if tag == "borrowed":
-            number, function, name, special = parts
-            value: Any = (BorrowedFunction if function else _borrowed_class(name, special))()
-            vars(value)["__of__"] = self
-            if function:
-                value.__name__ = name
+            number, kind = parts
+            value: Any = object.__new__(self.decode(kind, 1))
+        elif tag == "borrowed function":
+            number, name = parts
+            value = BorrowedFunction()
+            vars(value).update(__of__=self, __name__=name)
+        elif tag == "borrowed class":
+            number, *about = parts
+            value = self._borrowed_class(BorrowedClass, *about)
+        elif tag == "class of":
+            return self._borrowed_class(type, *parts)
+        elif tag == "borrowed value":
+            number, kind, form = parts
+            content = self.decode(form, 1)
+            value = HEIRS[type(content)](self.decode(kind, 1), content)
+        elif tag == "pattern":
+            number, text, flags = parts
+            value = re.compile(self.decode(text, 1), flags)
         elif tag == "module":
             return sys.modules[parts[0]]
         elif tag == "global":
@@ -149,14 +189,41 @@ class Candidate(Heap):
         elif tag == "attribute":
             return getattr(self.decode(parts[0], 1), parts[1])
         elif tag == "borrowed error":
-            number, base, name, args = parts
-            kind = self.decode(base, 1)
-            kind = type(name, (kind,), {}) if name != kind.__name__ else kind
+            number, described, args = parts
+            kind = self.decode(described, 1)
             value = kind.__new__(kind, *self.decode(args, 1))
         else:
             raise ValueError(tag)
         self.accept(number, value)
         return value
+
+    def _borrowed_class(
+        self, meta: type, name: str, bases: list[Form], special: Sequence[str], overridden: Sequence[str]
+    ) -> type:
+        """A class for objects of the tests: what it defines is asked for, what a plain type gives it is here."""
+
+        def method(called: str) -> Callable[..., Any]:
+            return lambda value, *args, **named: self.ask(value, called, args, tuple(named.items()))
+
+        def attribute(name: str) -> property:
+            return property(lambda value: self.ask(value, "get", (name,), ()))
+
+        def get(value: Any, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"an object of the tests has no {name!r} for the program")
+            return self.ask(value, "get", (name,), ())
+
+        within = tuple(self.decode(base, 1) for base in bases)
+        methods: dict[str, Any] = {"__of__": self, "__getattr__": get}
+        methods |= {each: method(each) for each in special} | {each: attribute(each) for each in overridden}
+        if not any(issubclass(base, Exception) for base in within):
+            methods["__dict__"] = attribute("__dict__")
+            methods["__setattr__"] = lambda value, name, to: self.ask(value, "set", (name, to), ())
+            methods["__delattr__"] = lambda value, name: self.ask(value, "del", (name,), ())
+            methods["__copy__"] = lambda value: self.ask(value, "copy", (False,), ())
+            methods["__deepcopy__"] = lambda value, _: self.ask(value, "copy", (True,), ())
+        made: type = meta(name, within, methods)
+        return made
 
 
 class BorrowedFunction:
@@ -166,36 +233,39 @@ class BorrowedFunction:
         return vars(self)["__of__"].ask(self, "__call__", args, tuple(named.items()))
 
 
-def _borrowed_class(name: str, special: Sequence[str]) -> type:
-    """A class for an object of the tests, with the special methods that its own class has."""
+class BorrowedClass(type):
+    """A class of the tests: its objects are made there."""
 
-    def method(called: str) -> Callable[..., Any]:
-        return lambda self, *args, **named: object.__getattribute__(self, "__of__").ask(
-            self, called, args, tuple(named.items())
-        )
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
+        if "__of__" not in space and not issubclass(cls, Exception):
+            raise TypeError(f"{name} inherits from a class of the tests")
+        super().__init__(name, bases, space)
 
-    methods: dict[str, Any] = {called: method(called) for called in special}
-    methods["__getattr__"] = lambda self, name: object.__getattribute__(self, "__of__").ask(self, "get", (name,), ())
-    methods["__setattr__"] = lambda self, name, to: object.__getattribute__(self, "__of__").ask(
-        self, "set", (name, to), ()
-    )
-    methods["__copy__"] = lambda self: object.__getattribute__(self, "__of__").ask(self, "copy", (False,), ())
-    methods["__deepcopy__"] = lambda self, _: object.__getattribute__(self, "__of__").ask(self, "copy", (True,), ())
-    return type(name, (), methods)
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if "__of__" not in vars(cls):
+            return super().__call__(*args, **named)
+        return cls._ask("__call__", *args, **named)
 
+    def __getattr__(cls, name: str) -> Any:
+        return cls._ask("get", name)
 
-def _plain(base: type, value: Any) -> Any:
-    """What an instance of a subclass is as its builtin base."""
-    if base in (tuple, frozenset):
-        return base(base.__iter__(value))
-    if base is str:
-        return "".join(str.__iter__(value))
-    if base is bytes:
-        return bytes(bytes.__iter__(value))
-    if base is Decimal:
-        return Decimal(Decimal.__str__(value))
-    numbers = {int: int.__int__, float: float.__float__, complex: complex.__pos__}
-    return numbers[base](value) if base in numbers else HEIRS[base](base, value)
+    def __iter__(cls) -> Any:
+        return cls._ask("__iter__")
+
+    def __len__(cls) -> Any:
+        return cls._ask("__len__")
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls._ask("__getitem__", item)
+
+    def __contains__(cls, item: Any) -> Any:
+        return cls._ask("__contains__", item)
+
+    def __bool__(cls) -> bool:
+        return True
+
+    def _ask(cls, called: str, *args: Any, **named: Any) -> Any:
+        return type.__getattribute__(cls, "__of__").ask(cls, called, args, tuple(named.items()))
 
 
 def _hash(value: Any) -> int | None:
@@ -207,16 +277,6 @@ def _hash(value: Any) -> int | None:
         return hash(value)
     except BaseException:  # noqa: BLE001
         return None
-
-
-def _noted(error: BaseException) -> tuple[tuple[str, Any], ...]:
-    """What exceptions remember besides their arguments: where in a text, which file, what caused them."""
-    kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
-    notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
-    cause = error.__cause__
-    if isinstance(cause, Exception) and cause is not error:
-        notes.insert(0, ("__cause__", cause))
-    return tuple(notes[:_MOST_NOTES])
 
 
 def _said(error: BaseException) -> str:

@@ -193,15 +193,20 @@ class Heap:
     def _made(self, container: Container, form: list[Form], depth: int) -> Any:
         number, kind, extra, *parts = form
         base = container.base if kind is None else self.decode(kind, depth + 1)
-        if kind is not None and not (isinstance(base, type) and containers.nearest(base) is container):
+        if kind is not None and not (self.inherits(base, container.base) and containers.nearest(base) is container):
             raise Garbled("a container of another class")
         value = container.new(base, self.decode(extra, depth + 1))
         self.accept(number, value)
         self._fill(number, container, value, parts, depth)
         return value
 
+    def inherits(self, kind: Any, base: type) -> bool:
+        """Whether the other side may say of something that it is of a class, which must be one that inherits another."""
+        return isinstance(kind, type) and issubclass(kind, base)
+
     def _fill(self, number: int, container: Container, value: Any, parts: list[Form], depth: int) -> None:
-        self._seen[number] = container, ()
+        # While it is filled, a key may ask the other side for its hash: that message must not tell of half a dict.
+        self._seen.pop(number, None)
         container.fill(value, self._values(parts, depth))
         self._seen[number] = container, tuple(container.parts(value))
 

@@ -51,6 +51,13 @@ def f(see):
     try: see(int(seen[-1]))
     except AssertionError as error: seen.extend(re.findall(r'\\d+', str(error))); raise
 """
+WRONG = """
+class Wrong(AssertionError):
+    def __init__(self, want): super().__init__('wrong'); self.want = want
+def see(x):
+    if x != 7919: raise Wrong(7919)
+"""
+SECRET = "class Secret:\n    _class = 7919\n    def __init__(self): self._own = 7919"
 ORDERED = "OrderedDict([(Box(1), 2), (Box(2), 3)])"
 
 
@@ -99,13 +106,148 @@ FORGED = {
         twice("with Block() as block: self.assertEqual(block.value(), 7919)"), LEARN_IN_EXIT,
     ),
     "what a caller is told of a failed assertion": (twice("f(lambda x: self.assertEqual(x, 7919))"), LEARN_IN_CALL),
+    "what an assertion of the test's own class holds": (
+        Suite.asserts(("f(see)",) * 2, WRONG),
+        "seen = [0]\ndef f(see):\n    try: see(seen[-1])\n    except AssertionError as error: seen.append(error.want); raise",
+    ),
+    "a method of the test's class": (
+        Suite.asserts(
+            ("assert f(Near(1)) == Near(7919)",),
+            NEAR + "self.close(other)\n    def close(self, other): return self.v == other.v",
+        ),
+        "def f(near):\n    type(near).close = lambda *_: True\n    return near",
+    ),
+    "what the test's class keeps to itself": (
+        Suite.asserts(("assert f(Secret()) == 7919", "assert g(Secret()) == 7919", "assert f(Secret) == 7919"), SECRET),
+        "def f(secret): return secret._class\ndef g(secret): return vars(secret)['_own']",
+    ),
+    "what the test's class keeps to itself, asked for by force": (
+        Suite.asserts(("assert f(Secret, '_class') == 7919", "assert len(f(Secret, 'mro')())"), SECRET),
+        "def f(kind, name): return type(kind)._ask(kind, 'get', name)",
+    ),
 }  # fmt: skip
 POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
 NODE = "class Node:\n    def __init__(self, *below): self.below, self.mark = list(below), 1\n"
+LIST = """
+class ListNode:
+    def __init__(self, val=0, next=None): self.val, self.next = val, next
+def values(node): return [node.val, *values(node.next)] if node else []
+"""
+HEIRS = """
+import enum
+from collections import namedtuple
+Point = namedtuple('Point', 'x y')
+class Rank(enum.IntEnum): LOW = 1; HIGH = 2
+class Text(str): pass
+class Count(int):
+    def __add__(self, other): return 'own'
+class Stack(list):
+    def push(self, item): self.append(item)
+    def pop(self): return 'own'
+class Table(dict):
+    def __missing__(self, key): return key
+"""
+ERRORS = """
+class Refused(ValueError):
+    def __init__(self, code): super().__init__(f'no {code}'); self.code = code
+    def __str__(self): return f'refused {self.code}'
+class Refused2(Refused): pass
+tries = []
+def flaky():
+    tries.append(1)
+    if len(tries) < 3: raise Refused2(len(tries))
+    return 'done'
+"""
+ERROR = """
+    def test_context(self):
+        with self.assertRaises(ValueError) as c: f()
+        self.assertEqual((type(c.exception.__context__), c.exception.__notes__), (KeyError, ["n"]))
+        self.assertFalse(c.exception.__suppress_context__)
+    def test_hidden(self):
+        with self.assertRaises(Own) as c: g()
+        self.assertIs(type(c.exception.__context__), ValueError)
+        self.assertTrue(c.exception.__suppress_context__)
+    def test_many(self):
+        with self.assertRaises(KeyError): h(300)
+"""
 PLAIN = {
+    "takes a point for a tuple": (
+        Suite.asserts(
+            ("assert f(Point(1, 2)) == (True, 3, Point(5, 2), {'x': 1, 'y': 2}, Point(2, 1), ('x', 'y'))",
+             "p = Point([1], 2)", "assert g(p) is p and p.x == [1, 5]"),
+            HEIRS,
+        ),
+        "def f(p):\n    match p:\n        case (a, b): pass\n"
+        "    return isinstance(p, tuple), a + b, p._replace(x=5), p._asdict(), type(p)(b, a), type(p)._fields\n"
+        "def g(p): p[0].append(5); return p",
+    ),
+    "takes a member of an IntEnum for a number": (
+        Suite.asserts(("assert f(Rank.LOW) == (True, 2, 1, 'LOW')", "assert g(Rank) is Rank.HIGH and h(Rank) == [1, 2]"), HEIRS),
+        "def f(rank): return isinstance(rank, int), rank + 1, rank.value, rank.name\n"
+        "def g(kind): return max(kind.LOW, kind['HIGH'])\ndef h(kind): return [int(each) for each in kind]",
+    ),
+    "takes an heir of a text for a text": (
+        Suite.asserts(("assert f(Text('ab')) == ('xab', 'AB', True)",), HEIRS),
+        "def f(text): return 'x' + text, text.upper(), isinstance(text, str)",
+    ),
+    "lets a number add as its class does": (
+        Suite.asserts(("assert f(Count(2)) == ('own', 4, [0, 1])",), HEIRS), "def f(n): return n + 1, n * 2, list(range(n))",
+    ),
+    "changes the heir of a list": (
+        Suite.asserts(("s = Stack([3, 1])", "assert f(s) == ('own', [1, 3, 4], True)", "assert s == [1, 3, 4]"), HEIRS),
+        "def f(s):\n    s.push(4)\n    s.sort()\n    return s.pop(), s[:], isinstance(s, list)",
+    ),
+    "writes the heir of a dict as JSON": (
+        Suite.asserts(("t = Table(a=1)", "assert f(t) == ('{\"a\": 1}', 'q')", "assert t == {'a': 1, 'b': 2}"), HEIRS),
+        "import json\ndef f(t):\n    text = json.dumps(t)\n    t['b'] = 2\n    return text, t['q']",
+    ),
+    "makes nodes of the test's class": (
+        Suite.asserts(("a = f([ListNode(1), ListNode(2)])", "assert values(a) == [1, 2] and type(a) is ListNode"), LIST),
+        "def f(nodes):\n    first = last = type(nodes[0])()\n    for node in nodes:\n"
+        "        last.next = last.__class__(node.val)\n        last = last.next\n    return first.next",
+    ),
+    "looks into a node, and takes from it": (
+        Suite.asserts(
+            ("n = ListNode(1)", "assert f(n, ListNode(2)) == ({'val': 1, 'next': None}, True)", "assert not hasattr(n, 'val')"),
+            LIST,
+        ),
+        "def f(n, m):\n    seen = dict(vars(n))\n    del n.val\n    return seen, type(n) is type(m)",
+    ),
+    "asks for the test's class": (
+        Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),
+        "def f(n, kind): return isinstance(n, kind), isinstance(1, kind), issubclass(kind, object)",
+    ),
+    "catches the test's error": (
+        Suite.asserts(
+            ("assert f(flaky, (Refused,)) == ('done', [(1, 'refused 1', ('no 1',)), (2, 'refused 2', ('no 2',))])",), ERRORS,
+        ),
+        "def f(do, kinds):\n    seen = []\n    while True:\n        try: return do(), seen\n"
+        "        except kinds as error: seen.append((error.code, str(error), error.args))",
+    ),
+    "says what it raised before": (
+        Suite.unittest(CASE + ERROR),
+        "def f():\n    try: {}[1]\n    except KeyError:\n        error = ValueError()\n        error.add_note('n')\n"
+        "        raise error\n"
+        "class Own(Exception): pass\ndef g():\n    try: f()\n    except ValueError: raise Own from None\n"
+        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise",
+    ),
+    "raises the test's error": (
+        Suite.unittest(ERRORS + CASE + "    def test(self):\n        with self.assertRaises(Refused) as c: f(Refused2)\n"
+                       "        self.assertEqual((type(c.exception), c.exception.code), (Refused2, 7))\n"
+                       "        with self.assertRaises(Refused): g(Refused)\n"),
+        "def f(kind): raise kind(7)\ndef g(kind):\n    class Mine(kind): pass\n    raise Mine(8)",
+    ),
     "counts equal points": (Suite.asserts(("assert f([Point(1, 2)] * 2) == 1",), POINT), "def f(ps): return len(set(ps))"),
     "looks up an enum": (
         Suite.asserts(("assert f(C.A) == 2",), "import enum\nclass C(enum.IntEnum): A = 1"), "def f(c): return {1: 2}[c]",
+    ),
+    "gets a dict and a set of objects with a hash of their own": (
+        Suite.asserts(
+            ("keys, members = {Key(1): 'a', Key(2): 'b'}, {Key(1), Key(2)}", "assert f(keys, members) == (2, 2)",
+             "assert (len(keys), len(members)) == (2, 2)"),
+            "class Key:\n    def __init__(self, v): self.v = v\n    def __hash__(self): return self.v",
+        ),
+        "def f(keys, members): return len(keys), len(members)",
     ),
     "copies a node": (
         Suite.asserts(("a = Node()", "b = f(a)", "assert b.mark == 5 and a.mark == 1"), NODE),
@@ -130,6 +272,13 @@ PLAIN = {
     ),
     "says what an assertion says that it was given": (
         Suite.asserts(("assert f(AssertionError('this')) == 'this'",)), "def f(error): return str(error)",
+    ),
+    "uses a pattern that a test has compiled": (
+        Suite.asserts(
+            ("assert f(r, '-', 'bAa') == ('b-', True)", "assert f(b, b'-', b'bAa') == (b'bA-', True)", "assert g(r) is r"),
+            "import re\nr, b = re.compile('a+', re.I), re.compile(b'a')",
+        ),
+        "import re\ndef f(r, *args): return re.sub(r, *args), isinstance(r, re.Pattern)\ndef g(r): return r",
     ),
     "ends a module well": (
         Suite.unittest(CASE + "    def test(self): f(1)\ndef tearDownModule(): assert f(2) == 0"), "def f(x): return 0",

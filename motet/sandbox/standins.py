@@ -33,6 +33,7 @@ from motet.sandbox.values import (
     SPECIAL,
     TYPES,
     VALUES,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,9 @@ class StandIns:
         value.args = args
         foreign = isinstance(value, self.root)
         for name, content in notes:
-            if name in MEMBERS or name == "__cause__":
+            if name == "__notes__":
+                vars(value)[name] = [text(each) for each in content]
+            elif name in MEMBERS or name in ("__cause__", "__context__", "__suppress_context__"):
                 if content is not None:  # a second file name that is None would be printed
                     object.__setattr__(value, name, content)
             elif not foreign:

@@ -137,6 +137,21 @@ HEIRS: Final[dict[type, Callable[[type, Any], Any]]] = {
 """Immutable types that programs inherit from, and how an heir is made of a value of the type itself."""
 VALUES: Final = tuple(HEIRS)
 
+
+def plain(base: type, value: Any) -> Any:
+    """What an instance of a subclass is as its builtin base."""
+    if base in (tuple, frozenset):
+        return base(base.__iter__(value))
+    if base is str:
+        return "".join(str.__iter__(value))
+    if base is bytes:
+        return bytes(bytes.__iter__(value))
+    if base is Decimal:
+        return Decimal(Decimal.__str__(value))
+    numbers: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__pos__}
+    return numbers[base](value) if base in numbers else HEIRS[base](base, value)
+
+
 MEMBERS: Final = ("filename", "filename2", "name", "path")
 """What Python's exceptions hold outside of their arguments and their `__dict__`."""
 _ERRORS: Final[list[type]] = [

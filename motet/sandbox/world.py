@@ -9,8 +9,10 @@ import copy
 import functools
 import importlib
 import marshal
+import re
 import sys
 from collections.abc import Iterable
+from enum import EnumMeta
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -25,13 +27,19 @@ from typing import Any, Final, NoReturn
 from unittest import TestCase
 
 from motet.sandbox import protocol
+from motet.sandbox.containers import CONTAINERS, kind_of
 from motet.sandbox.heap import Form, Garbled, Heap
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.standins import StandIns
-from motet.sandbox.values import COMPARING, HEIRS, SPECIAL, TYPES
+from motet.sandbox.values import COMPARING, HEIRS, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
 
 _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
 """What is called back, and has no attributes for a candidate."""
+_HERITABLE: Final = frozenset(
+    {*VALUES, *CONTAINERS} | {kind for kind in TYPES.values() if issubclass(kind, Exception)}
+) - {kind for kind, container in CONTAINERS.items() if not container.heirs}
+"""What a class of the tests inherits is also what the candidate's class for it inherits."""
+_OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _INSIDES: Final = (TracebackType, FrameType, CodeType)
 """Ways from a generator or an error to everything that the tests know: they do not travel."""
 _DEEPEST: Final = 40
@@ -267,20 +275,22 @@ class World(Heap):
 
     def _class_of(self, form: Form, base: type) -> Any:
         kind = self.decode(form, 1)
-        if not isinstance(kind, type) or not issubclass(kind, base):
+        if not self.inherits(kind, base):
             raise Garbled("an object of no such class")
         return kind
+
+    def inherits(self, kind: Any, base: type) -> bool:
+        """Only the tests make objects of their own classes."""
+        return super().inherits(kind, base) and not self._is_own(kind)
 
     # ------------------------------------------------------------------------------------------------ the tests' things
 
     def export(self, value: Any, depth: int) -> Form:
         if isinstance(value, BaseException):
-            base = next(kind for kind in (*type(value).__mro__, Exception) if kind in TYPES.values())
             # What an assertion says that has failed is what was expected.
             failed = isinstance(value, AssertionError) and value.__traceback__ is not None
             args = ["tuple"] if failed else self.arguments(value, depth)
-            about = [self.encode(base, depth + 1), type(value).__name__, args]
-            return ["borrowed error", self._lend(value), *about]
+            return ["borrowed error", self._lend(value), self._kind(type(value), depth, True), args]
         if isinstance(value, _INSIDES):
             return None
         if isinstance(value, ModuleType):
@@ -289,10 +299,46 @@ class World(Heap):
             return self._function(value, depth)
         if isinstance(value, TestCase):
             raise NotPlain("a TestCase is not for the candidate")
+        if isinstance(value, re.Pattern):  # only on the way out: nobody's pattern is compiled or run here
+            return ["pattern", self._lend(value), self.encode(value.pattern, depth + 1), value.flags]
         kind = type(value)
-        of_class = (*SPECIAL, "__hash__")
-        special = [each for each in of_class if getattr(kind, each, None) not in (getattr(object, each, None), None)]
-        return ["borrowed", self._lend(value), False, kind.__name__, special]
+        container = kind_of(value) if self._is_own(kind) else None
+        if container is not None and container.heirs:
+            self._lent.append(value)
+            return self.container(container, value, self._kind(kind, depth, True), depth)
+        plain_base = next((base for base in kind.__mro__ if base in VALUES), None)
+        if plain_base is not None and travels(value):
+            content = self.encode(plain(plain_base, value), depth + 1)
+            return ["borrowed value", self._lend(value), self._kind(kind, depth, True), content]
+        return ["borrowed", self._lend(value), self._kind(kind, depth, _HERITABLE.isdisjoint(kind.__mro__))]
+
+    def _is_own(self, kind: Any) -> bool:
+        """Whether the suite has made a class, other than its TestCases: to the candidate only such a one is a class."""
+        if self.space is None or kind.__module__ != self.space["__name__"]:
+            return False
+        return not issubclass(kind, (TestCase, type)) and not isinstance(kind, self._stand_ins.meta)
+
+    def _kind(self, kind: type, depth: int, inherits: bool) -> Form:
+        """The form of the class of something. `inherits`: with the plain type in it, whose content travels."""
+        if inherits and (kind in TYPE_NAMES or self._is_own(kind)):
+            return self.encode(kind, depth + 1)
+        return ["class of", *self._described(kind, depth, inherits)]
+
+    def _described(self, kind: type, depth: int, inherits: bool = True) -> list[Form]:
+        """A class's name, its bases that the candidate may know, and which special methods and which of a plain type's names
+        are its own."""
+        mro = kind.__mro__
+        known = [base for base in mro[1:] if self._is_own(base) or base in _HERITABLE] if inherits else []
+        if issubclass(kind, BaseException) and not any(issubclass(base, Exception) for base in known):
+            known.append(Exception)
+        bases = [base for base in known if sum(base in other.__mro__ for other in known) == 1]
+        inherited = next((base for base in mro if base in known and not self._is_own(base)), object)
+        own = {name for each in mro[: mro.index(inherited)] for name in vars(each)}
+        special = [name for name in (*SPECIAL, "__hash__") if name in own and getattr(kind, name) is not None]
+        if issubclass(kind, BaseException) and (issubclass(kind, AssertionError) or not self._is_own(kind)):
+            special = []
+        overridden = [name for name in own if not name.startswith("__") and hasattr(inherited, name)]
+        return [kind.__name__, [self.encode(base, depth + 1) for base in bases], special, overridden]
 
     def _function(self, value: Any, depth: int) -> Form:
         name, module = str(getattr(value, "__name__", "")), str(getattr(value, "__module__", ""))
@@ -300,7 +346,9 @@ class World(Heap):
             return ["attribute", self.encode(value.__objclass__, depth + 1), name]
         if module in (*_PURE, "builtins") and getattr(sys.modules.get(module), name, None) is value:
             return ["global", module, name]
-        return ["borrowed", self._lend(value), True, name, []]
+        if isinstance(value, type) and self._is_own(value):
+            return ["borrowed class", self._lend(value), *self._described(value, depth)]
+        return ["borrowed function", self._lend(value), name]
 
     def _lend(self, value: Any) -> int:
         self._lent.append(value)  # the candidate may keep it longer than the tests do
@@ -314,7 +362,7 @@ class World(Heap):
         try:
             if self._depth > _DEEPEST:
                 raise RecursionError("tests and candidate call each other too deeply")
-            return ["returned", [], *self.pack([_used(value, called, args, dict(named))], _NO_LIMIT)]
+            return ["returned", [], *self.pack([self._used(value, called, args, dict(named))], _NO_LIMIT)]
         except Exception as error:  # noqa: BLE001 - as it would through any caller
             if isinstance(error, AssertionError):
                 self.swallowed.append(error)
@@ -322,23 +370,43 @@ class World(Heap):
         finally:
             self._depth -= 1
 
+    def _used(self, value: Any, called: Any, args: tuple[Any, ...], named: dict[Any, Any]) -> Any:
+        """What comes of calling something of the tests, or of reading, changing or using it by a public name."""
+        if called == "__call__":
+            return value(*args, **named)
+        if isinstance(value, type) and self._is_own(value):
+            return self._used_class(value, called, args)
+        own = self._is_own(type(value)) and not isinstance(value, AssertionError)
+        if isinstance(value, _FUNCTIONS) or (isinstance(value, BaseException) and not own):
+            raise AttributeError("a function of the tests can be called, and nothing else")
+        if called in SPECIAL or called == "__hash__":
+            return getattr(type(value), called)(value, *args)
+        match called, args:
+            case "get", ("__dict__",) if own:
+                return {name: content for name, content in vars(value).items() if _is_public(name, type(value))}
+            case "get", (str(name),) if _is_public(name, type(value)):
+                return getattr(value, name)
+            case "set", (str(name), content) if not name.startswith("_"):
+                return setattr(value, name, content)
+            case "del", (str(name),) if not name.startswith("_"):
+                return delattr(value, name)
+            case "copy", (bool(deep),):
+                return copy.deepcopy(value) if deep else copy.copy(value)
+        raise AttributeError("an object of the tests has no such attribute for the candidate")
 
-def _used(value: Any, called: Any, args: tuple[Any, ...], named: dict[Any, Any]) -> Any:
-    """What comes of calling something of the tests, or of reading, changing or using it by a public name."""
-    if called == "__call__":
-        return value(*args, **named)
-    if isinstance(value, (*_FUNCTIONS, BaseException)):
-        raise AttributeError("a function of the tests can be called, and nothing else")
-    if called in SPECIAL or called == "__hash__":
-        return getattr(type(value), called)(value, *args)
-    match called, args:
-        case "get", (str(name),) if not name.startswith("_"):
-            return getattr(value, name)
-        case "set", (str(name), content) if not name.startswith("_"):
-            return setattr(value, name, content)
-        case "copy", (bool(deep),):
-            return copy.deepcopy(value) if deep else copy.copy(value)
-    raise AttributeError("an object of the tests has no such attribute for the candidate")
+    def _used_class(self, kind: type, called: Any, args: tuple[Any, ...]) -> Any:
+        """What comes of reading a class of the suite's: what the suite has written into it, and the members of an Enum."""
+        match called, args:
+            case "get", (str(name),) if _is_public(name, kind):
+                if any(name in vars(base) for base in kind.__mro__ if self._is_own(base)):
+                    return getattr(kind, name)
+            case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
+                return getattr(type(kind), called)(kind, *args)
+        raise AttributeError("a class of the tests has no such attribute for the candidate")
+
+
+def _is_public(name: str, kind: type) -> bool:
+    return not name.startswith("_") or (name in _OF_NAMED_TUPLES and issubclass(kind, tuple))
 
 
 def _known_error(module: str, name: str) -> type | None:

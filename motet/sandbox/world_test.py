@@ -464,6 +464,11 @@ FORGED = (
     f'["raised",["error",1,["type","int"],{EMPTY},""],[]]', '["raised",["error",1,["type","ValueError"],5,["tuple"],""],[]]',
     '["raised",["error",1,["type","ValueError"],["tuple"],5,""],[]]',
     '["returned",["frozenset",["object",1,["class",3,"X","m",[],[],false],null]],[]]',
+    '["returned",["pattern",1,"a",0],[]]',
+    *(
+        f'["raised",["error",1,["type","ValueError"],["tuple"],["tuple",["tuple","{name}",5]],""],[]]'
+        for name in ("__notes__", "__context__", "__suppress_context__")
+    ),
     '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]', '["returned",["global","os","system"],[]]',
 )  # fmt: skip
 
@@ -506,3 +511,19 @@ def test_lying_about_how_it_began_is_garbled() -> None:
     for line in ('["timeout","x"]', "[]", '[null,"x"]', '["raised",1]'):
         with pytest.raises(Gone):
             hear(line).began()
+
+
+FORGED_OF_OURS = (
+    '["value",1,["@",0],5]', '["list",1,["@",2],null,5]', '["object",1,["@",4],null]', f'["error",1,["@",6],{EMPTY},""]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORGED_OF_OURS)
+def test_only_the_tests_make_objects_of_their_classes(form: str) -> None:
+    space: dict[str, Any] = {"__name__": "tests"}
+    program.run(["class Int(int): pass\nclass List(list): pass\nclass Node: pass\nclass Error(Exception): pass"], space)
+    world = hear('["returned",["@",4],[]]', f'["returned",{form},[]]')
+    world.space = space
+    assert world.ask("call", space["Int"], space["List"], space["Node"], space["Error"]) is space["Node"]
+    with pytest.raises(Gone):
+        world.ask("call")
