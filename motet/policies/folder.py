@@ -333,18 +333,40 @@ def _check_tokenizer(path: Path) -> None:
         raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain texts")
 
 
-def _growth(steps: Any) -> float:
-    """How many times as long a text may be after these steps."""
-    grown = 1.0
-    if isinstance(steps, dict):
-        pattern, content = steps.get("pattern"), steps.get("content")
+def _growth(normalizer: Any) -> float:
+    """How many times as long a text may be after these steps; above MOST_GROWTH it may be more than said.
+
+    Read from the last step to the first: how long the text may be in the end that a character now stands for. So a step
+    multiplies what another one made only where it reads the characters that the other one writes. A pattern may read all.
+    """
+    lengths: dict[str, float] = {}
+    least = 1.0  # of every character
+
+    def final(text: str) -> float:
+        return sum(max(least, lengths.get(character, least)) for character in text)
+
+    for step in reversed(list(_steps(normalizer))):
+        pattern, content = step.get("pattern"), step.get("content")
+        if not isinstance(content, str) or (made := final(content)) == 0:
+            continue
+        if made > MOST_GROWTH:
+            return made
         plain = pattern.get("String") if isinstance(pattern, dict) else pattern
-        if isinstance(content, str):
-            grown = max(1.0, len(content) / max(1, len(plain) if isinstance(plain, str) else 1))
-        steps = steps.get("normalizers")
-    for step in steps if isinstance(steps, list) else ():
-        grown *= _growth(step)
-    return grown
+        if isinstance(plain, str) and plain:
+            times = max(1.0, made / final(plain))
+            lengths |= {character: times * final(character) for character in set(plain)}
+        else:
+            least = max(least, made)
+    return max([least, *lengths.values()])
+
+
+def _steps(normalizer: Any) -> Iterator[dict[str, Any]]:
+    """In the order in which they are taken."""
+    if isinstance(normalizer, dict):
+        yield normalizer
+        normalizer = normalizer.get("normalizers")
+    for one in normalizer if isinstance(normalizer, list) else ():
+        yield from _steps(one)
 
 
 def _has_key(value: Any, key: str) -> bool:
