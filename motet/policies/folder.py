@@ -80,11 +80,11 @@ def believed(source: str | Path, part: Part) -> Iterator[Path]:
             yield view
             return
         for name in SAID:
-            if (folder / name).is_file() or (folder / name).is_symlink():
+            if _stands(folder / name):
                 said = _FILTERS[name](folder / name, _object(inside(folder, name)))
                 (view / name).write_text(json.dumps(said), encoding="utf-8")
         for name in LINKED:
-            if (folder / name).is_file() or (folder / name).is_symlink():
+            if _stands(folder / name):
                 most = TEMPLATE if name.endswith(".jinja") else VOCABULARY
                 (view / name).symlink_to(inside(folder, name, most))
         if (view / "tokenizer.json").is_file():
@@ -107,8 +107,15 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
         check_regular(place, most)
     except (OSError, RuntimeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is a link to itself"
-        raise ConfigError(f"{folder / name} cannot be read: {said}; expected a regular file") from error
+        raise ConfigError(
+            f"{folder / name} cannot be read: {said}; expected a regular file that you may read"
+        ) from error
     return place
+
+
+def _stands(path: Path) -> bool:
+    """Whether a file has this name. Where a link leads, `inside` says: it may be where nobody may look."""
+    return path.is_symlink() or path.is_file()
 
 
 # ---------------------------------------------------------------------------------------------------- the place
@@ -124,7 +131,9 @@ def _located(source: str | Path, part: Part) -> Path:
     except RuntimeError as error:  # ~somebody whom this machine does not know
         raise ConfigError(f"model folder {str(source)!r} does not exist: {error}") from error
     except OSError as error:
-        raise ConfigError(f"model folder {str(source)!r} cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"model folder {str(source)!r} cannot be read: {error.strerror}; expected one that you may read"
+        ) from error
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
         raise ConfigError(f"model folder {str(source)!r} does not exist")
@@ -144,9 +153,9 @@ def _downloaded(name: str, files: list[str], revision: str | None = None) -> Pat
 
 
 def _check_files(source: str | Path, folder: Path, part: Part) -> None:
-    if not (folder / CONFIG_FILE).is_file():
+    if not _stands(folder / CONFIG_FILE):
         raise ConfigError(f"model folder {str(source)!r} has no {CONFIG_FILE}: save it with save_pretrained")
-    if part != "config" and not any((folder / name).is_file() for name in VOCABULARIES):
+    if part != "config" and not any(_stands(folder / name) for name in VOCABULARIES):
         raise ConfigError(
             f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(VOCABULARIES)}: "
             f"save it there with tokenizer.save_pretrained"
@@ -157,20 +166,20 @@ def _link_weights(folder: Path, view: Path) -> None:
     shards = _shards(folder)
     if shards is not None:
         (view / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": _object(folder / INDEX)["weight_map"]}))
-    elif not (folder / ONE).is_file():
+    elif not _stands(folder / ONE):
         raise ConfigError(
             f"model folder {str(folder)!r} cannot be loaded: it has no {ONE} and no {INDEX}. Weights are read as "
             f"safetensors only: save it with save_pretrained"
         )
     for name in shards if shards is not None else [ONE]:
-        if not (folder / name).is_file():
+        if not _stands(folder / name):
             raise ConfigError(f"model folder {str(folder)!r} cannot be loaded: it has no {name}, which {INDEX} names")
         (view / name).symlink_to(inside(folder, name, WEIGHTS))
 
 
 def _shards(folder: Path) -> list[str] | None:
     """The files of an index; None where the weights are in one file. Raises: ConfigError for a name that is not one."""
-    if (folder / ONE).is_file() or not (folder / INDEX).is_file():
+    if _stands(folder / ONE) or not _stands(folder / INDEX):
         return None
     places = _object(inside(folder, INDEX)).get("weight_map")
     if not isinstance(places, dict) or not places:

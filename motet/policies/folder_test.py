@@ -459,3 +459,46 @@ def test_a_folder_of_nobody_and_a_file_name_that_is_too_long_are_one_line(model:
     (model / "config.json").symlink_to("a" * 300)
     with pytest.raises(ConfigError, match="cannot be read: File name too long"):
         load_tokenizer(model)
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Files that may not be read, and folders that may not be searched, also where the tests are root's."""
+
+    def closed(path: Path) -> None:
+        def refusing(ask: Callable[..., Any], inside: bool) -> Callable[..., Any]:
+            def asked(at: Any, *rest: Any, **how: Any) -> Any:
+                if (path in Path(at).parents) if inside else Path(at) == path:
+                    raise PermissionError(13, "Permission denied", str(at))
+                return ask(at, *rest, **how)
+
+            return asked
+
+        if path.is_dir():
+            monkeypatch.setattr(Path, "stat", refusing(Path.stat, inside=True))
+        else:
+            monkeypatch.setattr(os, "open", refusing(os.open, inside=False))
+
+    return closed
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja", "model.safetensors", ""]
+)
+def test_what_may_not_be_read_of_a_model_is_one_line(model: Path, close: Callable[[Path], None], name: str) -> None:
+    close(model / name)
+    with pytest.raises(
+        ConfigError, match=r"\A[^\n]+ cannot be read: Permission denied; expected [^\n]+ you may read\Z"
+    ):
+        Backbone.load(model, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", ""])
+def test_what_may_not_be_read_of_an_adapter_is_one_line(
+    model: Path, tmp_path: Path, close: Callable[[Path], None], name: str
+) -> None:
+    _save_adapter(model, tmp_path / "adapter")
+    backbone = Backbone.load(model, device="cpu")
+    close(tmp_path / "adapter" / name)
+    with pytest.raises(ConfigError, match=r"\A[^\n]+ cannot be (read|looked at): Permission denied; expected [^\n]+\Z"):
+        backbone.load_adapter("a", tmp_path / "adapter")

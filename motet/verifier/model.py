@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
 from motet.errors import ConfigError, RewardFault, SamplerFault
+from motet.plugins import look_at
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.bounded_text import token_ids
 from motet.policies.critic import Critic
@@ -211,7 +212,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
     Raises: ConfigError, also for one that was not trained for what it `reads`.
     """
     place = Path(folder)
-    if not (place / CARD).is_file():
+    if look_at(place / CARD) != "file":
         raise ConfigError(f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one")
     try:
         said = _json(place, place / CARD)
@@ -237,7 +238,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         )
     if card.base is None and not (place / "config.json").is_file():
         raise ConfigError(f"{place} has no config.json, and its {CARD} names no base: copy all of its files")
-    if card.base is not None and Path(card.base).is_absolute() and not Path(card.base).is_dir():
+    if card.base is not None and Path(card.base).is_absolute() and look_at(Path(card.base)) != "folder":
         raise ConfigError(
             f"the verifier in {place} is an adapter on {card.base}, which is not there: bring it back, or name another place "
             f"as base in {CARD}"
