@@ -17,10 +17,11 @@ from motet.plugins import look_at
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.bounded_text import token_ids
 from motet.policies.critic import Critic
+from motet.policies.folder import inside, library
 from motet.policies.loading import DType
 from motet.policies.padding import padded
 from motet.policies.prompts import check_whole, encode
-from motet.reading import ROWS, WEIGHTS, check_regular, read_json
+from motet.reading import ROWS, WEIGHTS, read_json
 from motet.settings import Lora, Settings
 
 Reads: TypeAlias = Literal["end", "mean", "lowest"]
@@ -105,7 +106,9 @@ class Verifier:
         backbone = Backbone.load(card.base or place, device=device, dtype=dtype)
         if card.base is not None:
             backbone.load_adapter(ADAPTER, place / ADAPTER)
-        critic, head = _critic_on(backbone, card.base is not None), load_file(place / HEAD)
+        critic = _critic_on(backbone, card.base is not None)
+        with library(f"verifier {str(folder)!r}", f"a {HEAD} that motet verifier train wrote"):
+            head = load_file(inside(place, HEAD, WEIGHTS))
         if {name: weight.shape for name, weight in head.items()} != {
             name: weight.shape for name, weight in critic.head.state_dict().items()
         }:
@@ -222,7 +225,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         for plain in place.rglob("*.json"):
             _json(place, plain)
         for weights in {place / HEAD, *place.rglob("*.safetensors")}:
-            check_regular(weights, WEIGHTS)
+            inside(place, str(weights.relative_to(place)), WEIGHTS)
             with safe_open(weights, "pt"):
                 """A file that was cut off does not open."""
     except ValidationError as error:
