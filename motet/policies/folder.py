@@ -26,9 +26,9 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 LINKED = (
     *VOCABULARIES, "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"
 )  # fmt: skip
-CONFIG_FILE = "config.json"
+CONFIG_FILE, GENERATION = "config.json", "generation_config.json"
 SAID = (
-    CONFIG_FILE, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+    CONFIG_FILE, GENERATION, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 )  # fmt: skip
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 VOCABULARY = 256 << 20
@@ -92,6 +92,20 @@ def believed(source: str | Path, part: Part) -> Iterator[Path]:
         if part == "weights":
             _link_weights(folder, view)
         yield view
+
+
+def sampling_of(source: str | Path) -> dict[str, Any]:
+    """What its generation_config.json says beside special tokens, in numbers: for whoever plays a model that is made of this one.
+
+    Raises: ConfigError.
+    """
+    folder = _located(source, "config")
+    said = _object(inside(folder, GENERATION)) if _stands(folder / GENERATION) else {}
+    return {key: value for key, value in said.items() if key not in IDS and not key.startswith("_") and _counts(value)}
+
+
+def _counts(value: Any) -> bool:
+    return all(map(_counts, value)) if isinstance(value, list) else isinstance(value, int | float)
 
 
 def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
@@ -218,7 +232,7 @@ TOKENIZER: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 """Keys of tokenizer_config.json that are believed, beside the special tokens, `NAME_token`."""
 IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
-"""All that is believed of generation_config.json: how a run samples, its own config says."""
+"""All that transformers is shown of generation_config.json: how a run samples, its own config says."""
 _NO_TOKEN = -1
 """In the first Llamas' files, for padding."""
 
