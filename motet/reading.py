@@ -56,8 +56,8 @@ def read_json(path: Path, most: int = CONFIG) -> Any:
 
 
 def check_regular(path: Path, most: int) -> None:
-    """For a file that a library opens. Raises: as `open_regular`."""
-    _check(path, path.stat(), most)
+    """For a file that a library opens. Raises: as `open_regular`, also where it may not be read."""
+    open_regular(path, most).close()
 
 
 def _check(path: Path, found: os.stat_result, most: int) -> None:

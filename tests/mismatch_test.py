@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from motet.policies.decode import Wish
 from motet.policies.forward import forward
 from motet.policies.padding import Rows, padded
 from motet.policies.suspect import suspect
-from motet.settings import Decode
+from motet.settings import Decode, Lora
 from motet.trainer.guards import MISMATCH
 from tests.architectures import SOUND, WINDOW, alone, make
 from tests.small_runs import run_config, steps
@@ -147,3 +148,26 @@ def test_the_completions_that_are_wrong_are_looked_into_not_the_first_ones(tmp_p
         ]
     nothing, one = torch.zeros((8, 2)), torch.ones(8)
     assert suspect(backbone, Batch("p", *rows, torch.stack(sampled), nothing, one, one)).endswith("(Abilities.streams)")
+
+
+@pytest.mark.parametrize("adapters", [1, 2])
+@pytest.mark.parametrize("shares", [True, False])
+def test_adapters_are_suspected_where_several_shared_a_batch_of_sampling(adapters, shares, tmp_path):
+    backbone = Backbone.load(make("llama", tmp_path), device="cpu")
+    for number in range(adapters):
+        backbone.add_adapter(f"p{number}", Lora(rank=2), seed=number)
+    backbone.abilities = replace(backbone.abilities, shares_prompts=shares, streams=False)
+    rows = Rows(*padded([[5, 60]], 0, "left", CPU), torch.tensor([0]), *padded([[20, 30]], 0, "right", CPU))
+    nothing, one = torch.zeros((1, 2)), torch.ones(1)
+    batch = Batch("p0", *rows, torch.full((1, 2), -99.0), nothing, one, one)
+
+    def said() -> str:
+        with backbone.policy("p0"):
+            return suspect(backbone, batch)
+
+    assert backbone.mixes_adapters
+    assert ("Backbone.mixes_adapters" in said()) == (adapters > 1)
+    assert ("Abilities.shares_prompts" in said()) == shares
+    backbone.mixes_adapters = False
+    assert "Backbone.mixes_adapters" not in said()
+    assert ("the cache" in said()) == (not shares)

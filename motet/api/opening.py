@@ -1,6 +1,6 @@
 """What every command begins with: a config that was read, the scene in a scratch folder, the team that plays."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,6 +13,7 @@ from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.plugins import look_at
+from motet.policies.loading import shortened_context
 from motet.sandbox import temporary
 from motet.trainer.prepare import check_seal
 from motet.trainer.progress import Progress
@@ -54,6 +55,9 @@ def scene_in_scratch(
 async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) -> Company:
     """The trained team of a run folder, or the team a config starts with (its models warmed up in `scratch`)."""
     raw = await bases.raw(scene, scratch, run / "models" if run is not None else None)
+    with Progress(show) as progress:
+        for line in shortened_contexts(raw.values()):
+            progress.say(line)
     trained: dict[str, Path] = {}
     if run is not None:
         for name, policy in scene.config.policies.items():
@@ -70,6 +74,11 @@ async def company_of(scene: Scene, run: Path | None, scratch: Path, show: Show) 
     with Progress(show) as progress:
         settled = await bases.settle(scene, raw, scratch / "models", None, progress)
     return assemble(scene, settled, train=False)
+
+
+def shortened_contexts(sources: Iterable[str | Path]) -> list[str]:
+    """A line for every model that is not read as far as it could be."""
+    return [line for line in map(shortened_context, dict.fromkeys(sources)) if line is not None]
 
 
 def tag_of(scene: Scene, run: Path | None) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.algorithms import cautions
-from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch
+from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch, shortened_contexts
 from motet.api.resuming import Resumed, resumed
 from motet.build import bases
 from motet.build.company import Company, assemble, ensemble_of, pace_of
@@ -15,7 +15,6 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
-from motet.policies.loading import shortened_context
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.alone import alone
@@ -131,8 +130,7 @@ def warnings_of(scene: Scene) -> list[str]:
             f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
-    sources = dict.fromkeys(base.path for base in settings.models.values() if base.path is not None)
-    found += [line for line in map(shortened_context, sources) if line is not None]
+    found += shortened_contexts(base.path for base in settings.models.values() if base.path is not None)
     both = scene.tasks.shared
     if both:
         found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 import torch
 
-from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch
+from motet.api.opening import (
+    ConfigLike,
+    Show,
+    company_of,
+    read_config,
+    run_of,
+    scene_in_scratch,
+    shortened_contexts,
+)
 from motet.build.scene import Scene, expert_of, use_threads
 from motet.config.load import dump_config, load_settings
 from motet.config.parts import Base
@@ -168,6 +176,8 @@ def train_verifier(
         torch.set_num_threads(settings.threads)
     kept, apart = split(given, settings.held_out, settings.seed)
     with temporary.folder() as scratch, Progress(show) as progress:
+        for line in shortened_contexts([] if settings.model.path is None else [settings.model.path]):
+            progress.say(line)
         verifier = _fresh(settings, given, scratch)
         read, passed = zip(
             *(read_all(verifier, some, question_only=question_only) for some in (kept, apart)), strict=True

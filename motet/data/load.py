@@ -147,8 +147,8 @@ def _csv(file: Path) -> list[Row]:
 def _parquet(file: Path) -> list[Row]:
     from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
 
-    check_regular(file, ROWS)
     try:
+        check_regular(file, ROWS)
         return list(parquet.read_table(file).to_pylist())
     except (ArrowException, OSError) as error:
         raise ConfigError(f"{file} is not a Parquet file: {error}") from error

@@ -14,6 +14,7 @@ from typing import Any
 from peft import LoraConfig
 
 from motet.errors import ConfigError, SamplerFault, shortened
+from motet.plugins import look_at
 from motet.policies.bounded_text import matching
 from motet.policies.folder import inside, library
 from motet.reading import CONFIG, WEIGHTS, read_json
@@ -32,7 +33,7 @@ IGNORED = {
 def weights_of(folder: str | Path) -> Path:
     """Raises: ConfigError where there are none, or they lie elsewhere."""
     place = Path(folder)
-    if not (place / TENSORS).is_file():
+    if look_at(place / TENSORS) != "file":
         raise ConfigError(f"adapter folder {str(folder)!r} has no {TENSORS}: give a folder that PEFT saved")
     return inside(place, TENSORS, WEIGHTS)
 
@@ -40,7 +41,7 @@ def weights_of(folder: str | Path) -> Path:
 def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
     """The adapter's config for a model with these `modules`, its patterns replaced by names. Raises: ConfigError."""
     path = Path(folder) / FILE
-    if not path.is_file():
+    if look_at(path) != "file":
         raise ConfigError(f"adapter folder {str(folder)!r} has no {FILE}: give a folder that PEFT saved")
     said = read_json(inside(Path(folder), FILE, CONFIG))
     if not isinstance(said, dict):

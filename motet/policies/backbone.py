@@ -6,12 +6,13 @@ reference: no second copy. Dropout is 0 everywhere, so a policy plays and learns
 """
 
 import inspect
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from motet.policies import attention
 from motet.policies.abilities import FAILURES, NONE, abilities_of, mixes_adapters
 from motet.policies.adapters import Adapters
 from motet.policies.attention_choice import Attention, check_attention
+from motet.policies.folder import GENERATION, sampling_of
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
 from motet.policies.masters import Masters
 from motet.policies.memory import is_out_of_memory
@@ -31,6 +33,7 @@ from motet.policies.quantized import Quantize, check_quantize
 from motet.policies.recompute import blocks_of, recomputing
 from motet.policies.score import score_hidden, score_logits
 from motet.policies.stream import Stream
+from motet.reading import read_json
 from motet.settings import Lora
 
 
@@ -76,6 +79,8 @@ class Backbone:
         self.abilities = NONE
         self.mixes_adapters = True
         """Whether one batch may have rows of several adapters (`logits`)."""
+        self.sampling: dict[str, Any] = {}
+        """What the model's makers say of how to sample it. It is saved with a full policy, and changes nothing here."""
         if trainable_full:
             self._keep_masters(self._weights_of(None))
 
@@ -115,6 +120,7 @@ class Backbone:
                 f"model {str(source)!r} has no blocks that can be computed again: use checkpointing: false"
             )
         loaded.abilities = abilities_of(loaded, source)
+        loaded.sampling = sampling_of(source) if trainable_full else {}
         return loaded
 
     # ------------------------------------------------------------------------------------------------ running
@@ -360,6 +366,10 @@ class Backbone:
                 raise ValueError("the base under adapters is as it was loaded: there is nothing to save")
             with self._masters.in_place():
                 self.model.save_pretrained(folder)
+            # transformers saves no numbers that it thinks contradict each other, so these are added to its file.
+            place = Path(folder) / GENERATION
+            said = {**read_json(place), **self.sampling} if place.is_file() else self.sampling
+            place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
             self.tokenizer.save_pretrained(folder)
             return
         with self._masters.in_place():

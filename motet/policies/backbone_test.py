@@ -1,5 +1,7 @@
 """Backbones of three families: adapters on and off, who is trained, saving."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +135,30 @@ def test_a_saved_full_policy_is_an_ordinary_model_folder(
     torch.testing.assert_close(logits(plain), logits(backbone.model), atol=1e-5, rtol=0)
     assert AutoTokenizer.from_pretrained(tmp_path)("def f")["input_ids"] == backbone.tokenizer("def f")["input_ids"]
     assert Backbone.load(tmp_path).eos_ids == (1, 3)
+
+
+def test_a_saved_full_policy_keeps_how_its_makers_sample(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = shutil.copytree(folder_of(), tmp_path / "source")
+    path, ids = source / "generation_config.json", json.loads((source / "generation_config.json").read_text())
+    how = {"do_sample": False, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "suppress_tokens": [3, 4]}
+    foreign = {
+        "custom_generate": "stranger/code",
+        "cache_implementation": "x",
+        "_name": 3,
+        "a_list": [1, "stranger/code"],
+    }
+    path.write_text(json.dumps({**ids, **how, **foreign}))
+    for made in ("once", "twice"):
+        backbone = Backbone.load(source, trainable_full=True)
+        backbone.save_policy(None, tmp_path / made)
+        source = tmp_path / made
+        saved = json.loads((source / "generation_config.json").read_text())
+        assert {**saved, **how, "eos_token_id": ids["eos_token_id"]} == saved
+        assert not foreign.keys() & saved.keys()
+        again = Backbone.load(source)
+        assert again.eos_ids == backbone.eos_ids == tuple(sorted(ids["eos_token_id"]))
+        assert torch.equal(logits(again.model), logits(backbone.model))
+        assert AutoModelForCausalLM.from_pretrained(source).generation_config.top_p == 0.95
 
 
 def test_a_saved_adapter_is_an_ordinary_peft_folder_and_loads_back(

@@ -26,9 +26,9 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 LINKED = (
     *VOCABULARIES, "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"
 )  # fmt: skip
-CONFIG_FILE = "config.json"
+CONFIG_FILE, GENERATION = "config.json", "generation_config.json"
 SAID = (
-    CONFIG_FILE, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+    CONFIG_FILE, GENERATION, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 )  # fmt: skip
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 VOCABULARY = 256 << 20
@@ -80,11 +80,11 @@ def believed(source: str | Path, part: Part) -> Iterator[Path]:
             yield view
             return
         for name in SAID:
-            if (folder / name).is_file() or (folder / name).is_symlink():
+            if _stands(folder / name):
                 said = _FILTERS[name](folder / name, _object(inside(folder, name)))
                 (view / name).write_text(json.dumps(said), encoding="utf-8")
         for name in LINKED:
-            if (folder / name).is_file() or (folder / name).is_symlink():
+            if _stands(folder / name):
                 most = TEMPLATE if name.endswith(".jinja") else VOCABULARY
                 (view / name).symlink_to(inside(folder, name, most))
         if (view / "tokenizer.json").is_file():
@@ -92,6 +92,20 @@ def believed(source: str | Path, part: Part) -> Iterator[Path]:
         if part == "weights":
             _link_weights(folder, view)
         yield view
+
+
+def sampling_of(source: str | Path) -> dict[str, Any]:
+    """What its generation_config.json says beside special tokens, in numbers: for whoever plays a model that is made of this one.
+
+    Raises: ConfigError.
+    """
+    folder = _located(source, "config")
+    said = _object(inside(folder, GENERATION)) if _stands(folder / GENERATION) else {}
+    return {key: value for key, value in said.items() if key not in IDS and not key.startswith("_") and _counts(value)}
+
+
+def _counts(value: Any) -> bool:
+    return all(map(_counts, value)) if isinstance(value, list) else isinstance(value, int | float)
 
 
 def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
@@ -107,8 +121,15 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
         check_regular(place, most)
     except (OSError, RuntimeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is a link to itself"
-        raise ConfigError(f"{folder / name} cannot be read: {said}; expected a regular file") from error
+        raise ConfigError(
+            f"{folder / name} cannot be read: {said}; expected a regular file that you may read"
+        ) from error
     return place
+
+
+def _stands(path: Path) -> bool:
+    """Whether a file has this name. Where a link leads, `inside` says: it may be where nobody may look."""
+    return path.is_symlink() or path.is_file()
 
 
 # ---------------------------------------------------------------------------------------------------- the place
@@ -124,7 +145,9 @@ def _located(source: str | Path, part: Part) -> Path:
     except RuntimeError as error:  # ~somebody whom this machine does not know
         raise ConfigError(f"model folder {str(source)!r} does not exist: {error}") from error
     except OSError as error:
-        raise ConfigError(f"model folder {str(source)!r} cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"model folder {str(source)!r} cannot be read: {error.strerror}; expected one that you may read"
+        ) from error
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
         raise ConfigError(f"model folder {str(source)!r} does not exist")
@@ -144,9 +167,9 @@ def _downloaded(name: str, files: list[str], revision: str | None = None) -> Pat
 
 
 def _check_files(source: str | Path, folder: Path, part: Part) -> None:
-    if not (folder / CONFIG_FILE).is_file():
+    if not _stands(folder / CONFIG_FILE):
         raise ConfigError(f"model folder {str(source)!r} has no {CONFIG_FILE}: save it with save_pretrained")
-    if part != "config" and not any((folder / name).is_file() for name in VOCABULARIES):
+    if part != "config" and not any(_stands(folder / name) for name in VOCABULARIES):
         raise ConfigError(
             f"model folder {str(source)!r} has no tokenizer, expected one of {', '.join(VOCABULARIES)}: "
             f"save it there with tokenizer.save_pretrained"
@@ -157,20 +180,20 @@ def _link_weights(folder: Path, view: Path) -> None:
     shards = _shards(folder)
     if shards is not None:
         (view / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": _object(folder / INDEX)["weight_map"]}))
-    elif not (folder / ONE).is_file():
+    elif not _stands(folder / ONE):
         raise ConfigError(
             f"model folder {str(folder)!r} cannot be loaded: it has no {ONE} and no {INDEX}. Weights are read as "
             f"safetensors only: save it with save_pretrained"
         )
     for name in shards if shards is not None else [ONE]:
-        if not (folder / name).is_file():
+        if not _stands(folder / name):
             raise ConfigError(f"model folder {str(folder)!r} cannot be loaded: it has no {name}, which {INDEX} names")
         (view / name).symlink_to(inside(folder, name, WEIGHTS))
 
 
 def _shards(folder: Path) -> list[str] | None:
     """The files of an index; None where the weights are in one file. Raises: ConfigError for a name that is not one."""
-    if (folder / ONE).is_file() or not (folder / INDEX).is_file():
+    if _stands(folder / ONE) or not _stands(folder / INDEX):
         return None
     places = _object(inside(folder, INDEX)).get("weight_map")
     if not isinstance(places, dict) or not places:
@@ -209,7 +232,7 @@ TOKENIZER: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 """Keys of tokenizer_config.json that are believed, beside the special tokens, `NAME_token`."""
 IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
-"""All that is believed of generation_config.json: how a run samples, its own config says."""
+"""All that transformers is shown of generation_config.json: how a run samples, its own config says."""
 _NO_TOKEN = -1
 """In the first Llamas' files, for padding."""
 
@@ -333,18 +356,40 @@ def _check_tokenizer(path: Path) -> None:
         raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain texts")
 
 
-def _growth(steps: Any) -> float:
-    """How many times as long a text may be after these steps."""
-    grown = 1.0
-    if isinstance(steps, dict):
-        pattern, content = steps.get("pattern"), steps.get("content")
+def _growth(normalizer: Any) -> float:
+    """How many times as long a text may be after these steps; above MOST_GROWTH it may be more than said.
+
+    Read from the last step to the first: how long the text may be in the end that a character now stands for. So a step
+    multiplies what another one made only where it reads the characters that the other one writes. A pattern may read all.
+    """
+    lengths: dict[str, float] = {}
+    least = 1.0  # of every character
+
+    def final(text: str) -> float:
+        return sum(max(least, lengths.get(character, least)) for character in text)
+
+    for step in reversed(list(_steps(normalizer))):
+        pattern, content = step.get("pattern"), step.get("content")
+        if not isinstance(content, str) or (made := final(content)) == 0:
+            continue
+        if made > MOST_GROWTH:
+            return made
         plain = pattern.get("String") if isinstance(pattern, dict) else pattern
-        if isinstance(content, str):
-            grown = max(1.0, len(content) / max(1, len(plain) if isinstance(plain, str) else 1))
-        steps = steps.get("normalizers")
-    for step in steps if isinstance(steps, list) else ():
-        grown *= _growth(step)
-    return grown
+        if isinstance(plain, str) and plain:
+            times = max(1.0, made / final(plain))
+            lengths |= {character: times * final(character) for character in set(plain)}
+        else:
+            least = max(least, made)
+    return max([least, *lengths.values()])
+
+
+def _steps(normalizer: Any) -> Iterator[dict[str, Any]]:
+    """In the order in which they are taken."""
+    if isinstance(normalizer, dict):
+        yield normalizer
+        normalizer = normalizer.get("normalizers")
+    for one in normalizer if isinstance(normalizer, list) else ():
+        yield from _steps(one)
 
 
 def _has_key(value: Any, key: str) -> bool:

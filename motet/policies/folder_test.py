@@ -404,6 +404,48 @@ def test_a_normalizer_that_makes_texts_grow_without_end_is_refused(model: Path) 
         load_tokenizer(model)
 
 
+def replaced(old: str, new: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: old}, "content": new}
+
+
+QUOTES = [replaced("``", '"'), replaced("''", '"')]
+NORMALIZERS: Mapping[str, list[dict[str, Any]]] = {
+    "bert": [{"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "lowercase": True}],
+    "llama": [{"type": "Prepend", "prepend": "▁"}, replaced(" ", "▁")],
+    "gemma": [replaced(" ", "▁")],
+    "whisper and marian, with NFC": [{"type": "NFC"}],
+    "clip": [{"type": "NFC"}, replaced(r"\s+", " ", "Regex"), {"type": "Lowercase"}],
+    "t5": [{"type": "Strip", "strip_left": False, "strip_right": True}, replaced(" {2,}", "▁", "Regex")],
+    "albert": [
+        *QUOTES, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, replaced(" {2,}", " ", "Regex")
+    ],
+    "nllb, with a sentinel": [
+        {"type": "Nmt"}, {"type": "NFKC"}, replaced("^ $", "\ue000", "Regex"),
+        {"type": "Strip", "strip_left": True, "strip_right": True}, replaced("\ue000", " "),
+    ],
+    "thirty letters for others": [replaced(f"[{chr(n)}{chr(n + 1)}]", "x", "Regex") for n in range(0x620, 0x63E)],
+    "signs that are spelt": [replaced(sign, f"<sign {ord(sign)}>") for sign in "\n\t…½€™✓№"],
+    "signs with spaces around them": [replaced(sign, f" {sign} ") for sign in ".,;:!?()[]{}"],
+    "one sign after the other": [replaced("…", "..."), replaced("...", " . . . "), replaced("  ", " ")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_normalizers_as_tokenizers_have_them_are_far_from_the_limit(model: Path, name: str) -> None:
+    harm_tokenizer(model, {"type": "Sequence", "normalizers": NORMALIZERS[name]}, "zzz")
+    load_tokenizer(model)
+    assert folders._growth({"type": "Sequence", "normalizers": NORMALIZERS[name]}) < 100
+
+
+def test_growth_is_that_of_the_longest_way_of_a_character_through_the_steps() -> None:
+    a_to_bbb, b_to_cc, c_to_dddd = replaced("a", "bbb"), replaced("b", "cc"), replaced("c", "dddd")
+    assert folders._growth([a_to_bbb, b_to_cc, c_to_dddd]) == 3 * 2 * 4
+    assert folders._growth([c_to_dddd, {"normalizers": [b_to_cc]}, a_to_bbb]) == 4
+    assert folders._growth([replaced("ab", "aaaab"), replaced("ab", "b")]) == 2.5
+    assert folders._growth([a_to_bbb, replaced("b+", "dd", "Regex")]) == 3 * 2
+    assert folders._growth([replaced("a", ""), None, {"type": "NFC"}]) == folders._growth(None) == 1
+
+
 def test_what_rust_panics_at_is_one_line(model: Path) -> None:
     harm_tokenizer(model, {"type": "Replace", "pattern": {"Regex": "^(a+)+$"}, "content": "b"}, "a" * 60 + "!")
     with pytest.raises(ConfigError, match=r"\Amodel [^\n]+ cannot be loaded: [^\n]+\Z"):
@@ -417,3 +459,46 @@ def test_a_folder_of_nobody_and_a_file_name_that_is_too_long_are_one_line(model:
     (model / "config.json").symlink_to("a" * 300)
     with pytest.raises(ConfigError, match="cannot be read: File name too long"):
         load_tokenizer(model)
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Files that may not be read, and folders that may not be searched, also where the tests are root's."""
+
+    def closed(path: Path) -> None:
+        def refusing(ask: Callable[..., Any], inside: bool) -> Callable[..., Any]:
+            def asked(at: Any, *rest: Any, **how: Any) -> Any:
+                if (path in Path(at).parents) if inside else Path(at) == path:
+                    raise PermissionError(13, "Permission denied", str(at))
+                return ask(at, *rest, **how)
+
+            return asked
+
+        if path.is_dir():
+            monkeypatch.setattr(Path, "stat", refusing(Path.stat, inside=True))
+        else:
+            monkeypatch.setattr(os, "open", refusing(os.open, inside=False))
+
+    return closed
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja", "model.safetensors", ""]
+)
+def test_what_may_not_be_read_of_a_model_is_one_line(model: Path, close: Callable[[Path], None], name: str) -> None:
+    close(model / name)
+    with pytest.raises(
+        ConfigError, match=r"\A[^\n]+ cannot be read: Permission denied; expected [^\n]+ you may read\Z"
+    ):
+        Backbone.load(model, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", ""])
+def test_what_may_not_be_read_of_an_adapter_is_one_line(
+    model: Path, tmp_path: Path, close: Callable[[Path], None], name: str
+) -> None:
+    _save_adapter(model, tmp_path / "adapter")
+    backbone = Backbone.load(model, device="cpu")
+    close(tmp_path / "adapter" / name)
+    with pytest.raises(ConfigError, match=r"\A[^\n]+ cannot be (read|looked at): Permission denied; expected [^\n]+\Z"):
+        backbone.load_adapter("a", tmp_path / "adapter")

@@ -17,6 +17,7 @@ WAYS = {
     "streams": "micro-batches without padding (Abilities.streams)",
     "ends_in_head": "log-probabilities from hidden states (Abilities.ends_in_head)",
     "shares_prompts": "prompts that answers share (Abilities.shares_prompts)",
+    "mixes_adapters": "adapters that share a batch (Backbone.mixes_adapters)",
 }
 
 
@@ -31,8 +32,10 @@ def suspect(backbone: Backbone, batch: Batch) -> str:
     apart, off = (trained - bare).abs().mean().item(), (sampled - bare).abs().mean().item()
     found = f"Beside the bare model, one row at a time, training is {apart:.3g} nats off and sampling {off:.3g}"
     if off > apart:
-        way = WAYS["shares_prompts"] if backbone.shares_prompts else "the cache that prompts and answers are read from"
-        return f"{found}. Suspected: {way}"
+        mixed = backbone.mixes_adapters and len(backbone.adapters) > 1
+        used = {"shares_prompts": backbone.shares_prompts, "mixes_adapters": mixed}
+        ways = [WAYS[name] for name, yes in used.items() if yes]
+        return f"{found}. Suspected: {' or '.join(ways) or 'the cache that prompts and answers are read from'}"
     for name in ("streams", "ends_in_head"):
         if getattr(backbone.abilities, name):
             without = replace(backbone.abilities, **{"streams": False, name: False})

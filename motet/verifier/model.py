@@ -13,14 +13,16 @@ from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
 from motet.errors import ConfigError, RewardFault, SamplerFault
+from motet.plugins import look_at
 from motet.policies.attention_choice import Attention
 from motet.policies.backbone import Backbone, Policy
 from motet.policies.bounded_text import token_ids
 from motet.policies.critic import Critic
+from motet.policies.folder import inside, library
 from motet.policies.loading import DType
 from motet.policies.padding import padded
 from motet.policies.prompts import check_whole, encode
-from motet.reading import ROWS, WEIGHTS, check_regular, read_json
+from motet.reading import ROWS, WEIGHTS, read_json
 from motet.settings import Lora, Settings
 
 Reads: TypeAlias = Literal["end", "mean", "lowest"]
@@ -111,7 +113,9 @@ class Verifier:
         backbone = Backbone.load(card.base or place, device=device, dtype=dtype)
         if card.base is not None:
             backbone.load_adapter(ADAPTER, place / ADAPTER)
-        critic, head = _critic_on(backbone, card.base is not None), load_file(place / HEAD)
+        critic = _critic_on(backbone, card.base is not None)
+        with library(f"verifier {str(folder)!r}", f"a {HEAD} that motet verifier train wrote"):
+            head = load_file(inside(place, HEAD, WEIGHTS))
         if {name: weight.shape for name, weight in head.items()} != {
             name: weight.shape for name, weight in critic.head.state_dict().items()
         }:
@@ -218,7 +222,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
     Raises: ConfigError, also for one that was not trained for what it `reads`.
     """
     place = Path(folder)
-    if not (place / CARD).is_file():
+    if look_at(place / CARD) != "file":
         raise ConfigError(f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train makes one")
     try:
         said = _json(place, place / CARD)
@@ -228,7 +232,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         for plain in place.rglob("*.json"):
             _json(place, plain)
         for weights in {place / HEAD, *place.rglob("*.safetensors")}:
-            check_regular(weights, WEIGHTS)
+            inside(place, str(weights.relative_to(place)), WEIGHTS)
             with safe_open(weights, "pt"):
                 """A file that was cut off does not open."""
     except ValidationError as error:
@@ -244,7 +248,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         )
     if card.base is None and not (place / "config.json").is_file():
         raise ConfigError(f"{place} has no config.json, and its {CARD} names no base: copy all of its files")
-    if card.base is not None and Path(card.base).is_absolute() and not Path(card.base).is_dir():
+    if card.base is not None and Path(card.base).is_absolute() and look_at(Path(card.base)) != "folder":
         raise ConfigError(
             f"the verifier in {place} is an adapter on {card.base}, which is not there: bring it back, or name another place "
             f"as base in {CARD}"

@@ -3,12 +3,13 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from motet.errors import ConfigError
-from motet.verifier.model import CARD, Unreadable, Verifier
+from motet.verifier.model import CARD, HEAD, Unreadable, Verifier, check_folder
 from motet.verifier.testing import chat, make_verifier_folder
 
 ANSWER = "two times\nthree, so\n\nsix"
@@ -81,3 +82,20 @@ def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_p
             Verifier.load(folder, device="cpu", reads="lowest")
     finally:
         (folder / CARD).write_text(json.dumps(card))
+
+
+@pytest.mark.parametrize("read", [check_folder, partial(Verifier.load, device="cpu")])
+def test_a_head_that_is_a_link_out_of_the_folder_is_refused(read, folder, tmp_path):
+    place = shutil.copytree(folder, tmp_path / "verifier")
+    (place / HEAD).rename(tmp_path / HEAD)
+    (place / HEAD).symlink_to(tmp_path / HEAD)
+    with pytest.raises(ConfigError, match=r"head\.safetensors is a link to .*; expected a file in the folder"):
+        read(place)
+
+
+def test_a_head_that_the_library_cannot_read_is_one_line(folder, tmp_path):
+    place = shutil.copytree(folder, tmp_path / "verifier")
+    header = json.dumps({"weight": {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}}).encode()
+    (place / HEAD).write_bytes(len(header).to_bytes(8, "little") + header + b"xxx")
+    with pytest.raises(ConfigError, match=r"\Averifier [^\n]+ cannot be loaded: [^\n]+ motet verifier train wrote\Z"):
+        Verifier.load(place, device="cpu")

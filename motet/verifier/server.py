@@ -7,6 +7,7 @@ from pathlib import Path
 
 from motet.endpoint import is_loopback
 from motet.errors import ConfigError
+from motet.policies.loading import shortened_context
 from motet.verifier.app import create_app
 from motet.verifier.limits import Limits
 from motet.verifier.log import bounded_log
@@ -34,7 +35,8 @@ def serve(
     Then it takes no more connections, answers the requests that came whole, gives up what is not
     answered within `limits.grace_seconds`, and returns. A second signal ends the process.
 
-    `say` is told the address as soon as connections are taken; port 0 is any free one. `without_key` lets in whoever reaches it.
+    `say` is told where the model's context was shortened, and the address as soon as connections are
+    taken; port 0 is any free one. `without_key` lets in whoever reaches it.
     Raises: ConfigError before anything is loaded.
     """
     try:
@@ -48,6 +50,8 @@ def serve(
 
     with _bound(host, port) as listener, bounded_log():
         verifier = Verifier.load(folder, device=device, reads=reads)
+        if (line := shortened_context(verifier.base or folder)) is not None:
+            say(line)
         app = create_app(verifier, Path(folder).resolve().name, version, key=key, limits=limits)
         config = uvicorn.Config(
             app,

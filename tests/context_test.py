@@ -1,0 +1,54 @@
+"""Whoever uses a model whose context is shortened is told so, whatever the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import motet
+from motet import api
+from motet.config.verifier import VerifierTraining
+from motet.core import Message
+from motet.policies.testing import make_model_folder
+from motet.verifier.answers import Answer, write_answers
+from motet.verifier.http_server import HttpServer
+from motet.verifier.model import Verifier
+from tests.small_runs import run_config
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+SAID = "is limited to 48 tokens, of 96"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = make_model_folder(tmp_path / "m", "llama", chat_template=True)
+    said = json.loads((folder / "config.json").read_text())
+    said["rope_parameters"] = {
+        "rope_type": "longrope", "rope_theta": 1e4, "factor": 2.0, "short_factor": [1.0] * 4,
+        "long_factor": [2.0, 5.0, 9.0, 30.0], "original_max_position_embeddings": 48,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(said))
+    return folder
+
+
+def test_evaluation_says_so_once_for_a_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    motet.evaluate(run_config(models={"tiny": {"path": str(model), "device": "cpu"}}))
+    assert capsys.readouterr().err.count(SAID) == 1
+
+
+def test_training_a_verifier_and_serving_it_say_so(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = VerifierTraining.model_validate(
+        {"model": {"path": str(model), "device": "cpu"}, "epochs": 1, "held_out": 0.5}
+    )
+    answers = [Answer(f"q{n // 2}", (Message("user", f"{n // 2}?"),), f"{n}", f"{n}", bool(n % 2)) for n in range(8)]
+    write_answers(tmp_path / "answers.jsonl", answers)
+    api.train_verifier(settings, tmp_path / "answers.jsonl", tmp_path / "trained")
+    assert capsys.readouterr().err.count(SAID) == 1
+    Verifier.new(model, lora=None, seed=0, device="cpu").save(tmp_path / "verifier")
+    monkeypatch.setattr(HttpServer, "run", lambda *_, **__: None)
+    for folder in (tmp_path / "trained", tmp_path / "verifier"):
+        lines: list[str] = []
+        api.serve_verifier(folder, port=0, device="cpu", say=lines.append)
+        assert [SAID in line for line in lines] == [True, False]
