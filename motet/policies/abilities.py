@@ -242,11 +242,12 @@ def _ends_in_head(backbone: "Backbone") -> bool:
 
 @torch.no_grad()
 def mixes_adapters(backbone: "Backbone") -> bool:
-    """Whether rows of all its adapters may share a batch: each then says what it says alone, with random numbers in its weights.
+    """Whether rows of all its adapters may share a batch (`Backbone.mixing`): each then says what PEFT makes it say alone, with
+    random numbers in its weights.
 
     A model may hand a layer other rows than the batch has (experts), and an adapter may do more than add to linear layers.
     """
-    if len(backbone.adapters) < 2:
+    if not backbone.adapters:
         return True
     speakers = [name for name in backbone.adapters for _ in range(2)]
     words = _words(backbone, 3 * len(speakers))
@@ -255,8 +256,8 @@ def mixes_adapters(backbone: "Backbone") -> bool:
 
     def said(adapter: str | None, rows: slice, speakers: list[str] | None = None) -> Tensor:
         mine = mask_BL[rows]
-        with backbone.policy(adapter):
-            return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3, speakers=speakers)[0]
+        with backbone.policy(adapter), backbone.mixing(speakers):
+            return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
 
     whole = slice(len(speakers))
     with _random([weight for name in backbone.adapters for weight in backbone.computing_weights_of(name)]):

@@ -1,9 +1,8 @@
 """The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_mode
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.nn.functional import linear
 from transformers.modeling_utils import PreTrainedModel
 
 from motet.errors import ConfigError, shortened
@@ -152,20 +152,11 @@ class Adapters:
         """Inside, each row of a batch speaks as its adapter. Where the base is active and no gradient is wanted, and
         `abilities.mixes_adapters` has found that it is exact.
 
-        The base computes all rows at once, and each adapter adds to its own (Hu et al. 2021: x W + s x A B). Those of one adapter
-        lie together, so that they are slices: PEFT's own `adapter_names` gathers them by lists in every layer.
+        All rows are computed at once, by the base and by one product with the matrices of all adapters side by side, of which
+        each row keeps its own part (Hu et al. 2021: x W + s x A B). PEFT's own `adapter_names` gathers rows in every layer.
         """
-        spans, start = [], 0
-        for name, rows in groupby(speakers):
-            spans.append((self._inner[name], slice(start, start := start + len(list(rows)))))
-
-        def add(layer: LoraLayer, given: tuple[torch.Tensor], said: torch.Tensor) -> None:
-            for inner, span in spans:
-                if inner in layer.lora_A:
-                    down, up = layer.lora_A[inner], layer.lora_B[inner]
-                    said[span] += up(down(given[0][span].to(down.weight.dtype))) * layer.scaling[inner]
-
-        hooks = [layer.register_forward_hook(add) for layer in self._layers]
+        rows_of = [self._inner[name] for name in speakers]
+        hooks = [layer.register_forward_hook(_added(layer, rows_of)) for layer in self._layers]
         try:
             yield
         finally:
@@ -185,6 +176,29 @@ class Adapters:
             self._peft.base_model.set_adapter(self._inner[name])
         for parameter, flag in trained:
             parameter.requires_grad = flag
+
+
+def _added(layer: LoraLayer, rows_of: Sequence[str]) -> Callable[[nn.Module, tuple[torch.Tensor], torch.Tensor], None]:
+    """A hook that adds to what a layer of the base has made of B rows what the adapter of each makes of it."""
+    there = [name for name in dict.fromkeys(rows_of) if name in layer.lora_A]
+    if not there:
+        return lambda layer, given, made_BLO: None
+    down_RI = torch.cat([layer.lora_A[name].weight for name in there])
+    up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T
+    column_of = [name for name in there for _ in range(len(layer.lora_A[name].weight))]
+    scaled = [[layer.scaling[column] * (column == row) for column in column_of] for row in rows_of]
+    # In float32, as PEFT's scaling is: in bfloat16 it would be rounded.
+    scale_B1R = torch.tensor(scaled, device=down_RI.device)[:, None]
+
+    def add(layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor) -> None:
+        low_BLR = (linear(given[0].to(down_RI.dtype), down_RI) * scale_B1R).to(up_RO.dtype)
+        made_NO, low_NR = made_BLO.view(-1, made_BLO.shape[-1]), low_BLR.view(-1, low_BLR.shape[-1])
+        if made_NO.dtype == up_RO.dtype:
+            made_NO.addmm_(low_NR, up_RO)
+        else:  # a quantised base may compute in a narrower type
+            made_NO += low_NR @ up_RO
+
+    return add
 
 
 @contextmanager

@@ -132,23 +132,20 @@ class Backbone:
         positions_BL: torch.Tensor,
         keep: int,
         cache: Cache | None = None,
-        speakers: Sequence[str] | None = None,
     ) -> tuple[torch.Tensor, Cache]:
         """Logits of the last `keep` of L positions, [B, keep, V], and the cache, grown by L.
 
-        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. The active policy speaks, or,
-        where that is the bare base, each row's adapter in `speakers`; rows of one adapter lie together. A model that has no word
-        for positions (ALiBi) or for `logits_to_keep` is not given it.
+        `mask_BK` covers what the cache holds and the L tokens; None where all of it may be seen. The active policy speaks, or
+        those that are `mixing`. A model that has no word for positions (ALiBi) or for `logits_to_keep` is not given it.
         """
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        with nullcontext() if speakers is None else self._adapters.mixing(speakers):
-            output = self.model(
-                input_ids=tokens_BL,
-                attention_mask=mask_BK,
-                past_key_values=cache,
-                use_cache=True,
-                **{key: value for key, value in known.items() if key in self._accepts},
-            )
+        output = self.model(
+            input_ids=tokens_BL,
+            attention_mask=mask_BK,
+            past_key_values=cache,
+            use_cache=True,
+            **{key: value for key, value in known.items() if key in self._accepts},
+        )
         return output.logits[:, -keep:], output.get("past_key_values")
 
     def states(
@@ -316,6 +313,13 @@ class Backbone:
         A backward pass that recomputes activations (gradient checkpointing) must lie inside too.
         """
         return self._adapters.speaking(adapter)
+
+    def mixing(self, speakers: Sequence[str] | None) -> AbstractContextManager[None]:
+        """Inside, where the bare base is active, each row of a batch speaks as its adapter in `speakers`; None changes nothing.
+
+        Without gradients, with the weights as they are at the start, and only where `mixes_adapters`.
+        """
+        return nullcontext() if speakers is None else self._adapters.mixing(speakers)
 
     # ------------------------------------------------------------------------------------------------ weights
 

@@ -185,7 +185,8 @@ def test_rows_of_several_adapters_say_what_pefts_mixed_batches_say(
     mask, at = torch.ones_like(tokens, dtype=torch.bool), torch.arange(3).expand(3, -1)
     before = logits(backbone.model)
     with torch.inference_mode():
-        mixed, _ = backbone.logits(tokens, mask, at, keep=3, speakers=speakers)
+        with backbone.mixing(speakers):
+            mixed, _ = backbone.logits(tokens, mask, at, keep=3)
         with backbone.policy("a"):
             peft, inner = backbone._adapters._peft, backbone._adapters._inner
             expected = peft(input_ids=tokens, adapter_names=[inner[name] for name in speakers]).logits

@@ -75,7 +75,7 @@ def decode(
     between: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
     """Answers in the order of the wishes, by the policy that is active on the backbone; or, where that is the bare base, by the
-    adapter in `speakers` that each prompt was given to. Prompts, and wishes, of one adapter then lie together.
+    adapter in `speakers` that each prompt was given to.
 
     Prompts have at least one token, and leave room for one. An answer ends at an end-of-sequence token, a stop string, its
     `max_new_tokens`, or the end of the context. `on_answer` is told every wish's number and answer once, as its row leaves;
@@ -87,7 +87,8 @@ def decode(
     of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
     limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
-    logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), 1, speakers=speakers)
+    with backbone.mixing(speakers):
+        logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), 1)
     shared = backbone.shares_prompts and prompts_PL.shape[1] * (len(wishes) - len(prompts)) >= SHARED
     if shared:
         share_prompts(cache, of_B, prompt_mask_PL, max(limits))
@@ -102,7 +103,8 @@ def decode(
     mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
     at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
     speaking = None if speakers is None else [speakers[wish.prompt] for wish in wishes]
-    with ExitStack() as faster:
+    with ExitStack() as mixing, ExitStack() as faster:
+        mixing.enter_context(backbone.mixing(speaking))
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
@@ -120,10 +122,12 @@ def decode(
                 row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
                 rules = rules.select(stay)
                 speaking = speaking and [speaking[row] for row in stay.tolist()]
+                mixing.close()
+                mixing.enter_context(backbone.mixing(speaking))
             seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
             # Ended rows that have not left yet are read on; their position must still be one the model has.
             at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
-            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache, speaking)
+            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache)
             logits_BV = logits_B1V[:, 0]
     drawn.tell(row_B)
     if spent is not None:

@@ -161,24 +161,25 @@ class LocalSampler:
             return Fault("sampler", fault.cause or type(fault).__name__, f"policy {request.policy}: {fault}")
 
     def _decode(self, open_: "_Open", rows: Sequence[_Row]) -> None:
-        batch = sorted(rows, key=lambda row: open_.requests[row.request].policy)  # rows of one adapter lie together
-        asked = [open_.requests[row.request] for row in batch]
-        read = [(request.policy, row.prompt) for row, request in zip(batch, asked, strict=True)]
+        asked = [open_.requests[row.request] for row in rows]
+        read = [(request.policy, row.prompt) for row, request in zip(rows, asked, strict=True)]
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
         wishes = [
             Wish(places[prompt], request.decode, request.keys[row.index], request.greedy)
-            for prompt, row, request in zip(read, batch, asked, strict=True)
+            for prompt, row, request in zip(read, rows, asked, strict=True)
         ]
         cast = [self._policies[name] for name, _ in places]
-        speakers = [str(policy.adapter) for policy in cast] if len({policy.name for policy in cast}) > 1 else None
         backbone = cast[0].backbone
+        # An adapter that is alone is drawn so too: it is faster than PEFT's way.
+        mixed = cast[0].adapter is not None and backbone.mixes_adapters
+        speakers = [str(policy.adapter) for policy in cast] if mixed else None
 
         def take(wish: int, answer: Answer) -> None:
-            open_.take(batch[wish], answer)
+            open_.take(rows[wish], answer)
 
         prompts = [prompt for _, prompt in places]
-        width = max(map(len, prompts)) + max(row.answer for row in batch)
-        asked_for = f"playing {len(batch)} answers of up to {width} tokens, prompt included"
+        width = max(map(len, prompts)) + max(row.answer for row in rows)
+        asked_for = f"playing {len(rows)} answers of up to {width} tokens, prompt included"
         knobs = (
             f"lower train.rows_per_batch ({self._rows_per_batch}) or train.tokens_per_batch ({self._tokens_per_batch})"
         )
