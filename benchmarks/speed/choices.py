@@ -22,6 +22,7 @@ from record import machine
 from transformers import StaticCache
 from transformers.cache_utils import Cache
 
+import motet.policies.decode as decoding
 from motet.policies.backbone import Backbone
 from motet.policies.cache import give_room, share_prompts
 from motet.policies.decode import SHARED, Wish, decode
@@ -52,7 +53,7 @@ class Choice:
 def main() -> None:
     torch.set_num_threads(THREADS)
     found = []
-    for choices in (adapters(), shared_prompts(), compiled()):
+    for choices in (packed_weights(), adapters(), shared_prompts(), compiled()):
         for choice in choices:
             found.append(choice)
             print(" | ".join(cells(choice)), flush=True)
@@ -83,6 +84,23 @@ def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
             way()
             seconds.append(perf_counter() - begun)
     return tuple(median(seconds[1:]) for seconds in spent)
+
+
+def packed_weights() -> Iterator[Choice]:
+    """8 answers of 64 tokens to one prompt, packing included."""
+    wishes = [Wish(0, Decode(max_new_tokens=64), row) for row in range(8)]
+
+    def drawn(backbone: Backbone, patience: int) -> None:
+        decoding.PATIENCE = patience
+        decode(backbone, [PROMPT], wishes)
+
+    usual = decoding.PATIENCE
+    for size in ("6.6M", "80M", "Qwen2.5-0.5B"):
+        for dtype in ("float32", "bfloat16"):
+            backbone = Backbone.load(models.make(size, BUILD), dtype=dtype)
+            ways = [partial(drawn, backbone, patience) for patience in (usual, 64)]
+            yield Choice("weights packed once : for every token", f"{size}, {dtype}", "one", *in_turns(*ways, rounds=5))
+    decoding.PATIENCE = usual
 
 
 def adapters() -> Iterator[Choice]:

@@ -1,7 +1,7 @@
 """The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -155,8 +155,8 @@ class Adapters:
         All rows are computed at once, by the base and by one product with the matrices of all adapters side by side, of which
         each row keeps its own part (Hu et al. 2021: x W + s x A B). PEFT's own `adapter_names` gathers rows in every layer.
         """
-        rows_of = [self._inner[name] for name in speakers]
-        hooks = [layer.register_forward_hook(_added(layer, rows_of)) for layer in self._layers]
+        rows_of, scales = [self._inner[name] for name in speakers], {}
+        hooks = [layer.register_forward_hook(_added(layer, rows_of, scales)) for layer in self._layers]
         try:
             yield
         finally:
@@ -178,17 +178,23 @@ class Adapters:
             parameter.requires_grad = flag
 
 
-def _added(layer: LoraLayer, rows_of: Sequence[str]) -> Callable[[nn.Module, tuple[torch.Tensor], torch.Tensor], None]:
-    """A hook that adds to what a layer of the base has made of B rows what the adapter of each makes of it."""
+def _added(
+    layer: LoraLayer, rows_of: Sequence[str], scales: dict[Hashable, torch.Tensor]
+) -> Callable[[nn.Module, tuple[torch.Tensor], torch.Tensor], None]:
+    """A hook that adds to what a layer of the base has made of B rows what the adapter of each makes of them. `scales` are
+    those of other layers, by rank and scaling of each adapter; one that is missing is added.
+    """
     there = [name for name in dict.fromkeys(rows_of) if name in layer.lora_A]
     if not there:
         return lambda layer, given, made_BLO: None
     down_RI = torch.cat([layer.lora_A[name].weight for name in there])
-    up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T
-    column_of = [name for name in there for _ in range(len(layer.lora_A[name].weight))]
-    scaled = [[layer.scaling[column] * (column == row) for column in column_of] for row in rows_of]
-    # In float32, as PEFT's scaling is: in bfloat16 it would be rounded.
-    scale_B1R = torch.tensor(scaled, device=down_RI.device)[:, None]
+    up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T.contiguous()
+    adapters = tuple((name, len(layer.lora_A[name].weight), layer.scaling[name]) for name in there)
+    if adapters not in scales:
+        scaled = [[scale * (name == row) for name, rank, scale in adapters for _ in range(rank)] for row in rows_of]
+        # In float32, as PEFT's scaling is: in bfloat16 it would be rounded.
+        scales[adapters] = torch.tensor(scaled, device=down_RI.device)[:, None]
+    scale_B1R = scales[adapters]
 
     def add(layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor) -> None:
         low_BLR = (linear(given[0].to(down_RI.dtype), down_RI) * scale_B1R).to(up_RO.dtype)
