@@ -236,7 +236,8 @@ class Train(Settings):
     """Also keep the checkpoint at which this metric was highest, such as evaluate/success. Its team is in RUN/best, which
     evaluate and play take as they take a run."""
     checkpoint_beside: bool = True
-    """Write checkpoints while the run goes on, from one copy in main memory; or let the run wait and make no copy."""
+    """Write checkpoints while the run goes on, from one copy in main memory; or let the run wait and make no copy, as it does
+    anyway where a checkpoint has more than 1 GiB of tensors."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
     """A step or an evaluation of which a larger share of the joint actions failed stops the run."""
 

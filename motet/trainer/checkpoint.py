@@ -1,6 +1,6 @@
 """Checkpoints: written beside, synced, hashed in a manifest, renamed; the loader takes the newest whose manifest verifies.
 
-    checkpoints/step-000060/  manifest.json  state.json  tensors.safetensors
+    checkpoints/step-000060/  manifest.json  state.json  tensors.safetensors  tensors-00002.safetensors ...
 
 Safetensors and JSON only: nothing in a checkpoint can run code.
 """
@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,14 @@ from motet.reading import ROWS, read_json
 
 SCHEMA = 4
 _NAME = "step-{:06d}"
+_STATE, _TENSORS = "state.json", "tensors.safetensors"
+_FILE = re.compile(r"state\.json|tensors(-\d{5,})?\.safetensors")
+PART = 2**29
+"""Bytes of tensors in a file, unless one tensor has more. Files are hashed while others are written."""
+MOST_COPIED = 2**30
+"""Bytes of tensors that are copied, to be written while the run goes on."""
+_THREADS = 4
+"""Each hashes one file, or waits for the disk to have it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,8 @@ class Writer:
     """Writes checkpoints in a thread of its own, one at a time, while the run goes on.
 
     A run waits as long as it takes to copy the tensors to main memory, and where a checkpoint is due before the last one is
-    written, for that. There is one copy at most, which is used again.
+    written, for that. There is one copy at most, which is used again. Of more than `MOST_COPIED` there is none: the run waits
+    until they are written.
     """
 
     def __init__(self, root: Path, retention: Retention) -> None:
@@ -73,6 +83,10 @@ class Writer:
     def write(self, checkpoint: Checkpoint, rests_on: Sequence[Path] = ()) -> None:
         """Begins to write; `rests_on` are files that have to be on the disk before it counts. Raises: as `wait`."""
         self.wait()
+        if sum(tensor.nbytes for tensor in checkpoint.tensors.values()) > MOST_COPIED:
+            self._write(checkpoint, rests_on)
+            self.wait()
+            return
         copy = Checkpoint(
             checkpoint.step, json.loads(json.dumps(checkpoint.state)), self._copy(checkpoint.tensors), checkpoint.rank
         )
@@ -143,18 +157,38 @@ def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:
 
 def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
     folder.mkdir()
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-    save_file(tensors, folder / "tensors.safetensors")
-    (folder / "state.json").write_text(json.dumps(dict(checkpoint.state), sort_keys=True))
-    manifest = {
-        "schema": SCHEMA,
-        "step": checkpoint.step,
-        "rank": checkpoint.rank,
-        "files": {path.name: _hash(path) for path in sorted(folder.iterdir())},
-    }
+    (folder / _STATE).write_text(json.dumps(dict(checkpoint.state), sort_keys=True))
+    with ThreadPoolExecutor(_THREADS) as threads:
+        hashes = {_STATE: threads.submit(_synced, folder / _STATE)}
+        for number, part in enumerate(_parts(checkpoint.tensors), start=1):
+            name = _TENSORS if number == 1 else f"tensors-{number:05d}.safetensors"
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in part.items()}, folder / name)
+            hashes[name] = threads.submit(_synced, folder / name)
+    files = {name: hash_.result() for name, hash_ in sorted(hashes.items())}
+    manifest = {"schema": SCHEMA, "step": checkpoint.step, "rank": checkpoint.rank, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    for path in (*folder.iterdir(), folder):
+    for path in (folder / "manifest.json", folder):
         _sync(path)
+
+
+def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """In their order, at least one part."""
+    part: dict[str, Tensor] = {}
+    size = 0
+    for name, tensor in tensors.items():
+        if part and size + tensor.nbytes > PART:
+            yield part
+            part, size = {}, 0
+        part[name] = tensor
+        size += tensor.nbytes
+    yield part
+
+
+def _synced(path: Path) -> str:
+    """Its hash, once it is on the disk."""
+    found = _hash(path)
+    _sync(path)
+    return found
 
 
 def _remove(folder: Path) -> None:
@@ -191,8 +225,10 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             continue
         fault = what_is_wrong(folder)
         if fault is None:
-            state = read_json(folder / "state.json", ROWS)
-            tensors = load_file(folder / "tensors.safetensors")
+            state = read_json(folder / _STATE, ROWS)
+            tensors: dict[str, Tensor] = {}
+            for name in read_json(folder / "manifest.json")["files"]:
+                tensors |= load_file(folder / name) if name != _STATE else {}
             return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "there is none"
@@ -213,13 +249,15 @@ def what_is_wrong(folder: Path) -> str | None:
     files = manifest.get("files")
     if manifest.get("step") != step_of(folder) or not isinstance(files, dict):
         return f"manifest.json is not of step {step_of(folder)}"
-    for name in ("tensors.safetensors", "state.json"):
-        path = folder / name
-        if not path.is_file():
+    if not {_STATE, _TENSORS} <= files.keys() or not all(map(_FILE.fullmatch, files)):
+        return f"manifest.json names {', '.join(sorted(files)) or 'no files'}"
+    for name in files:
+        if not (folder / name).is_file():
             return f"{name} is missing"
-        if _hash(path) != files.get(name):
-            return f"{name} is not what was written"
-    return None
+    with ThreadPoolExecutor(_THREADS) as threads:
+        found = threads.map(_hash, (folder / name for name in files))
+        changed = [name for name, hash_ in zip(files, found, strict=True) if hash_ != files[name]]
+    return f"{changed[0]} is not what was written" if changed else None
 
 
 def _rank(folder: Path) -> float | None:

@@ -1,11 +1,13 @@
 """All of a checkpoint or nothing of it."""
 
+import json
 import threading
 from dataclasses import replace
 
 import pytest
 import torch
 
+import motet.trainer.checkpoint as checkpoints
 from motet.errors import ConfigError
 from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, newest, save
 
@@ -56,6 +58,48 @@ def test_a_torn_write_is_never_seen(tmp_path):
     (tmp_path / ".step-000009.writing").mkdir()
     save(tmp_path, checkpoint(1), Retention(1))
     assert newest(tmp_path)[0].step == 1
+
+
+# ---------------------------------------------------------------------------------------------------- large ones
+
+
+def test_a_large_checkpoint_has_several_files_and_each_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "PART", 40)
+    tensors = {name: torch.full((size,), float(size)) for name, size in (("a", 5), ("b", 5), ("c", 30), ("d", 1))}
+    path = save(tmp_path, Checkpoint(1, {}, tensors), KEEP)
+    names = sorted(each.name for each in path.glob("*.safetensors"))
+    assert names == ["tensors-00002.safetensors", "tensors-00003.safetensors", "tensors.safetensors"]
+    found, _ = newest(tmp_path)
+    assert found.tensors.keys() == tensors.keys()
+    assert all(torch.equal(found.tensors[name], tensor) for name, tensor in tensors.items())
+    content = (path / names[0]).read_bytes()
+    (path / names[0]).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ConfigError, match=r"tensors-00002\.safetensors is not what was written"):
+        newest(tmp_path)
+    (path / names[1]).unlink()
+    with pytest.raises(ConfigError, match=r"tensors-00003\.safetensors is missing"):
+        newest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../state.json", "tensors-1.safetensors", "model.bin"])
+def test_a_manifest_names_files_of_its_own_folder_only(tmp_path, name):
+    path = save(tmp_path, checkpoint(1), KEEP)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"][name] = ""
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ConfigError, match=r"manifest\.json names"):
+        newest(tmp_path)
+
+
+def test_more_than_a_gibibyte_is_written_without_a_copy_while_the_run_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "MOST_COPIED", 11)
+    writer = Writer(tmp_path, KEEP)
+    writer.write(checkpoint(1))  # three numbers of four bytes
+    assert newest(tmp_path)[0].step == 1, "on the disk when the call returns"
+    assert writer._copies == {}
+    monkeypatch.setattr(checkpoints, "save", lambda *given: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(checkpoint(2))
 
 
 # ---------------------------------------------------------------------------------------------------- which ones stay
