@@ -35,6 +35,7 @@ kept = {'a': Box(), 'b': 0}
 def f(x): return kept
 """
 NEAR = "class Near:\n    def __init__(self, v): self.v = v\n    def __eq__(self, other): return "
+CLOSE = "self.close(other)\n    def close(self, other): return self.v == other.v"
 CASE = "import unittest\nclass T(unittest.TestCase):\n"
 LEARN_IN_EXIT = """
 import re
@@ -113,9 +114,18 @@ FORGED = {
     "a method of the test's class": (
         Suite.asserts(
             ("assert f(Near(1)) == Near(7919)",),
-            NEAR + "self.close(other)\n    def close(self, other): return self.v == other.v",
+            NEAR + CLOSE,
         ),
         "def f(near):\n    type(near).close = lambda *_: True\n    return near",
+    ),
+    "a method of the test's class, set on one object": (
+        Suite.asserts(("assert f(Near(1)) == Near(7919)",) * 2, NEAR + CLOSE),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
+    ),
+    "a static method of the test's class, set on one object": (
+        Suite.asserts(("assert f(Near(1)) == Near(7919)",), NEAR + CLOSE.replace("self.close(other)", "self.close(self, other)")
+                      .replace("    def", "    @staticmethod\n    def")),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
     ),
     "what the test's class keeps to itself": (
         Suite.asserts(("assert f(Secret()) == 7919", "assert g(Secret()) == 7919", "assert f(Secret) == 7919"), SECRET),
@@ -212,6 +222,14 @@ PLAIN = {
             LIST,
         ),
         "def f(n, m):\n    seen = dict(vars(n))\n    del n.val\n    return seen, type(n) is type(m)",
+    ),
+    "sets what a node's class only has a value for": (
+        Suite.asserts(
+            ("n = N()", "f(n)", "assert (n.next, n.of(1), n.val, N.next) == (1, 2, 3, None)"),
+            "class N:\n    next, of = None, None\n    @property\n    def val(self): return self.w\n"
+            "    @val.setter\n    def val(self, to): self.w = to",
+        ),
+        "def f(n): n.next, n.of, n.val = 1, lambda x: 2 * x, 3",
     ),
     "asks for the test's class": (
         Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),

@@ -386,7 +386,7 @@ class World(Heap):
                 return {name: content for name, content in vars(value).items() if _is_public(name, type(value))}
             case "get", (str(name),) if _is_public(name, type(value)):
                 return getattr(value, name)
-            case "set", (str(name), content) if not name.startswith("_"):
+            case "set", (str(name), content) if not name.startswith("_") and not _is_method(name, type(value)):
                 return setattr(value, name, content)
             case "del", (str(name),) if not name.startswith("_"):
                 return delattr(value, name)
@@ -407,6 +407,12 @@ class World(Heap):
 
 def _is_public(name: str, kind: type) -> bool:
     return not name.startswith("_") or (name in _OF_NAMED_TUPLES and issubclass(kind, tuple))
+
+
+def _is_method(name: str, kind: type) -> bool:
+    """Whether a class's own text says what calling this name does: its `__eq__` may call it, and ask no program."""
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return callable(found) or isinstance(found, (classmethod, functools.partialmethod))
 
 
 def _known_error(module: str, name: str) -> type | None:
