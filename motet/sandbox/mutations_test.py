@@ -111,6 +111,21 @@ FORGED = {
         Suite.asserts(("f(see)",) * 2, WRONG),
         "seen = [0]\ndef f(see):\n    try: see(seen[-1])\n    except AssertionError as error: seen.append(error.want); raise",
     ),
+    "what a method of an assertion's class tells": (
+        Suite.asserts(("f(see)",) * 2, WRONG.replace("def see", "    def told(self): return self.want\ndef see")),
+        "seen = [0]\ndef f(see):\n    try: see(seen[-1])\n    except AssertionError as error:\n"
+        "        seen.append(type(error).told(error))\n        raise",
+    ),
+    "what a text of the test's class can read of other objects": (
+        Suite.asserts(
+            ("assert f(Text(), 'format', Secret()) == '7919'", "assert g(Text(), 'format_map', Secret()) == '7919'",
+             "assert f(Text(), 'say', Secret()) == '7919'"),
+            SECRET + "\nclass Text(str): say = str.format",
+        ),
+        "def ask(text, of, name): return type(text).__of__.ask(type(text)(of), 'get', (name,), ())\n"
+        "def f(text, name, secret): return ask(text, '{0._own}', name)(secret)\n"
+        "def g(text, name, secret): return ask(text, '{a._class}', name)({'a': secret})",
+    ),
     "a method of the test's class": (
         Suite.asserts(
             ("assert f(Near(1)) == Near(7919)",),

@@ -40,6 +40,8 @@ _HERITABLE: Final = frozenset(
 ) - {kind for kind, container in CONTAINERS.items() if not container.heirs}
 """What a class of the tests inherits is also what the candidate's class for it inherits."""
 _OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
+_READERS: Final = (str.format, str.format_map)
+"""Their fields name attributes, private ones too, and a program may choose the text of a text's heir."""
 _INSIDES: Final = (TracebackType, FrameType, CodeType)
 """Ways from a generator or an error to everything that the tests know: they do not travel."""
 _DEEPEST: Final = 40
@@ -397,7 +399,7 @@ class World(Heap):
     def _used_class(self, kind: type, called: Any, args: tuple[Any, ...]) -> Any:
         """What comes of reading a class of the suite's: what the suite has written into it, and the members of an Enum."""
         match called, args:
-            case "get", (str(name),) if _is_public(name, kind):
+            case "get", (str(name),) if _is_public(name, kind) and not issubclass(kind, AssertionError):
                 if any(name in vars(base) for base in kind.__mro__ if self._is_own(base)):
                     return getattr(kind, name)
             case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
@@ -406,6 +408,8 @@ class World(Heap):
 
 
 def _is_public(name: str, kind: type) -> bool:
+    if any(getattr(kind, name, None) is reader for reader in _READERS):
+        return False
     return not name.startswith("_") or (name in _OF_NAMED_TUPLES and issubclass(kind, tuple))
 
 
