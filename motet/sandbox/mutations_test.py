@@ -231,6 +231,10 @@ PLAIN = {
         "def f(nodes):\n    first = last = type(nodes[0])()\n    for node in nodes:\n"
         "        last.next = last.__class__(node.val)\n        last = last.next\n    return first.next",
     ),
+    "walks along many nodes": (
+        Suite.asserts(("n = None\nfor i in range(20_000): n = ListNode(1, n)", "assert f(n) == 20_000"), LIST),
+        "def f(n):\n    count = 0\n    while n:\n        count += n.val\n        n = n.next\n    return count",
+    ),
     "looks into a node, and takes from it": (
         Suite.asserts(
             ("n = ListNode(1)", "assert f(n, ListNode(2)) == ({'val': 1, 'next': None}, True)", "assert not hasattr(n, 'val')"),

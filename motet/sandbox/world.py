@@ -93,7 +93,8 @@ class World(Heap):
         self.end: str | None = None
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._depth = self._asked = 0
-        self._lent: list[Any] = []
+        self._lent: dict[int, Any] = {}
+        """By id, and kept: the candidate may keep it longer than the tests do."""
         self._errors: list[int] = []
         """The library's exceptions that came with the last answer: all there is to know of them has come too."""
         self._stand_ins = StandIns(self)
@@ -306,7 +307,7 @@ class World(Heap):
         kind = type(value)
         container = kind_of(value) if self._is_own(kind) else None
         if container is not None and container.heirs:
-            self._lent.append(value)
+            self._lent[id(value)] = value
             return self.container(container, value, self._kind(kind, depth, True), depth)
         plain_base = next((base for base in kind.__mro__ if base in VALUES), None)
         if plain_base is not None and travels(value):
@@ -353,12 +354,12 @@ class World(Heap):
         return ["borrowed function", self._lend(value), name]
 
     def _lend(self, value: Any) -> int:
-        self._lent.append(value)  # the candidate may keep it longer than the tests do
+        self._lent[id(value)] = value
         return self.register(value)
 
     def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[Form]:
         """The message that says what came of the candidate's use of something that a test handed over."""
-        if not any(value is lent for lent in self._lent) or type(args) is not tuple or type(named) is not tuple:
+        if id(value) not in self._lent or type(args) is not tuple or type(named) is not tuple:
             self._over("garbled", "asks about what was not handed over")
         self._depth += 1
         try:
