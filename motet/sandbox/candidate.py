@@ -4,6 +4,7 @@ Nothing here is trusted once the program has begun: it may do to this file's fun
 answers. Nothing of the tests is here either, but the arguments of the calls made so far.
 """
 
+import builtins
 import copy
 import marshal
 import re
@@ -173,6 +174,7 @@ class Candidate(Heap):
         elif tag == "borrowed class":
             number, *about = parts
             value = self._borrowed_class(BorrowedClass, *about)
+            vars(builtins).setdefault(value.__name__, value)  # as where one namespace has the tests and the program
         elif tag == "class of":
             return self._borrowed_class(type, *parts)
         elif tag == "borrowed value":

@@ -126,6 +126,13 @@ FORGED = {
         "def f(text, name, secret): return ask(text, '{0._own}', name)(secret)\n"
         "def g(text, name, secret): return ask(text, '{a._class}', name)({'a': secret})",
     ),
+    "a class of the test's, in the place of what is tested": (
+        Suite.asserts(("def see():\n    class Box:\n        n = 7919\n    return Box()\nf(see())", "assert Box().n == 7919"), ""),
+        "def f(box): assert type(box).__name__ == 'Box'; raise ValueError",
+    ),
+    "a class of the tests that they did not hand over": (
+        Suite.asserts(("assert f(1) == 7919",), "class Right:\n    def f(self): return 7919"), "def f(x): return Right().f()",
+    ),
     "a method of the test's class": (
         Suite.asserts(
             ("assert f(Near(1)) == Near(7919)",),
@@ -230,6 +237,17 @@ PLAIN = {
         Suite.asserts(("a = f([ListNode(1), ListNode(2)])", "assert values(a) == [1, 2] and type(a) is ListNode"), LIST),
         "def f(nodes):\n    first = last = type(nodes[0])()\n    for node in nodes:\n"
         "        last.next = last.__class__(node.val)\n        last = last.next\n    return first.next",
+    ),
+    "makes nodes by the name of the test's class": (
+        Suite.asserts(("a = f([ListNode(1), ListNode(2)])", "assert values(a) == [1, 2] and type(a) is ListNode"), LIST),
+        "def f(nodes):\n    first = last = ListNode()\n    for node in nodes:\n"
+        "        last.next = ListNode(node.val)\n        last = last.next\n    return first.next",
+    ),
+    "has a class of its own with the name of the test's class": (
+        Suite.asserts(("assert f(ListNode(1)) == (9, True)", "assert f(Counter()) == (9, True)"),
+                      LIST + "class Counter: pass"),
+        "from collections import Counter\nclass ListNode: mark = 9\n"
+        "def f(n): return ListNode().mark, Counter('aa')['a'] == 2",
     ),
     "walks along many nodes": (
         Suite.asserts(("n = None\nfor i in range(20_000): n = ListNode(1, n)", "assert f(n) == 20_000"), LIST),
