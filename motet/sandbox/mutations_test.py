@@ -61,6 +61,29 @@ def see(x):
 SECRET = "class Secret:\n    _class = 7919\n    def __init__(self): self._own = 7919"
 ORDERED = "OrderedDict([(Box(1), 2), (Box(2), 3)])"
 
+POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
+DEEP = """
+def f(point):
+    kind = type(point)
+    for _ in range(MANY):
+        for _ in range(150): point = (point,)
+        point = kind(point, 1)
+    return {point: 1}
+"""
+DEEP_OWN = """
+import sys
+class T(tuple): pass
+def form(number, within):
+    kind = '["class",901,"T","candidate",[["type","tuple"]],[],true]' if number == 1001 else '["@",901]'
+    return f'["value",{number},{kind},' + '["tuple",' * 190 + within + ']' * 191
+def f(x):
+    numbers = range(1001, 1001 + 2 * MANY, 2)
+    parts = [form(number, f'["@",{number - 2}]' if number > 1001 else '0') for number in numbers]
+    parts.append(f'["set",{numbers[-1] + 2},null,null,["@",{numbers[-1]}]]')
+    answer = '["returned",["tuple",' + ",".join(parts) + "],[]]"
+    sys.modules["motet.sandbox.candidate"].Candidate.answer = lambda *_: answer.encode()
+"""
+
 
 def truth(when: int, kept: str, method: str = "__bool__") -> str:
     return TRUTH.replace("WHEN", str(when)).replace("KEPT", kept).replace("METHOD", method)
@@ -133,6 +156,12 @@ FORGED = {
     "a class of the tests that they did not hand over": (
         Suite.asserts(("assert f(1) == 7919",), "class Right:\n    def f(self): return 7919"), "def f(x): return Right().f()",
     ),
+    "a hash of tuples so deep that Python has no stack for it": (
+        Suite.asserts(("assert len(f(Point(1, 2))) == 1",), POINT), DEEP.replace("MANY", "80"),
+    ),
+    "a hash of the program's own tuples, as deep": (
+        Suite.asserts(("f(1); assert len(f(2)) == 81",)), DEEP_OWN.replace("MANY", "80"),
+    ),
     "a method of the test's class": (
         Suite.asserts(
             ("assert f(Near(1)) == Near(7919)",),
@@ -158,7 +187,6 @@ FORGED = {
         "def f(kind, name): return type(kind)._ask(kind, 'get', name)",
     ),
 }  # fmt: skip
-POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
 NODE = "class Node:\n    def __init__(self, *below): self.below, self.mark = list(below), 1\n"
 LIST = """
 class ListNode:
@@ -267,6 +295,12 @@ PLAIN = {
             "    @val.setter\n    def val(self, to): self.w = to",
         ),
         "def f(n): n.next, n.of, n.val = 1, lambda x: 2 * x, 3",
+    ),
+    "wraps a point rather often": (
+        Suite.asserts(("assert len(f(Point(1, 2))) == 1",), POINT), DEEP.replace("MANY", "40"),
+    ),
+    "wraps a tuple of its own rather often": (
+        Suite.asserts(("f(1); assert len(f(2)) == 41",)), DEEP_OWN.replace("MANY", "40"),
     ),
     "asks for the test's class": (
         Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),

@@ -46,6 +46,8 @@ _INSIDES: Final = (TracebackType, FrameType, CodeType)
 """Ways from a generator or an error to everything that the tests know: they do not travel."""
 _DEEPEST: Final = 40
 """Calls back and forth within one another."""
+_MOST_LEVELS: Final = 10_000
+"""Tuples within tuples, which come by number: Python hashes them on the C stack, and does not look how much is left."""
 _SWEEP: Final = 64
 """Every so many requests, objects that the tests no longer hold are let go. Containers are at once: they cost something."""
 _PURE: Final = frozenset(
@@ -95,6 +97,8 @@ class World(Heap):
         self._depth = self._asked = 0
         self._lent: dict[int, Any] = {}
         """By id, and kept: the candidate may keep it longer than the tests do."""
+        self._levels: dict[int, int] = {}
+        """Number of a tuple's heir -> how many tuples lie in one another there."""
         self._errors: list[int] = []
         """The library's exceptions that came with the last answer: all there is to know of them has come too."""
         self._stand_ins = StandIns(self)
@@ -215,6 +219,7 @@ class World(Heap):
         super().forget(numbers)
         for number in numbers:
             self._stand_ins.forget(number)
+            self._levels.pop(number, None)
 
     def _send(self, message: list[Form]) -> None:
         try:
@@ -265,6 +270,7 @@ class World(Heap):
                 content = self.decode(plain, 1)
                 if type(content) not in HEIRS:
                     raise Garbled("no plain value")
+                levels = self._levels_of(content)
                 value = HEIRS[type(content)](self._class_of(kind, type(content)), content)
             case "error", [number, kind, args, notes, str(said)]:
                 known, about = self._class_of(kind, Exception), (self.decode(args, 1), self.decode(notes, 1))
@@ -272,9 +278,21 @@ class World(Heap):
             case _:
                 raise Garbled("an unknown form")
         self.accept(number, value)
+        if tag == "value":
+            self._levels[number] = levels
         if tag == "error" and not isinstance(value, self._stand_ins.root):
             self._errors.append(number)
         return value
+
+    def _levels_of(self, value: Any) -> int:
+        """How many tuples lie in one another. Raises: Garbled, where they are too many."""
+        levels = self._levels.get(self.numbers.get(id(value), -1))
+        if levels is None:
+            inner = tuple.__iter__(value) if isinstance(value, tuple) else ()
+            levels = 1 + max(map(self._levels_of, inner), default=0)
+        if levels > _MOST_LEVELS:
+            raise Garbled(f"over {_MOST_LEVELS} tuples within one another")
+        return levels
 
     def _class_of(self, form: Form, base: type) -> Any:
         kind = self.decode(form, 1)
@@ -312,7 +330,9 @@ class World(Heap):
         plain_base = next((base for base in kind.__mro__ if base in VALUES), None)
         if plain_base is not None and travels(value):
             content = self.encode(plain(plain_base, value), depth + 1)
-            return ["borrowed value", self._lend(value), self._kind(kind, depth, True), content]
+            levels, number = self._levels_of(value), self._lend(value)
+            self._levels[number] = levels
+            return ["borrowed value", number, self._kind(kind, depth, True), content]
         return ["borrowed", self._lend(value), self._kind(kind, depth, _HERITABLE.isdisjoint(kind.__mro__))]
 
     def _is_own(self, kind: Any) -> bool:
