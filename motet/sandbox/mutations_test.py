@@ -103,6 +103,20 @@ FORGED = {
     "an attribute, read by the test's own comparison": (
         Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "abs(self.v - other.x) < 5"), READ,
     ),
+    "an attribute, read by a comparison that the test has written as a lambda": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR.replace("def __eq__(self, other): return", "__eq__ = lambda *a:")
+            + "abs(a[0].v - a[1].x) < 5",
+        ),
+        READ,
+    ),
+    "an attribute, read by a comparison of another name": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",),
+            NEAR.replace("__eq__", "near") + "abs(self.v - other.x) < 5\n    __eq__ = near",
+        ),
+        READ,
+    ),
     "an iterator, asked by the test's own comparison": (
         Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "self.v in other"), READ,
     ),
@@ -301,6 +315,13 @@ PLAIN = {
     ),
     "wraps a tuple of its own rather often": (
         Suite.asserts(("f(1); assert len(f(2)) == 41",)), DEEP_OWN.replace("MANY", "40"),
+    ),
+    "remembers what it was asked in a comparison of another name": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",),
+            NEAR.replace("__eq__", "near") + "abs(self.v - other.x) < 5\n    __eq__ = near",
+        ),
+        READ.replace("kept.clear(); return 1", "seen.append(1); return 1").replace("'b': 0", "'b': 7919") + "seen = []",
     ),
     "asks for the test's class": (
         Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),

@@ -160,7 +160,12 @@ class World(Heap):
         if asked == "special" and values[1] in COMPARING - {"__contains__"}:
             return True
         while frame is not None:
-            if frame.f_code.co_name in COMPARING and frame.f_globals is self.space:
+            code = frame.f_code
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+            kind = type(first[0] if code.co_argcount == 0 and type(first) is tuple and first else first)
+            if self._is_own(kind) and any(_code(kind, name) is code for name in COMPARING):
+                return True
+            if code.co_name in COMPARING and frame.f_globals is self.space:
                 return True
             frame = frame.f_back
         return False
@@ -426,6 +431,11 @@ class World(Heap):
             case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
                 return getattr(type(kind), called)(kind, *args)
         raise AttributeError("a class of the tests has no such attribute for the candidate")
+
+
+def _code(kind: type, name: str) -> Any:
+    """What runs as a method of a class, however it was called where it was written."""
+    return getattr(getattr(kind, name, None), "__code__", None)
 
 
 def _is_public(name: str, kind: type) -> bool:
