@@ -243,6 +243,12 @@ ERROR = """
         self.assertTrue(c.exception.__suppress_context__)
     def test_many(self):
         with self.assertRaises(KeyError): h(300)
+    def test_many_causes(self):
+        with self.assertRaises(KeyError) as c: i(300)
+        self.assertEqual(c.exception.__cause__.args, (1,))
+    def test_circle(self):
+        with self.assertRaises(KeyError) as c: j()
+        self.assertEqual(type(c.exception.__cause__), ValueError)
 """
 PLAIN = {
     "takes a point for a tuple": (
@@ -339,7 +345,10 @@ PLAIN = {
         "def f():\n    try: {}[1]\n    except KeyError:\n        error = ValueError()\n        error.add_note('n')\n"
         "        raise error\n"
         "class Own(Exception): pass\ndef g():\n    try: f()\n    except ValueError: raise Own from None\n"
-        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise",
+        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise\n"
+        "def i(n):\n    last = None\n    for k in range(n, -1, -1):\n        error = KeyError(k)\n"
+        "        error.__cause__, last = last, error\n    raise last\n"
+        "def j():\n    a, b = KeyError(), ValueError()\n    a.__cause__, b.__cause__ = b, a\n    raise a",
     ),
     "raises the test's error": (
         Suite.unittest(ERRORS + CASE + "    def test(self):\n        with self.assertRaises(Refused) as c: f(Refused2)\n"
