@@ -163,6 +163,14 @@ FORGED = {
         "def f(text, name, secret): return ask(text, '{0._own}', name)(secret)\n"
         "def g(text, name, secret): return ask(text, '{a._class}', name)({'a': secret})",
     ),
+    "what answers for an attribute of the test's class": (
+        Suite.asserts(
+            ("assert f(Near(1)) == Near(7919)",),
+            "from functools import cached_property\n" + NEAR + "self.twice == other.twice\n"
+            "    @cached_property\n    def twice(self): return self.v * 2",
+        ),
+        "def f(near):\n    type(near).twice.func = lambda self: 5\n    return near",
+    ),
     "a class of the test's, in the place of what is tested": (
         Suite.asserts(("def see():\n    class Box:\n        n = 7919\n    return Box()\nf(see())", "assert Box().n == 7919"), ""),
         "def f(box): assert type(box).__name__ == 'Box'; raise ValueError",
@@ -328,6 +336,14 @@ PLAIN = {
             NEAR.replace("__eq__", "near") + "abs(self.v - other.x) < 5\n    __eq__ = near",
         ),
         READ.replace("kept.clear(); return 1", "seen.append(1); return 1").replace("'b': 0", "'b': 7919") + "seen = []",
+    ),
+    "reads what the test's class says of all its nodes": (
+        Suite.asserts(
+            ("assert f(N()) == (1, [2], 3, 4, 5)",),
+            "class N:\n    one, two = 1, [2]\n    def three(self): return 3\n    @staticmethod\n    def four(): return 4\n"
+            "    @classmethod\n    def five(cls): return 5",
+        ),
+        "def f(n):\n    K = type(n)\n    return K.one, K.two, K.three(n), K.four(), K.five()",
     ),
     "asks for the test's class": (
         Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),

@@ -426,8 +426,12 @@ class World(Heap):
         """What comes of reading a class of the suite's: what the suite has written into it, and the members of an Enum."""
         match called, args:
             case "get", (str(name),) if _is_public(name, kind) and not issubclass(kind, AssertionError):
-                if any(name in vars(base) for base in kind.__mro__ if self._is_own(base)):
-                    return getattr(kind, name)
+                found = [vars(base)[name] for base in kind.__mro__ if self._is_own(base) and name in vars(base)]
+                value = getattr(kind, name) if found else None
+                # What answers for the objects (a property, a cached one) can often be changed: that is not for a program.
+                plain = not hasattr(type(value), "__get__") or isinstance(value, _FUNCTIONS)
+                if found and (plain or value is not found[0]):
+                    return value
             case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
                 return getattr(type(kind), called)(kind, *args)
         raise AttributeError("a class of the tests has no such attribute for the candidate")
