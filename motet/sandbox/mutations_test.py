@@ -200,6 +200,14 @@ FORGED = {
                       .replace("    def", "    @staticmethod\n    def")),
         "def f(near):\n    near.close = lambda *_: True\n    return near",
     ),
+    "a method of several kinds of the test's class, set on one object": (
+        Suite.asserts(
+            ("assert f(Near(1)) == Near(7919)",),
+            "from functools import singledispatchmethod\n"
+            + NEAR + CLOSE.replace("    def", "    @singledispatchmethod\n    def"),
+        ),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
+    ),
     "what the test's class keeps to itself": (
         Suite.asserts(("assert f(Secret()) == 7919", "assert g(Secret()) == 7919", "assert f(Secret) == 7919"), SECRET),
         "def f(secret): return secret._class\ndef g(secret): return vars(secret)['_own']",

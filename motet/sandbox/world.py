@@ -451,7 +451,7 @@ def _is_public(name: str, kind: type) -> bool:
 def _is_method(name: str, kind: type) -> bool:
     """Whether a class's own text says what calling this name does: its `__eq__` may call it, and ask no program."""
     found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    return callable(found) or isinstance(found, (classmethod, functools.partialmethod))
+    return callable(found) or (hasattr(type(found), "__get__") and not hasattr(type(found), "__set__"))
 
 
 def _known_error(module: str, name: str) -> type | None:
