@@ -4,6 +4,7 @@ Nothing here is trusted once the program has begun: it may do to this file's fun
 answers. Nothing of the tests is here either, but the arguments of the calls made so far.
 """
 
+import builtins
 import copy
 import marshal
 import re
@@ -29,6 +30,8 @@ class Candidate(Heap):
     def __init__(self, pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:
         super().__init__(first=1)
         self._pipe, self._namespace, self._limit = pipe, namespace, limit
+        self._telling: list[int] = []
+        """Exceptions that are being encoded, by id: one may be the cause of its own cause."""
 
     def listen(self) -> Any:
         """Answers requests until one is an answer to us: its value, or what it raises."""
@@ -106,11 +109,15 @@ class Candidate(Heap):
         if isinstance(value, type):
             return self._class(value, depth)
         if isinstance(value, BaseException):
-            about = [
-                self.encode(kind, depth + 1),
-                self.arguments(value, depth),
-                self.encode(self._noted(value, depth), depth + 1),
-            ]
+            self._telling.append(id(value))
+            try:
+                about = [
+                    self.encode(kind, depth + 1),
+                    self.arguments(value, depth),
+                    self.encode(self._noted(value, depth), depth + 1),
+                ]
+            finally:
+                self._telling.pop()
             return ["error", self.register(value), *about, _said(value)]
         if isinstance(kind, BorrowedClass) and id(kind) in self.numbers:
             raise NotPlain(f"a {kind.__name__} that its tests have not made")
@@ -155,8 +162,8 @@ class Candidate(Heap):
         for name in ("__cause__", "__context__"):
             before = getattr(error, name)
             # A retry may have thousands behind one another, and those that point at each other would have no end.
-            near = name == "__cause__" or (depth < _DEEPEST_CONTEXT and id(before) not in self.numbers)
-            if isinstance(before, Exception) and before is not error and near:
+            near = depth < _DEEPEST_CONTEXT and (name == "__cause__" or id(before) not in self.numbers)
+            if isinstance(before, Exception) and id(before) not in self._telling and near:
                 notes.insert(0, (name, before))
         return tuple(notes[:_MOST_NOTES])
 
@@ -173,6 +180,7 @@ class Candidate(Heap):
         elif tag == "borrowed class":
             number, *about = parts
             value = self._borrowed_class(BorrowedClass, *about)
+            vars(builtins).setdefault(value.__name__, value)  # as where one namespace has the tests and the program
         elif tag == "class of":
             return self._borrowed_class(type, *parts)
         elif tag == "borrowed value":

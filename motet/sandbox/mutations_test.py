@@ -35,6 +35,7 @@ kept = {'a': Box(), 'b': 0}
 def f(x): return kept
 """
 NEAR = "class Near:\n    def __init__(self, v): self.v = v\n    def __eq__(self, other): return "
+CLOSE = "self.close(other)\n    def close(self, other): return self.v == other.v"
 CASE = "import unittest\nclass T(unittest.TestCase):\n"
 LEARN_IN_EXIT = """
 import re
@@ -60,6 +61,29 @@ def see(x):
 SECRET = "class Secret:\n    _class = 7919\n    def __init__(self): self._own = 7919"
 ORDERED = "OrderedDict([(Box(1), 2), (Box(2), 3)])"
 
+POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
+DEEP = """
+def f(point):
+    kind = type(point)
+    for _ in range(MANY):
+        for _ in range(150): point = (point,)
+        point = kind(point, 1)
+    return {point: 1}
+"""
+DEEP_OWN = """
+import sys
+class T(tuple): pass
+def form(number, within):
+    kind = '["class",901,"T","candidate",[["type","tuple"]],[],true]' if number == 1001 else '["@",901]'
+    return f'["value",{number},{kind},' + '["tuple",' * 190 + within + ']' * 191
+def f(x):
+    numbers = range(1001, 1001 + 2 * MANY, 2)
+    parts = [form(number, f'["@",{number - 2}]' if number > 1001 else '0') for number in numbers]
+    parts.append(f'["set",{numbers[-1] + 2},null,null,["@",{numbers[-1]}]]')
+    answer = '["returned",["tuple",' + ",".join(parts) + "],[]]"
+    sys.modules["motet.sandbox.candidate"].Candidate.answer = lambda *_: answer.encode()
+"""
+
 
 def truth(when: int, kept: str, method: str = "__bool__") -> str:
     return TRUTH.replace("WHEN", str(when)).replace("KEPT", kept).replace("METHOD", method)
@@ -78,6 +102,20 @@ FORGED = {
     ),
     "an attribute, read by the test's own comparison": (
         Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "abs(self.v - other.x) < 5"), READ,
+    ),
+    "an attribute, read by a comparison that the test has written as a lambda": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR.replace("def __eq__(self, other): return", "__eq__ = lambda *a:")
+            + "abs(a[0].v - a[1].x) < 5",
+        ),
+        READ,
+    ),
+    "an attribute, read by a comparison of another name": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",),
+            NEAR.replace("__eq__", "near") + "abs(self.v - other.x) < 5\n    __eq__ = near",
+        ),
+        READ,
     ),
     "an iterator, asked by the test's own comparison": (
         Suite.asserts(("assert f(1) == {'a': Near(1), 'b': 7919}",), NEAR + "self.v in other"), READ,
@@ -110,12 +148,65 @@ FORGED = {
         Suite.asserts(("f(see)",) * 2, WRONG),
         "seen = [0]\ndef f(see):\n    try: see(seen[-1])\n    except AssertionError as error: seen.append(error.want); raise",
     ),
+    "what a method of an assertion's class tells": (
+        Suite.asserts(("f(see)",) * 2, WRONG.replace("def see", "    def told(self): return self.want\ndef see")),
+        "seen = [0]\ndef f(see):\n    try: see(seen[-1])\n    except AssertionError as error:\n"
+        "        seen.append(type(error).told(error))\n        raise",
+    ),
+    "what a text of the test's class can read of other objects": (
+        Suite.asserts(
+            ("assert f(Text(), 'format', Secret()) == '7919'", "assert g(Text(), 'format_map', Secret()) == '7919'",
+             "assert f(Text(), 'say', Secret()) == '7919'"),
+            SECRET + "\nclass Text(str): say = str.format",
+        ),
+        "def ask(text, of, name): return type(text).__of__.ask(type(text)(of), 'get', (name,), ())\n"
+        "def f(text, name, secret): return ask(text, '{0._own}', name)(secret)\n"
+        "def g(text, name, secret): return ask(text, '{a._class}', name)({'a': secret})",
+    ),
+    "what answers for an attribute of the test's class": (
+        Suite.asserts(
+            ("assert f(Near(1)) == Near(7919)",),
+            "from functools import cached_property\n" + NEAR + "self.twice == other.twice\n"
+            "    @cached_property\n    def twice(self): return self.v * 2",
+        ),
+        "def f(near):\n    type(near).twice.func = lambda self: 5\n    return near",
+    ),
+    "a class of the test's, in the place of what is tested": (
+        Suite.asserts(("def see():\n    class Box:\n        n = 7919\n    return Box()\nf(see())", "assert Box().n == 7919"), ""),
+        "def f(box): assert type(box).__name__ == 'Box'; raise ValueError",
+    ),
+    "a class of the tests that they did not hand over": (
+        Suite.asserts(("assert f(1) == 7919",), "class Right:\n    def f(self): return 7919"), "def f(x): return Right().f()",
+    ),
+    "a hash of tuples so deep that Python has no stack for it": (
+        Suite.asserts(("assert len(f(Point(1, 2))) == 1",), POINT), DEEP.replace("MANY", "80"),
+    ),
+    "a hash of the program's own tuples, as deep": (
+        Suite.asserts(("f(1); assert len(f(2)) == 81",)), DEEP_OWN.replace("MANY", "80"),
+    ),
     "a method of the test's class": (
         Suite.asserts(
             ("assert f(Near(1)) == Near(7919)",),
-            NEAR + "self.close(other)\n    def close(self, other): return self.v == other.v",
+            NEAR + CLOSE,
         ),
         "def f(near):\n    type(near).close = lambda *_: True\n    return near",
+    ),
+    "a method of the test's class, set on one object": (
+        Suite.asserts(("assert f(Near(1)) == Near(7919)",) * 2, NEAR + CLOSE),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
+    ),
+    "a static method of the test's class, set on one object": (
+        Suite.asserts(("assert f(Near(1)) == Near(7919)",), NEAR + CLOSE.replace("self.close(other)", "self.close(self, other)")
+                      .replace("    def", "    @staticmethod\n    def")),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
+    ),
+    "a method of several kinds of the test's class, set on one object": (
+        Suite.asserts(
+            ("assert f(Near(1)) == Near(7919)",),
+            "from functools import singledispatchmethod\n"
+            + NEAR + CLOSE.replace("    def", "    @singledispatchmethod\n    def"),
+        ),
+        "def f(near):\n    near.close = lambda *_: True\n    return near",
     ),
     "what the test's class keeps to itself": (
         Suite.asserts(("assert f(Secret()) == 7919", "assert g(Secret()) == 7919", "assert f(Secret) == 7919"), SECRET),
@@ -126,7 +217,6 @@ FORGED = {
         "def f(kind, name): return type(kind)._ask(kind, 'get', name)",
     ),
 }  # fmt: skip
-POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')"
 NODE = "class Node:\n    def __init__(self, *below): self.below, self.mark = list(below), 1\n"
 LIST = """
 class ListNode:
@@ -169,6 +259,12 @@ ERROR = """
         self.assertTrue(c.exception.__suppress_context__)
     def test_many(self):
         with self.assertRaises(KeyError): h(300)
+    def test_many_causes(self):
+        with self.assertRaises(KeyError) as c: i(300)
+        self.assertEqual(c.exception.__cause__.args, (1,))
+    def test_circle(self):
+        with self.assertRaises(KeyError) as c: j()
+        self.assertEqual(type(c.exception.__cause__), ValueError)
 """
 PLAIN = {
     "takes a point for a tuple": (
@@ -206,12 +302,56 @@ PLAIN = {
         "def f(nodes):\n    first = last = type(nodes[0])()\n    for node in nodes:\n"
         "        last.next = last.__class__(node.val)\n        last = last.next\n    return first.next",
     ),
+    "makes nodes by the name of the test's class": (
+        Suite.asserts(("a = f([ListNode(1), ListNode(2)])", "assert values(a) == [1, 2] and type(a) is ListNode"), LIST),
+        "def f(nodes):\n    first = last = ListNode()\n    for node in nodes:\n"
+        "        last.next = ListNode(node.val)\n        last = last.next\n    return first.next",
+    ),
+    "has a class of its own with the name of the test's class": (
+        Suite.asserts(("assert f(ListNode(1)) == (9, True)", "assert f(Counter()) == (9, True)"),
+                      LIST + "class Counter: pass"),
+        "from collections import Counter\nclass ListNode: mark = 9\n"
+        "def f(n): return ListNode().mark, Counter('aa')['a'] == 2",
+    ),
+    "walks along many nodes": (
+        Suite.asserts(("n = None\nfor i in range(20_000): n = ListNode(1, n)", "assert f(n) == 20_000"), LIST),
+        "def f(n):\n    count = 0\n    while n:\n        count += n.val\n        n = n.next\n    return count",
+    ),
     "looks into a node, and takes from it": (
         Suite.asserts(
             ("n = ListNode(1)", "assert f(n, ListNode(2)) == ({'val': 1, 'next': None}, True)", "assert not hasattr(n, 'val')"),
             LIST,
         ),
         "def f(n, m):\n    seen = dict(vars(n))\n    del n.val\n    return seen, type(n) is type(m)",
+    ),
+    "sets what a node's class only has a value for": (
+        Suite.asserts(
+            ("n = N()", "f(n)", "assert (n.next, n.of(1), n.val, N.next) == (1, 2, 3, None)"),
+            "class N:\n    next, of = None, None\n    @property\n    def val(self): return self.w\n"
+            "    @val.setter\n    def val(self, to): self.w = to",
+        ),
+        "def f(n): n.next, n.of, n.val = 1, lambda x: 2 * x, 3",
+    ),
+    "wraps a point rather often": (
+        Suite.asserts(("assert len(f(Point(1, 2))) == 1",), POINT), DEEP.replace("MANY", "40"),
+    ),
+    "wraps a tuple of its own rather often": (
+        Suite.asserts(("f(1); assert len(f(2)) == 41",)), DEEP_OWN.replace("MANY", "40"),
+    ),
+    "remembers what it was asked in a comparison of another name": (
+        Suite.asserts(
+            ("assert f(1) == {'a': Near(1), 'b': 7919}",),
+            NEAR.replace("__eq__", "near") + "abs(self.v - other.x) < 5\n    __eq__ = near",
+        ),
+        READ.replace("kept.clear(); return 1", "seen.append(1); return 1").replace("'b': 0", "'b': 7919") + "seen = []",
+    ),
+    "reads what the test's class says of all its nodes": (
+        Suite.asserts(
+            ("assert f(N()) == (1, [2], 3, 4, 5)",),
+            "class N:\n    one, two = 1, [2]\n    def three(self): return 3\n    @staticmethod\n    def four(): return 4\n"
+            "    @classmethod\n    def five(cls): return 5",
+        ),
+        "def f(n):\n    K = type(n)\n    return K.one, K.two, K.three(n), K.four(), K.five()",
     ),
     "asks for the test's class": (
         Suite.asserts(("assert f(ListNode(1), ListNode) == (True, False, True)",), LIST),
@@ -229,7 +369,10 @@ PLAIN = {
         "def f():\n    try: {}[1]\n    except KeyError:\n        error = ValueError()\n        error.add_note('n')\n"
         "        raise error\n"
         "class Own(Exception): pass\ndef g():\n    try: f()\n    except ValueError: raise Own from None\n"
-        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise",
+        "def h(n):\n    try: {}[1]\n    except KeyError:\n        if n: h(n - 1)\n        raise\n"
+        "def i(n):\n    last = None\n    for k in range(n, -1, -1):\n        error = KeyError(k)\n"
+        "        error.__cause__, last = last, error\n    raise last\n"
+        "def j():\n    a, b = KeyError(), ValueError()\n    a.__cause__, b.__cause__ = b, a\n    raise a",
     ),
     "raises the test's error": (
         Suite.unittest(ERRORS + CASE + "    def test(self):\n        with self.assertRaises(Refused) as c: f(Refused2)\n"

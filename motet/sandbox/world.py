@@ -40,10 +40,14 @@ _HERITABLE: Final = frozenset(
 ) - {kind for kind, container in CONTAINERS.items() if not container.heirs}
 """What a class of the tests inherits is also what the candidate's class for it inherits."""
 _OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
+_READERS: Final = (str.format, str.format_map)
+"""Their fields name attributes, private ones too, and a program may choose the text of a text's heir."""
 _INSIDES: Final = (TracebackType, FrameType, CodeType)
 """Ways from a generator or an error to everything that the tests know: they do not travel."""
 _DEEPEST: Final = 40
 """Calls back and forth within one another."""
+_MOST_LEVELS: Final = 10_000
+"""Tuples within tuples, which come by number: Python hashes them on the C stack, and does not look how much is left."""
 _SWEEP: Final = 64
 """Every so many requests, objects that the tests no longer hold are let go. Containers are at once: they cost something."""
 _PURE: Final = frozenset(
@@ -91,7 +95,10 @@ class World(Heap):
         self.end: str | None = None
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._depth = self._asked = 0
-        self._lent: list[Any] = []
+        self._lent: dict[int, Any] = {}
+        """By id, and kept: the candidate may keep it longer than the tests do."""
+        self._levels: dict[int, int] = {}
+        """Number of a tuple's heir -> how many tuples lie in one another there."""
         self._errors: list[int] = []
         """The library's exceptions that came with the last answer: all there is to know of them has come too."""
         self._stand_ins = StandIns(self)
@@ -153,7 +160,12 @@ class World(Heap):
         if asked == "special" and values[1] in COMPARING - {"__contains__"}:
             return True
         while frame is not None:
-            if frame.f_code.co_name in COMPARING and frame.f_globals is self.space:
+            code = frame.f_code
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+            kind = type(first[0] if code.co_argcount == 0 and type(first) is tuple and first else first)
+            if self._is_own(kind) and any(_code(kind, name) is code for name in COMPARING):
+                return True
+            if code.co_name in COMPARING and frame.f_globals is self.space:
                 return True
             frame = frame.f_back
         return False
@@ -212,6 +224,7 @@ class World(Heap):
         super().forget(numbers)
         for number in numbers:
             self._stand_ins.forget(number)
+            self._levels.pop(number, None)
 
     def _send(self, message: list[Form]) -> None:
         try:
@@ -262,6 +275,7 @@ class World(Heap):
                 content = self.decode(plain, 1)
                 if type(content) not in HEIRS:
                     raise Garbled("no plain value")
+                levels = self._levels_of(content)
                 value = HEIRS[type(content)](self._class_of(kind, type(content)), content)
             case "error", [number, kind, args, notes, str(said)]:
                 known, about = self._class_of(kind, Exception), (self.decode(args, 1), self.decode(notes, 1))
@@ -269,9 +283,21 @@ class World(Heap):
             case _:
                 raise Garbled("an unknown form")
         self.accept(number, value)
+        if tag == "value":
+            self._levels[number] = levels
         if tag == "error" and not isinstance(value, self._stand_ins.root):
             self._errors.append(number)
         return value
+
+    def _levels_of(self, value: Any) -> int:
+        """How many tuples lie in one another. Raises: Garbled, where they are too many."""
+        levels = self._levels.get(self.numbers.get(id(value), -1))
+        if levels is None:
+            inner = tuple.__iter__(value) if isinstance(value, tuple) else ()
+            levels = 1 + max(map(self._levels_of, inner), default=0)
+        if levels > _MOST_LEVELS:
+            raise Garbled(f"over {_MOST_LEVELS} tuples within one another")
+        return levels
 
     def _class_of(self, form: Form, base: type) -> Any:
         kind = self.decode(form, 1)
@@ -304,12 +330,14 @@ class World(Heap):
         kind = type(value)
         container = kind_of(value) if self._is_own(kind) else None
         if container is not None and container.heirs:
-            self._lent.append(value)
+            self._lent[id(value)] = value
             return self.container(container, value, self._kind(kind, depth, True), depth)
         plain_base = next((base for base in kind.__mro__ if base in VALUES), None)
         if plain_base is not None and travels(value):
             content = self.encode(plain(plain_base, value), depth + 1)
-            return ["borrowed value", self._lend(value), self._kind(kind, depth, True), content]
+            levels, number = self._levels_of(value), self._lend(value)
+            self._levels[number] = levels
+            return ["borrowed value", number, self._kind(kind, depth, True), content]
         return ["borrowed", self._lend(value), self._kind(kind, depth, _HERITABLE.isdisjoint(kind.__mro__))]
 
     def _is_own(self, kind: Any) -> bool:
@@ -351,12 +379,12 @@ class World(Heap):
         return ["borrowed function", self._lend(value), name]
 
     def _lend(self, value: Any) -> int:
-        self._lent.append(value)  # the candidate may keep it longer than the tests do
+        self._lent[id(value)] = value
         return self.register(value)
 
     def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[Form]:
         """The message that says what came of the candidate's use of something that a test handed over."""
-        if not any(value is lent for lent in self._lent) or type(args) is not tuple or type(named) is not tuple:
+        if id(value) not in self._lent or type(args) is not tuple or type(named) is not tuple:
             self._over("garbled", "asks about what was not handed over")
         self._depth += 1
         try:
@@ -386,7 +414,7 @@ class World(Heap):
                 return {name: content for name, content in vars(value).items() if _is_public(name, type(value))}
             case "get", (str(name),) if _is_public(name, type(value)):
                 return getattr(value, name)
-            case "set", (str(name), content) if not name.startswith("_"):
+            case "set", (str(name), content) if not name.startswith("_") and not _is_method(name, type(value)):
                 return setattr(value, name, content)
             case "del", (str(name),) if not name.startswith("_"):
                 return delattr(value, name)
@@ -397,16 +425,33 @@ class World(Heap):
     def _used_class(self, kind: type, called: Any, args: tuple[Any, ...]) -> Any:
         """What comes of reading a class of the suite's: what the suite has written into it, and the members of an Enum."""
         match called, args:
-            case "get", (str(name),) if _is_public(name, kind):
-                if any(name in vars(base) for base in kind.__mro__ if self._is_own(base)):
-                    return getattr(kind, name)
+            case "get", (str(name),) if _is_public(name, kind) and not issubclass(kind, AssertionError):
+                found = [vars(base)[name] for base in kind.__mro__ if self._is_own(base) and name in vars(base)]
+                value = getattr(kind, name) if found else None
+                # What answers for the objects (a property, a cached one) can often be changed: that is not for a program.
+                plain = not hasattr(type(value), "__get__") or isinstance(value, _FUNCTIONS)
+                if found and (plain or value is not found[0]):
+                    return value
             case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
                 return getattr(type(kind), called)(kind, *args)
         raise AttributeError("a class of the tests has no such attribute for the candidate")
 
 
+def _code(kind: type, name: str) -> Any:
+    """What runs as a method of a class, however it was called where it was written."""
+    return getattr(getattr(kind, name, None), "__code__", None)
+
+
 def _is_public(name: str, kind: type) -> bool:
+    if any(getattr(kind, name, None) is reader for reader in _READERS):
+        return False
     return not name.startswith("_") or (name in _OF_NAMED_TUPLES and issubclass(kind, tuple))
+
+
+def _is_method(name: str, kind: type) -> bool:
+    """Whether a class's own text says what calling this name does: its `__eq__` may call it, and ask no program."""
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return callable(found) or (hasattr(type(found), "__get__") and not hasattr(type(found), "__set__"))
 
 
 def _known_error(module: str, name: str) -> type | None:
