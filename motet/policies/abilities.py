@@ -256,7 +256,8 @@ def mixes_adapters(backbone: "Backbone") -> bool:
 
     def said(adapter: str | None, rows: slice, speakers: list[str] | None = None) -> Tensor:
         mine = mask_BL[rows]
-        with backbone.policy(adapter), backbone.mixing(speakers):
+        with backbone.policy(adapter), backbone.mixing(backbone.adapters if speakers else ()) as mix:
+            mix.rows(speakers or ())
             return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
 
     whole = slice(len(speakers))

@@ -1,9 +1,10 @@
 """The LoRA policies on one frozen base, by PEFT: adding, loading and saving them, and which of them speaks."""
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
@@ -20,6 +21,8 @@ from motet.settings import Lora
 from motet.visible import on_one_line
 
 WEIGHTS = adapter_folder.TENSORS
+_Columns: TypeAlias = tuple[tuple[str, float], ...]
+"""PEFT's name and scaling of the adapter of each column."""
 
 
 class Adapters:
@@ -148,20 +151,15 @@ class Adapters:
             self._switch(before)
 
     @contextmanager
-    def mixing(self, speakers: Sequence[str]) -> Iterator[None]:
-        """Inside, each row of a batch speaks as its adapter. Where the base is active and no gradient is wanted, and
-        `abilities.mixes_adapters` has found that it is exact.
-
-        All rows are computed at once, by the base and by one product with the matrices of all adapters side by side, of which
-        each row keeps its own part (Hu et al. 2021: x W + s x A B). PEFT's own `adapter_names` gathers rows in every layer.
+    def mixing(self, names: Sequence[str]) -> Iterator["Mix"]:
+        """Inside, each row of a batch speaks as one of `names`, as `Mix.rows` was told last. For where the base is active and no
+        gradient is wanted, and `abilities.mixes_adapters` has found it exact. Later changes of the weights are not seen.
         """
-        rows_of, scales = [self._inner[name] for name in speakers], {}
-        hooks = [layer.register_forward_hook(_added(layer, rows_of, scales)) for layer in self._layers]
+        mix = Mix(self._layers, {name: self._inner[name] for name in names})
         try:
-            yield
+            yield mix
         finally:
-            for hook in hooks:
-                hook.remove()
+            mix.close()
 
     def _switch(self, name: str | None) -> None:
         self._active = name
@@ -178,33 +176,51 @@ class Adapters:
             parameter.requires_grad = flag
 
 
-def _added(
-    layer: LoraLayer, rows_of: Sequence[str], scales: dict[Hashable, torch.Tensor]
-) -> Callable[[nn.Module, tuple[torch.Tensor], torch.Tensor], None]:
-    """A hook that adds to what a layer of the base has made of B rows what the adapter of each makes of them. `scales` are
-    those of other layers, by rank and scaling of each adapter; one that is missing is added.
+class Mix:
+    """Rows of several adapters in one batch.
+
+    All rows are computed at once, by the base and by one product with the matrices of all adapters side by side, of which each
+    row keeps its own part (Hu et al. 2021: x W + s x A B). PEFT's own `adapter_names` gathers rows in every layer.
     """
-    there = [name for name in dict.fromkeys(rows_of) if name in layer.lora_A]
-    if not there:
-        return lambda layer, given, made_BLO: None
-    down_RI = torch.cat([layer.lora_A[name].weight for name in there])
-    up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T.contiguous()
-    adapters = tuple((name, len(layer.lora_A[name].weight), layer.scaling[name]) for name in there)
-    if adapters not in scales:
-        scaled = [[scale * (name == row) for name, rank, scale in adapters for _ in range(rank)] for row in rows_of]
-        # In float32, as PEFT's scaling is: in bfloat16 it would be rounded.
-        scales[adapters] = torch.tensor(scaled, device=down_RI.device)[:, None]
-    scale_B1R = scales[adapters]
 
-    def add(layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor) -> None:
-        low_BLR = (linear(given[0].to(down_RI.dtype), down_RI) * scale_B1R).to(up_RO.dtype)
-        made_NO, low_NR = made_BLO.view(-1, made_BLO.shape[-1]), low_BLR.view(-1, low_BLR.shape[-1])
-        if made_NO.dtype == up_RO.dtype:
-            made_NO.addmm_(low_NR, up_RO)
-        else:  # a quantised base may compute in a narrower type
-            made_NO += low_NR @ up_RO
+    def __init__(self, layers: Sequence[LoraLayer], inner: Mapping[str, str]) -> None:
+        self._inner = inner
+        self._scales: dict[_Columns, torch.Tensor] = {}
+        self._hooks = [
+            layer.register_forward_hook(hook) for layer in layers if (hook := self._added(layer)) is not None
+        ]
 
-    return add
+    def rows(self, speakers: Sequence[str]) -> None:
+        """From now on a batch has a row of each of these."""
+        for columns, scale_B1R in self._scales.items():
+            each = [[scale * (inner == self._inner[name]) for inner, scale in columns] for name in speakers]
+            # In float32, as PEFT's scaling is: in bfloat16 it would be rounded.
+            self._scales[columns] = torch.tensor(each, device=scale_B1R.device)[:, None]
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _added(self, layer: LoraLayer) -> Callable[..., torch.Tensor] | None:
+        """A hook that adds what the adapters make of a layer's rows to what the base has made of them."""
+        there = [name for name in self._inner.values() if name in layer.lora_A]
+        if not there:
+            return None
+        down_RI = torch.cat([layer.lora_A[name].weight for name in there])
+        up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T.contiguous()
+        columns = tuple((name, layer.scaling[name]) for name in there for _ in layer.lora_A[name].weight)
+        self._scales.setdefault(columns, torch.zeros(0, device=down_RI.device))
+
+        def add(layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor) -> torch.Tensor:
+            low_BLR = linear(given[0].to(down_RI.dtype), down_RI) * self._scales[columns]
+            low_NR, made_NO = low_BLR.to(up_RO.dtype).flatten(0, -2), made_BLO.flatten(0, -2)
+            if made_NO.dtype == up_RO.dtype:
+                return torch.addmm(made_NO, low_NR, up_RO).view(made_BLO.shape)
+            return made_BLO + (low_NR @ up_RO).to(made_NO.dtype).view(
+                made_BLO.shape
+            )  # a quantised base may be narrower
+
+        return add
 
 
 @contextmanager

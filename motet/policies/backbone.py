@@ -23,7 +23,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.errors import ConfigError, shortened
 from motet.policies import attention
 from motet.policies.abilities import FAILURES, NONE, abilities_of, mixes_adapters
-from motet.policies.adapters import Adapters
+from motet.policies.adapters import Adapters, Mix
 from motet.policies.attention_choice import Attention, check_attention
 from motet.policies.folder import GENERATION, sampling_of
 from motet.policies.loading import DTYPES, DType, check_dtype, load_model, load_tokenizer, resolve_device
@@ -314,12 +314,13 @@ class Backbone:
         """
         return self._adapters.speaking(adapter)
 
-    def mixing(self, speakers: Sequence[str] | None) -> AbstractContextManager[None]:
-        """Inside, where the bare base is active, each row of a batch speaks as its adapter in `speakers`; None changes nothing.
+    def mixing(self, names: Sequence[str]) -> AbstractContextManager[Mix]:
+        """Inside, where the bare base is active, each row of a batch speaks as one of these adapters: see `Mix.rows`. With
+        no names nothing changes.
 
         Without gradients, with the weights as they are at the start, and only where `mixes_adapters`.
         """
-        return nullcontext() if speakers is None else self._adapters.mixing(speakers)
+        return self._adapters.mixing(names)
 
     # ------------------------------------------------------------------------------------------------ weights
 

@@ -192,7 +192,8 @@ def test_rows_of_several_adapters_say_what_pefts_mixed_batches_say(
     mask, at = torch.ones_like(tokens, dtype=torch.bool), torch.arange(3).expand(3, -1)
     before = logits(backbone.model)
     with torch.inference_mode():
-        with backbone.mixing(speakers):
+        with backbone.mixing("ab") as mix:
+            mix.rows(speakers)
             mixed, _ = backbone.logits(tokens, mask, at, keep=3)
         with backbone.policy("a"):
             peft, inner = backbone._adapters._peft, backbone._adapters._inner

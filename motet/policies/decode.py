@@ -87,24 +87,24 @@ def decode(
     of_B = torch.tensor([wish.prompt for wish in wishes], device=backbone.device)
     room = [backbone.context_length - len(prompts[wish.prompt]) for wish in wishes]
     limits = [min(wish.decode.max_new_tokens, space) for wish, space in zip(wishes, room, strict=True)]
-    with backbone.mixing(speakers):
+    with backbone.mixing(tuple(dict.fromkeys(speakers or ()))) as mix, ExitStack() as faster:
+        mix.rows(speakers or ())
         logits_P1V, cache = backbone.logits(prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), 1)
-    shared = backbone.shares_prompts and prompts_PL.shape[1] * (len(wishes) - len(prompts)) >= SHARED
-    if shared:
-        share_prompts(cache, of_B, prompt_mask_PL, max(limits))
-    else:
-        give_room(cache, of_B, max(limits))
-    if spent is not None:
-        logits_P1V[0, 0, 0].item()  # waits for the device, which may only have been told what to do
-    read = perf_counter()
-    drawn = _Drawn(backbone, wishes, limits, on_answer)
-    row_B = torch.arange(len(wishes), device=backbone.device)
-    rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
-    mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
-    at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
-    speaking = None if speakers is None else [speakers[wish.prompt] for wish in wishes]
-    with ExitStack() as mixing, ExitStack() as faster:
-        mixing.enter_context(backbone.mixing(speaking))
+        shared = backbone.shares_prompts and prompts_PL.shape[1] * (len(wishes) - len(prompts)) >= SHARED
+        if shared:
+            share_prompts(cache, of_B, prompt_mask_PL, max(limits))
+        else:
+            give_room(cache, of_B, max(limits))
+        if spent is not None:
+            logits_P1V[0, 0, 0].item()  # waits for the device, which may only have been told what to do
+        read = perf_counter()
+        drawn = _Drawn(backbone, wishes, limits, on_answer)
+        row_B = torch.arange(len(wishes), device=backbone.device)
+        rules = Rules.of([wish.decode for wish in wishes], [wish.greedy for wish in wishes], backbone.device)
+        mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
+        at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
+        speaking = [speakers[wish.prompt] for wish in wishes] if speakers else []
+        mix.rows(speaking)
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
@@ -121,9 +121,8 @@ def decode(
                 leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
                 row_B, token_B, at_B, mask_BK = row_B[stay], token_B[stay], at_B[stay], mask_BK[stay]
                 rules = rules.select(stay)
-                speaking = speaking and [speaking[row] for row in stay.tolist()]
-                mixing.close()
-                mixing.enter_context(backbone.mixing(speaking))
+                speaking = [speaking[row] for row in stay.tolist()] if speakers else []
+                mix.rows(speaking)
             seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
             # Ended rows that have not left yet are read on; their position must still be one the model has.
             at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]

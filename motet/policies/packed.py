@@ -27,18 +27,25 @@ def packed(model: nn.Module, rows: int) -> Iterator[None]:
     layers = _worth_it(model)
     try:
         for layer in layers:
-            packed_weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), rows)
-            layer.forward = partial(_linear, packed_weight, layer)  # type: ignore[method-assign]
+            layer.forward = partial(_linear, _pack(layer.weight.detach(), rows), layer)  # type: ignore[method-assign]
         yield
     finally:
         for layer in layers:
             layer.__dict__.pop("forward", None)
 
 
-def _linear(packed_weight: Tensor, layer: nn.Linear, rows_BX: Tensor) -> Tensor:
-    if rows_BX.dtype != layer.weight.dtype:
-        return nn.functional.linear(rows_BX, layer.weight, layer.bias)
-    return torch.ops.mkldnn._linear_pointwise.default(rows_BX, packed_weight, layer.bias, "none", [], "")
+def _linear(packed_weight: Tensor, layer: nn.Linear, inputs: Tensor) -> Tensor:
+    if inputs.dtype != layer.weight.dtype:
+        return nn.functional.linear(inputs, layer.weight, layer.bias)
+    return _product(inputs, packed_weight, layer.bias)
+
+
+def _pack(weight: Tensor, rows: int) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+
+
+def _product(inputs: Tensor, packed_weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise.default(inputs, packed_weight, bias, "none", [], "")
 
 
 def _worth_it(model: nn.Module) -> list[nn.Linear]:
@@ -68,8 +75,7 @@ def possible(dtype: torch.dtype) -> bool:
     ones = torch.ones((2, 64), dtype=dtype)
     weight = torch.eye(64, dtype=dtype)
     try:
-        packed_weight = torch.ops.mkldnn._reorder_linear_weight(weight, 2)
-        found = torch.ops.mkldnn._linear_pointwise.default(ones, packed_weight, None, "none", [], "")
+        found = _product(ones, _pack(weight, 2), None)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return torch.equal(found, ones)

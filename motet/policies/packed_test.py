@@ -93,7 +93,7 @@ def test_no_copies_are_made_where_onednn_is_switched_off(monkeypatch: pytest.Mon
 
 
 @needs_onednn
-@pytest.mark.parametrize("players", ["base", "lora", "two adapters"])
+@pytest.mark.parametrize("players", ["base", "lora", "one of the rows", "two adapters"])
 def test_answers_are_those_of_plain_weights(
     folder_of: FolderOf, architecture: Architecture, players: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +104,7 @@ def test_answers_are_those_of_plain_weights(
     for name in ("a", "b") if players != "base" else ():
         backbone.add_adapter(name, Lora(rank=4), seed=7)
         move_away(backbone, name)
-    speakers = ["a", "b"] if players == "two adapters" else None
+    speakers = {"one of the rows": ["a", "a"], "two adapters": ["a", "b"]}.get(players)
     made = []
 
     @contextmanager
@@ -118,7 +118,7 @@ def test_answers_are_those_of_plain_weights(
         with backbone.policy("a" if players == "lora" else None):
             return decode(backbone, PROMPTS, ASKED, speakers=speakers)
 
-    plain, found = drawn(lambda model, rows: nullcontext()), drawn(counted)
+    plain, found = drawn(lambda *given: nullcontext()), drawn(counted)
     assert sum(made) > 0
     for one, other in zip(plain, found, strict=True):
         assert one.tokens == other.tokens
@@ -128,6 +128,6 @@ def test_answers_are_those_of_plain_weights(
 def test_short_answers_are_drawn_before_anything_is_packed(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "packed", lambda model, rows: pytest.fail("packed"))
+    monkeypatch.setattr(decoding, "packed", lambda *given: pytest.fail("packed"))
     short = [Wish(wish.prompt, Decode(max_new_tokens=PATIENCE), wish.key) for wish in ASKED]
     assert len(decode(Backbone.load(folder_of()), PROMPTS, short)) == len(short)
