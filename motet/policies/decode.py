@@ -25,7 +25,7 @@ from motet.settings import Decode
 
 LEAVE = 0.125
 """Share of ended rows at which the others move together: moving copies what they remember."""
-PATIENCE = 8
+PATIENCE = 6
 """Tokens drawn before the weights are packed for those that follow: packing takes as long as it saves in about so many."""
 SHARED = 8192
 """Tokens of prompts not copied, from which on answers read their prompts together (measured: docs/performance.md)."""

@@ -3,6 +3,9 @@
 Where a model's logits are its language head of its hidden states and nothing else, they are made a part at a time, and made again
 in the backward pass, so that all of them never stand in memory at once. With z = logits / temperature, p = softmax(z) and H its
 entropy: d log p_k / dz_j = [j = k] − p_j and dH / dz_j = −p_j (log p_j + H).
+
+Where the head is not trained, the gradient of each log-probability for its hidden state is made with it: a row per token, which
+the backward pass only scales. So logits are made once, but for a loss that has the entropy in it.
 """
 
 from collections.abc import Iterator
@@ -25,7 +28,9 @@ def score_hidden(
 
     The head's own gradient is summed in float32.
     """
-    logp_N, entropy_N = _Scored.apply(hidden_NH, head.weight, head.bias, tokens_N, temperature_N, want_entropy)
+    trained = any(weight is not None and weight.requires_grad for weight in (head.weight, head.bias))
+    slopes = torch.is_grad_enabled() and hidden_NH.requires_grad and not trained
+    logp_N, entropy_N = _Scored.apply(hidden_NH, head.weight, head.bias, tokens_N, temperature_N, want_entropy, slopes)
     return logp_N, entropy_N
 
 
@@ -69,8 +74,10 @@ class _Scored(torch.autograd.Function):
         tokens_N: Tensor,
         temperature_N: Tensor,
         want_entropy: bool,
+        slopes: bool,
     ) -> tuple[Tensor, Tensor]:
         logp_N = torch.empty(len(hidden_NH), device=hidden_NH.device)
+        slope_NH = torch.empty_like(hidden_NH) if slopes else None
         entropy_N = torch.zeros_like(logp_N)
         for part, scaled_NV, p_NV in _buffers(hidden_NH, weight_VH):
             _scaled(hidden_NH[part], weight_VH, bias_V, temperature_N[part], scaled_NV)
@@ -79,13 +86,19 @@ class _Scored(torch.autograd.Function):
             logp_N[part] = logp_NV.gather(1, tokens_N[part, None]).squeeze(1)
             if want_entropy:
                 entropy_N[part] = -_dot(p_NV, logp_NV)
-        ctx.save_for_backward(hidden_NH, weight_VH, bias_V, tokens_N, temperature_N)
+            if slope_NH is not None:
+                slope_NV = p_NV.neg_().scatter_add_(1, tokens_N[part, None], torch.ones_like(logp_N[part, None]))
+                slope_NH[part] = slope_NV.div_(temperature_N[part, None]).to(weight_VH.dtype) @ weight_VH
+        ctx.save_for_backward(hidden_NH, weight_VH, bias_V, tokens_N, temperature_N, slope_NH)
         ctx.set_materialize_grads(False)
         return logp_N, entropy_N
 
     @staticmethod
     def backward(ctx: Any, for_logp_N: Tensor | None, for_entropy_N: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden_NH, weight_VH, bias_V, tokens_N, temperature_N = ctx.saved_tensors
+        hidden_NH, weight_VH, bias_V, tokens_N, temperature_N, slope_NH = ctx.saved_tensors
+        if slope_NH is not None and for_entropy_N is None:
+            grad_NH = None if for_logp_N is None else (slope_NH * for_logp_N[:, None]).to(slope_NH.dtype)
+            return grad_NH, *[None] * 6
         into_hidden, into_weight, into_bias = ctx.needs_input_grad[:3]
         hidden_grad_NH = torch.empty_like(hidden_NH) if into_hidden else None
         # Sums over all tokens, in float32 whatever the weights are.
@@ -113,7 +126,7 @@ class _Scored(torch.autograd.Function):
             if bias_grad_V is not None:
                 bias_grad_V += grad_NV.sum(dim=0)
         grads = (hidden_grad_NH, weight_grad_VH, bias_grad_V)
-        return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), None, None, None
+        return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), *[None] * 4
 
 
 def _buffers(hidden_NH: Tensor, weight_VH: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:

@@ -35,23 +35,32 @@ def work(bias: bool, dtype: torch.dtype) -> tuple[Tensor, nn.Linear, Tensor, Ten
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
 @pytest.mark.parametrize("chunk", [2**22, 5 * VOCABULARY])
+@pytest.mark.parametrize(("frozen", "bonus"), [(False, True), (False, False), (True, True), (True, False)])
 def test_values_and_gradients_are_those_of_softmax(
-    bias: bool, dtype: torch.dtype, tolerance: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+    bias: bool,
+    dtype: torch.dtype,
+    tolerance: float,
+    chunk: int,
+    frozen: bool,
+    bonus: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Five tokens at a time, or all at once. The loss weighs log-probabilities and entropies unevenly."""
+    """Five tokens at a time, or all at once. The loss weighs log-probabilities unevenly, and with a bonus entropies too."""
     monkeypatch.setattr(module, "CHUNK", chunk)
     monkeypatch.setattr(module, "ROWS", 1)
     hidden_NH, head, tokens_N, temperature_N = work(bias, dtype)
     wide = nn.Linear(WIDTH, VOCABULARY, bias=bias, dtype=torch.float64)
     wide.load_state_dict(head.state_dict())
+    for layer in (head, wide):
+        layer.requires_grad_(not frozen)
     weight_N = torch.linspace(-1, 2, TOKENS, dtype=torch.float64)
     found = []
     for of, layer, states in ((score_hidden, head, hidden_NH), (plain, wide, hidden_NH.double())):
         states = states.clone().requires_grad_()
         more = (True,) if of is score_hidden else ()
         logp_N, entropy_N = of(states, layer, tokens_N, temperature_N, *more)
-        (weight_N * logp_N + weight_N.square() * entropy_N).sum().backward()
-        grads = [states.grad, *(parameter.grad for parameter in layer.parameters())]
+        (weight_N * logp_N + bonus * weight_N.square() * (entropy_N if bonus else 1.0)).sum().backward()
+        grads = [states.grad, *(parameter.grad for parameter in layer.parameters() if not frozen)]
         found.append([part.double() for part in (logp_N.detach(), entropy_N.detach(), *grads)])
     for got, expected in zip(*found, strict=True):
         scale = max(1.0, expected.abs().max().item())
@@ -66,6 +75,24 @@ def test_a_frozen_head_passes_gradients_on_and_takes_none() -> None:
     logp_N.sum().backward()
     assert hidden_NH.grad.abs().sum() > 0
     assert head.weight.grad is None
+
+
+def test_under_a_frozen_head_logits_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden_NH, head, tokens_N, temperature_N = work(False, torch.float32)
+    made, scaled = [], module._scaled
+    monkeypatch.setattr(module, "_scaled", lambda *given: made.append(len(given[0])) or scaled(*given))
+    for frozen, times in ((True, 1), (False, 2)):
+        made.clear()
+        states = hidden_NH.clone().requires_grad_()
+        logp_N, entropy_N = score_hidden(
+            states, head.requires_grad_(not frozen), tokens_N, temperature_N, want_entropy=True
+        )
+        (logp_N.sum() + entropy_N.detach().sum()).backward()
+        assert sum(made) == times * TOKENS
+    made.clear()
+    with torch.no_grad():
+        score_hidden(hidden_NH, head, tokens_N, temperature_N, want_entropy=True)
+    assert sum(made) == TOKENS
 
 
 def test_logits_are_scored_alike_whole_or_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
