@@ -39,7 +39,7 @@ class Words:
         self._tasks = [Task(str(number), {"prompt": prompt(number, job.read)}) for number in range(512)]
 
     def tasks(self, split: str) -> list[Task]:
-        return self._tasks
+        return self._tasks if split == "train" else self._tasks[:1]  # nothing is evaluated
 
     async def start(self, task: Task, seed: int) -> Talk:
         return Talk(task.fields["prompt"])

@@ -208,17 +208,17 @@ class Mix:
             return None
         down_RI = torch.cat([layer.lora_A[name].weight for name in there])
         up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T.contiguous()
-        columns = tuple((name, layer.scaling[name]) for name in there for _ in layer.lora_A[name].weight)
+        columns = tuple((name, layer.scaling[name]) for name in there for _ in range(len(layer.lora_A[name].weight)))
         self._scales.setdefault(columns, torch.zeros(0, device=down_RI.device))
 
         def add(layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor) -> torch.Tensor:
             low_BLR = linear(given[0].to(down_RI.dtype), down_RI) * self._scales[columns]
             low_NR, made_NO = low_BLR.to(up_RO.dtype).flatten(0, -2), made_BLO.flatten(0, -2)
             if made_NO.dtype == up_RO.dtype:
-                return torch.addmm(made_NO, low_NR, up_RO).view(made_BLO.shape)
-            return made_BLO + (low_NR @ up_RO).to(made_NO.dtype).view(
-                made_BLO.shape
-            )  # a quantised base may be narrower
+                made_NO = torch.addmm(made_NO, low_NR, up_RO)
+            else:  # a quantised base may compute in a narrower type
+                made_NO = made_NO + (low_NR @ up_RO).to(made_NO.dtype)
+            return made_NO.view(made_BLO.shape)
 
         return add
 

@@ -32,8 +32,9 @@ MOMENTS = {"adamw": 8.0, "adamw_8bit": 2 + 2 * 4 / 256}
 BITS = {"8bit": 8, "4bit": 4 + 8 / 64 + 32 / (64 * 256)}
 """Bits of a quantised number: 64 of the 4-bit ones share a scale of 8 bits, and 256 such scales one of 32 bits."""
 ACTIVATIONS = 18
-"""Numbers of hidden size that a layer keeps per token for its backward pass, for attention and feed-forward together, and of
-which its input is one."""
+"""Numbers of hidden size that a layer keeps per token for its backward pass, of which its input is one."""
+WIDE = 4
+"""Numbers of the width of its feed-forward part that it keeps besides (docs/performance.md compares both with measured runs)."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ class Shape:
     cache_per_token: int
     """Numbers that one token leaves in the cache."""
     vocabulary: int
+
+    @property
+    def widest(self) -> int:
+        """Numbers that the widest linear layer takes or gives: those of the feed-forward part."""
+        return max((max(inputs, outputs) for _, inputs, outputs in self.linear), default=0)
+
+    @property
+    def kept(self) -> int:
+        """Numbers of one token that a layer keeps for its backward pass."""
+        return ACTIVATIONS * self.hidden + WIDE * self.widest
 
     def adapter(self, lora: Lora) -> int:
         """Trainable numbers of one adapter."""
@@ -125,9 +136,9 @@ def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
 def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
     """Bytes of one micro-batch: activations of every layer, or with checkpointing the input of each and one layer's own; and the
     logits that are scored at once, twice in float32. A model that does more to logits than its language head keeps all."""
-    kept = shape.layers + ACTIVATIONS if checkpointing else shape.layers * ACTIVATIONS
+    kept = shape.layers * shape.hidden + shape.kept if checkpointing else shape.layers * shape.kept
     scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
-    return token_budget * kept * shape.hidden * bytes_each + scored
+    return token_budget * kept * bytes_each + scored
 
 
 # ---------------------------------------------------------------------------------------------------- too little of it

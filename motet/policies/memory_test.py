@@ -5,7 +5,18 @@ import torch
 from transformers import GPT2Config
 
 import motet.policies.memory as memory
-from motet.policies.memory import ACTIVATIONS, asking_for, frozen, held, learning, packing, playing, shape_of, training
+from motet.policies.memory import (
+    ACTIVATIONS,
+    WIDE,
+    asking_for,
+    frozen,
+    held,
+    learning,
+    packing,
+    playing,
+    shape_of,
+    training,
+)
 from motet.settings import Lora, TinyModel
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
@@ -51,7 +62,8 @@ def test_moments_in_8_bits_are_two_bytes_and_two_scales_for_256_of_them():
 def test_checkpointing_keeps_the_input_of_each_layer_and_all_of_one():
     shape = shape_of(TINY)
     saved = learning(shape, 1000, 2) - learning(shape, 1000, 2, checkpointing=True)
-    assert saved == 1000 * 64 * 2 * (2 * ACTIVATIONS - (2 + ACTIVATIONS))
+    one_layer = ACTIVATIONS * 64 + WIDE * 128
+    assert saved == 1000 * 2 * (2 * one_layer - (2 * 64 + one_layer))
 
 
 def test_an_adapter_is_counted_where_linear_layers_are_transposed_too(tmp_path):
@@ -77,7 +89,7 @@ def test_a_frozen_base_is_its_width_and_quantised_only_its_linear_layers():
 def test_learning_grows_with_the_token_budget():
     shape = shape_of(TINY)
     once, twice, thrice = (learning(shape, 1000 * times, 4) for times in (1, 2, 3))
-    assert twice - once == thrice - twice == 1000 * 2 * 64 * ACTIVATIONS * 4
+    assert twice - once == thrice - twice == 1000 * 2 * (64 * ACTIVATIONS + 128 * WIDE) * 4
 
 
 def test_where_onednn_gets_no_memory_that_is_told_and_it_is_used_again(monkeypatch):
