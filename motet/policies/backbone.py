@@ -78,7 +78,7 @@ class Backbone:
             head.register_forward_pre_hook(_dense)
         self.abilities = NONE
         self.mixes_adapters = True
-        """Whether one batch may have rows of several adapters (`logits`)."""
+        """Whether rows may speak as their adapters by `mixing`."""
         self.sampling: dict[str, Any] = {}
         """What the model's makers say of how to sample it. It is saved with a full policy, and changes nothing here."""
         if trainable_full:
