@@ -1,4 +1,6 @@
-"""How long a run stands still for a checkpoint: written beside it, and waited for. One policy's weights and two moments, float32.
+"""Measure how long a checkpoint delays a run: written in the background, and waited for.
+
+The tensors are one policy's weights and two optimizer moments in float32.
 
 python benchmarks/checkpoints.py [--megabytes 100,1000] [--rounds 5]
 """
@@ -14,23 +16,26 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from motet.trainer.checkpoint import Checkpoint, Retention, Writer
+from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention
 
 
 def tensors_of(megabytes: int) -> dict[str, torch.Tensor]:
-    """A few hundred tensors of that size together."""
+    """Return 300 tensors of that total size."""
     each = megabytes * 2**20 // 4 // 300
     return {f"weights.p.{number}": torch.randn(each) for number in range(300)}
 
 
 def seconds(megabytes: int, rounds: int) -> dict[str, float]:
-    """Medians: `blocked`, what `write` takes; `waited`, until it is on the disk; `steps`, how much slower a product of
-    matrices beside it is than alone."""
+    """Return median seconds.
+
+    `blocked`: time that `write` takes. `waited`: time until the checkpoint is on disk. `steps`: how
+    much slower a matrix product is while a checkpoint is being written.
+    """
     tensors, found = tensors_of(megabytes), {"blocked": [], "waited": [], "alone": [], "beside": []}
     folder = Path(tempfile.mkdtemp(prefix="motet-checkpoints-"))
     try:
-        writer = Writer(folder, Retention(1))
-        writer.write(Checkpoint(0, {}, tensors))  # the first one makes the copy's room
+        writer = CheckpointWriter(folder, Retention(1))
+        writer.write(Checkpoint(0, {}, tensors))  # the first write allocates the copy's memory
         writer.wait()
         for number in range(1, rounds + 1):
             found["alone"].append(_work())
@@ -53,12 +58,16 @@ def _work() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", default="100,1000")
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    table = Table("MB", "waited for, s", "beside: the run stands still, s", "share", "work beside it takes")
+    table = Table(
+        "MB", "waited for, s", "beside: the run stands still, s", "share", "work beside it takes"
+    )
     for size in (int(text) for text in chosen.megabytes.split(",")):
         took = seconds(size, chosen.rounds)
         table.add_row(

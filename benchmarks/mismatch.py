@@ -1,4 +1,6 @@
-"""How far apart rounding leaves the log-probabilities of sampling and training: what the bounds of `trainer/guards.py` rest on.
+"""Measure how much rounding separates the log-probabilities of sampling and of training.
+
+The bounds of `trainer/alarms.py` are based on these figures.
 
 python -m benchmarks.mismatch [--dtypes float32,bfloat16,float16,8bit]
 """
@@ -12,47 +14,56 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging
 
-from motet.policies.abilities import abilities_of
-from motet.policies.backbone import Backbone
-from motet.policies.decode import Wish, decode
-from motet.policies.forward import forward
-from motet.policies.loading import DTYPES, load_model, load_tokenizer
-from motet.policies.padding import Rows, padded
+from motet.models.backbone import Backbone
+from motet.models.capabilities import capabilities_of
+from motet.models.decode import DecodeRequest, decode
+from motet.models.forward import forward
+from motet.models.loading import DTYPES, load_model, load_tokenizer
+from motet.models.padding import Rows, padded
 from motet.settings import Decode
 from tests.architectures import SOUND, make
 
-PROMPTS = [[(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)]
+PROMPTS = [
+    [(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)
+]
 
 
 def loaded(folder: Path, dtype: str) -> Backbone:
-    """As a run loads it, but for float16, which a run has on a GPU only. 8bit needs bitsandbytes."""
+    """Load a model as a run does. float16 also works here, which a run uses on a GPU only.
+
+    8bit needs bitsandbytes.
+    """
     if dtype == "8bit":
         return Backbone.load(folder, device="cpu", quantize="8bit")
     cpu = torch.device("cpu")
     tokenizer, context = load_tokenizer(folder)
     model = load_model(folder, DTYPES[dtype], cpu)
-    backbone = Backbone(model, tokenizer, context, device=cpu, dtype=DTYPES[dtype], trainable_full=False)
-    backbone.abilities = abilities_of(backbone, folder)
+    backbone = Backbone(
+        model, tokenizer, context, device=cpu, dtype=DTYPES[dtype], trainable_full=False
+    )
+    backbone.capabilities = capabilities_of(backbone, folder)
     return backbone
 
 
 @torch.no_grad()
 def mismatch(backbone: Backbone) -> float:
-    """Mean absolute difference (nats per token) over 16 answers at temperature 1."""
-    wishes = [Wish(key % len(PROMPTS), Decode(max_new_tokens=20), key) for key in range(16)]
-    answers = decode(backbone, PROMPTS, wishes)
+    """Return the mean absolute difference (nats per token) over 16 answers at temperature 1."""
+    requests = [
+        DecodeRequest(key % len(PROMPTS), Decode(max_new_tokens=20), key) for key in range(16)
+    ]
+    answers = decode(backbone, PROMPTS, requests)
     rows = Rows(
         *padded(PROMPTS, backbone.pad_id, "left", backbone.device),
-        torch.tensor([wish.prompt for wish in wishes]),
+        torch.tensor([request.prompt for request in requests]),
         *padded([answer.tokens for answer in answers], backbone.pad_id, "right", backbone.device),
     )
-    trained_BL, _ = forward(backbone, rows, torch.ones(len(wishes)), want_entropy=False)
+    trained_BL, _ = forward(backbone, rows, torch.ones(len(requests)), want_entropy=False)
     sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
     return float((trained_BL[rows.mask_BL] - sampled_N).abs().mean())
 
 
 def main() -> None:
-    """Prints, for each dtype, the median over all architectures and the largest."""
+    """Print, for each dtype, the median over all architectures and the largest value."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtypes", default="float32,bfloat16,float16")
     logging.set_verbosity_error()
@@ -65,7 +76,11 @@ def main() -> None:
                 found[kind] = mismatch(loaded(make(kind, Path(folder)), dtype))
         worst = max(found, key=lambda kind: found[kind])
         table.add_row(
-            dtype, str(len(found)), f"{sorted(found.values())[len(found) // 2]:.2g}", f"{found[worst]:.2g}", worst
+            dtype,
+            str(len(found)),
+            f"{sorted(found.values())[len(found) // 2]:.2g}",
+            f"{found[worst]:.2g}",
+            worst,
         )
     Console().print(table)
 

@@ -1,10 +1,13 @@
-"""Motet at real sizes, beside TRL with PEFT and comlrl: `make bench-real`. At most 40 minutes on two quiet cores.
+"""Measure Motet at real model sizes, beside TRL with PEFT and comlrl: `make bench-real`.
 
-    python benchmarks/real_size.py                       # everything
-    python benchmarks/real_size.py --only base rows      # these cases; the others stay as they were measured last
+It takes at most 40 minutes on two quiet cores.
 
-Models have the shapes of published ones and random weights. Writes benchmarks/results/real_size.json and the tables of
-docs/performance.md. The exit status is 0 wherever everything was measured, whatever came out.
+    python benchmarks/real_size.py                   # everything
+    python benchmarks/real_size.py --only base rows  # these cases; the others keep their figures
+
+The models have the shapes of published ones and random weights. The figures go to
+benchmarks/results/real_size.json and to the tables of docs/performance.md. The exit status is 0
+whenever everything was measured, whatever the results are.
 """
 
 import argparse
@@ -37,7 +40,7 @@ BEGIN, END = "<!-- real size: `make bench-real` writes this part -->", "<!-- /re
 
 @dataclass(frozen=True)
 class Case:
-    """One job of Motet, and who does it too, with one agent: the least memory that it can do it in."""
+    """One job of Motet, and the peer that does it too, with one agent."""
 
     name: str
     title: str
@@ -60,7 +63,12 @@ CASES = (
     Case("long", "the same, 256 + 128 tokens", replace(BASE, read=256, new=128)),
     Case("context_512", "the same, 1 prompt, 448 + 64 tokens", replace(BASE, prompts=1, read=448)),
     Case("context_1024", "the same, 1 prompt, 960 + 64 tokens", replace(BASE, prompts=1, read=960)),
-    Case("full", "Qwen2.5-0.5B, 1 full agent, 8 rows", replace(BASE, agents=1, adapters=False), "comlrl"),
+    Case(
+        "full",
+        "Qwen2.5-0.5B, 1 full agent, 8 rows",
+        replace(BASE, agents=1, adapters=False),
+        "comlrl",
+    ),
     Case("qwen3", "Qwen3-0.6B, 2 LoRA agents, 16 rows", replace(BASE, model="Qwen3-0.6B")),
     Case("llama", "Llama-3.2-1B, 2 LoRA agents, 16 rows", replace(BASE, model="Llama-3.2-1B")),
 )
@@ -68,14 +76,14 @@ CASES = (
 
 @dataclass(frozen=True)
 class Must:
-    """A figure, what it must be, and what it is to become."""
+    """A measured figure, the bound that it must meet, and the value that we aim for."""
 
     what: str
     value: float | None
     must: float
     aim: float | None
     most: bool
-    """Whether it may be so much at most."""
+    """True if `must` is an upper bound."""
 
     def cells(self) -> Sequence[str]:
         if self.value is None:
@@ -89,11 +97,15 @@ class Must:
 def main() -> None:
     chosen = arguments()
     cases = [case for case in CASES if not chosen.only or case.name in chosen.only]
-    versions = peers.own() | {peer: peers.make(peer) for peer in sorted({case.peer for case in cases if case.peer})}
+    versions = peers.own() | {
+        peer: peers.make(peer) for peer in sorted({case.peer for case in cases if case.peer})
+    }
     shapes = {}
     for name in dict.fromkeys(case.job.model for case in cases):
         say(f"{name}: made where it is absent")
-        shapes[name] = limits.Shape.of(json.loads((models.make(name, BUILD) / "config.json").read_text()))
+        shapes[name] = limits.Shape.of(
+            json.loads((models.make(name, BUILD) / "config.json").read_text())
+        )
     say("what the machine can do")
     found = limits.measure(BASE.threads, "cpu")
     record: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"cases": {}}
@@ -103,7 +115,9 @@ def main() -> None:
     record |= {"versions": {**record.get("versions", {}), **versions}, "limits": asdict(found)}
     for case in cases:
         record["cases"][case.name] = one = measured(case, found, shapes[case.job.model])
-        record["cases"] = {each.name: record["cases"][each.name] for each in CASES if each.name in record["cases"]}
+        record["cases"] = {
+            each.name: record["cases"][each.name] for each in CASES if each.name in record["cases"]
+        }
         print("  ".join(cells(one)), flush=True)
         FILE.write_text(json.dumps(record, indent=1) + "\n")
         PAGE.write_text(replaced(PAGE.read_text(), page(record), BEGIN, END))
@@ -114,7 +128,9 @@ def arguments() -> argparse.Namespace:
         prog="python benchmarks/real_size.py", description=(__doc__ or "").partition("\n")[0]
     )
     names = [case.name for case in CASES]
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"these cases: {', '.join(names)}")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=names, help=f"these cases: {', '.join(names)}"
+    )
     return parser.parse_args()
 
 
@@ -123,13 +139,16 @@ def say(text: str) -> None:
 
 
 def measured(case: Case, found: limits.Limits, shape: limits.Shape) -> dict[str, Any]:
-    """One round that does not count, then those of the case; both sides take turns."""
+    """Run one warm-up round, then the rounds of the case; both sides take turns."""
     sides = [Side("motet", case.job, LABELS["motet"])]
     if case.peer is not None:
         sides.append(Side(case.peer, replace(case.job, agents=1), LABELS[case.peer]))
     taken, *others = take_turns(case.name, sides, BUILD, "cpu", case.rounds, say)
     least = limits.least(shape, case.job, found)
-    seconds = {stage: median(taken.each(f"seconds/{stage}")) for stage in ("play/prefill", "play/decode", "learn")}
+    seconds = {
+        stage: median(taken.each(f"seconds/{stage}"))
+        for stage in ("play/prefill", "play/decode", "learn")
+    }
     memory = {stage: max(taken.each(f"memory/{stage}")) for stage in ("play", "learn")}
     took = median(taken.each("seconds"))
     return {
@@ -146,31 +165,40 @@ def measured(case: Case, found: limits.Limits, shape: limits.Shape) -> dict[str,
 
 
 def of_peer(taken: Taken, ours: float) -> dict[str, Any]:
-    """`ours` are our seconds per sample."""
+    """Return the peer's figures. `ours` is Motet's seconds per sample."""
     job, took = taken.side.job, median(taken.each("seconds"))
     each = took / (job.agents * job.prompts * job.group)
     memory = max(taken.each("memory"))
-    return {"side": taken.side.label, "seconds": took, "memory": memory, "times_faster": each / ours}
+    return {
+        "side": taken.side.label,
+        "seconds": took,
+        "memory": memory,
+        "times_faster": each / ours,
+    }
 
 
-# ---------------------------------------------------------------------------------------------------- as a page
+# ----------------------------------------------------------------------------------------- the page
 
 
 def page(record: Mapping[str, Any]) -> str:
     cases, limit = record["cases"], record["limits"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     said = (
-        f"Measured {record['date']} on {record['machine']}, {limit['threads']} threads, {versions}. Matrix products run at "
-        f"{limit['gemm']['float32'] / 1e9:,.0f} GFLOP/s in float32 and {limit['gemm']['bfloat16'] / 1e9:,.0f} in bfloat16; "
-        f"memory is read at {limit['read'] / 1e9:.1f} GB/s."
+        f"Measured {record['date']} on {record['machine']}, {limit['threads']} threads, "
+        f"{versions}. Matrix products run at {limit['gemm']['float32'] / 1e9:,.0f} GFLOP/s in "
+        f"float32 and {limit['gemm']['bfloat16'] / 1e9:,.0f} in bfloat16; memory is read at "
+        f"{limit['read'] / 1e9:.1f} GB/s."
     )
     head = (
-        "case", "s per step", "prefill", "decode", "learn", "samples/s", "drawn tokens/s", "MB play", "MB learn",
-        "MB estimated", "prefill: limit", "decode: limit", "learn: share of limit", "beside",
+        "case", "s per step", "prefill", "decode", "learn", "samples/s", "drawn tokens/s",
+        "MB play", "MB learn", "MB estimated", "prefill: limit", "decode: limit",
+        "learn: share of limit", "beside",
     )  # fmt: skip
     lines = [cells(one) for one in cases.values()]
     bounds = [must.cells() for must in musts(cases)]
-    return "\n\n".join((said, table(("figure", "is", "must", "aim", "met"), bounds), table(head, lines)))
+    return "\n\n".join(
+        (said, table(("figure", "is", "must", "aim", "met"), bounds), table(head, lines))
+    )
 
 
 def cells(one: Mapping[str, Any]) -> Sequence[str]:
@@ -193,7 +221,7 @@ def cells(one: Mapping[str, Any]) -> Sequence[str]:
 
 
 def musts(cases: Mapping[str, Any]) -> list[Must]:
-    """What is asked of 0.5B in bfloat16 with LoRA."""
+    """Return the requirements for the 0.5B model in bfloat16 with LoRA."""
 
     def of(name: str, figure: Any) -> float | None:
         return figure(cases[name]) if name in cases else None
@@ -209,31 +237,43 @@ def musts(cases: Mapping[str, Any]) -> list[Must]:
 
     off = [abs(one["estimate"] / peak(one) - 1) for one in cases.values()]
     return [
-        Must("samples per second over TRL's", of("base", lambda one: one["peer"]["times_faster"]), 4, 6, False),
         Must(
-            "peak memory over TRL's", of("base", lambda one: peak(one) / one["peer"]["memory"]), 0.55, 0.45, True
+            "samples per second over TRL's",
+            of("base", lambda one: one["peer"]["times_faster"]), 4, 6, False,
+        ),
+        Must(
+            "peak memory over TRL's",
+            of("base", lambda one: peak(one) / one["peer"]["memory"]), 0.55, 0.45, True,
         ),
         Must(
             "prefill over the time of its products",
-            of("base", lambda one: one["stages"]["play/prefill"] / one["least"]["prefill"]), 2, 1.3, True,
+            of("base", lambda one: one["stages"]["play/prefill"] / one["least"]["prefill"]),
+            2, 1.3, True,
         ),
         Must(
             "decode of 16 rows over reading the weights",
-            of("base", lambda one: one["stages"]["play/decode"] / one["least"]["decode"]), 2, 1.5, True,
+            of("base", lambda one: one["stages"]["play/decode"] / one["least"]["decode"]),
+            2, 1.5, True,
         ),
         Must(
             "learning, share of its limit",
-            of("base", lambda one: one["least"]["update"] / one["stages"]["learn"]), 0.4, 0.55, False,
+            of("base", lambda one: one["least"]["update"] / one["stages"]["learn"]),
+            0.4, 0.55, False,
         ),
         Must("time per sample, 64 rows over 16", over(each("rows"), each("base")), 0.5, None, True),
         Must(
             "a step of four agents over one of two",
-            over(of("four", lambda one: one["seconds"]), of("base", lambda one: one["seconds"])), 2.2, None, True,
+            over(of("four", lambda one: one["seconds"]), of("base", lambda one: one["seconds"])),
+            2.2, None, True,
         ),
         Must(
-            "peak memory, context 1,024 over 512", over(of("context_1024", peak), of("context_512", peak)), 2, None, True
+            "peak memory, context 1,024 over 512",
+            over(of("context_1024", peak), of("context_512", peak)), 2, None, True,
         ),
-        Must("estimate of memory, farthest from measured", max(off, default=None), 0.25, None, True),
+        Must(
+            "estimate of memory, farthest from measured",
+            max(off, default=None), 0.25, None, True,
+        ),
     ]  # fmt: skip
 
 

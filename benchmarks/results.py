@@ -1,6 +1,7 @@
-"""Runs every experiment behind docs/results.md and writes that page: `make results`. Two runs at a time, one thread each.
+"""Run every experiment behind docs/results.md, and write that page: `make results`.
 
-`python benchmarks/results.py debates critics` runs and prints single tables. RUNS names the folder of the runs.
+Two runs are active at a time, with one thread each. `python benchmarks/results.py debates critics`
+runs and prints single tables. The environment variable RUNS names the folder of the runs.
 """
 
 import sys
@@ -34,7 +35,8 @@ from results_runs import (
 )
 
 FAST = 0.8
-"""The training success, as a mean of five steps, at which a run counts as having learnt."""
+"""A run counts as having learnt when its training success, as a mean of five steps, reaches this
+value."""
 
 
 def table(rows: Iterator[Sequence[str]]) -> str:
@@ -53,7 +55,13 @@ def before_and_after(experiments: Sequence[Experiment]) -> Iterator[Sequence[str
             settled = [next(iter(labels)) for labels in heldout["after"]["conventions"].values()]
             agreed = settled[0] if len(set(settled)) == 1 else " / ".join(settled)
             figures = (f"{heldout['before']['success']:.3f}", f"{after[-1]:.3f}", agreed)
-            yield (experiment.config, str(seed), *figures, f"{one['wall_seconds']:.0f}", f"{one['cpu_seconds']:.0f}")
+            yield (
+                experiment.config,
+                str(seed),
+                *figures,
+                f"{one['wall_seconds']:.0f}",
+                f"{one['cpu_seconds']:.0f}",
+            )
         yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", "", "")
 
 
@@ -68,10 +76,16 @@ def crossplay() -> str:
         for label, row, name in zip(labels, found["success"], settled, strict=True)
     ]
     other = [
-        v for row, a in zip(found["success"], settled, strict=True) for v, b in zip(row, settled, strict=True) if a != b
+        v
+        for row, a in zip(found["success"], settled, strict=True)
+        for v, b in zip(row, settled, strict=True)
+        if a != b
     ]
     same = [
-        v for row, a in zip(found["success"], settled, strict=True) for v, b in zip(row, settled, strict=True) if a == b
+        v
+        for row, a in zip(found["success"], settled, strict=True)
+        for v, b in zip(row, settled, strict=True)
+        if a == b
     ]
     line = f"Pairs of one convention: mean {mean(same):.2f}, lowest {min(same):.2f}. "
     line += (
@@ -86,10 +100,20 @@ def relay_controls() -> Iterator[Sequence[str]]:
     seeds = RELAYS[0].seeds
     yield ("control", *(f"seed {seed}" for seed in seeds))
     for experiment in RELAYS:
-        shuffled = [motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in experiment.seeds]
-        yield (f"{experiment.config}, messages of another problem", *(f"{one['success']:.3f}" for one in shuffled))
+        shuffled = [
+            motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1")
+            for seed in experiment.seeds
+        ]
+        yield (
+            f"{experiment.config}, messages of another problem",
+            *(f"{one['success']:.3f}" for one in shuffled),
+        )
     after = [summary(MUTE.folder(seed))["heldout"]["after"]["success"] for seed in MUTE.seeds]
-    yield ("relay, turn one has weight 0", *(f"{value:.3f}" for value in after), *("" for _ in seeds[len(after) :]))
+    yield (
+        "relay, turn one has weight 0",
+        *(f"{value:.3f}" for value in after),
+        *("" for _ in seeds[len(after) :]),
+    )
 
 
 def bugfix() -> Iterator[Sequence[str]]:
@@ -98,22 +122,38 @@ def bugfix() -> Iterator[Sequence[str]]:
         "before": [heldout(BUGFIX.folder(seed), "before") for seed in BUGFIX.seeds],
         "**after**": [heldout(BUGFIX.folder(seed), "after") for seed in BUGFIX.seeds],
         "after, the review of another task": [
-            motet("evaluate", str(BUGFIX.folder(seed)), "--shuffle-turn", "1")["success"] for seed in BUGFIX.seeds
+            motet("evaluate", str(BUGFIX.folder(seed)), "--shuffle-turn", "1")["success"]
+            for seed in BUGFIX.seeds
         ],
-        "after, a reviewer that never learns": [heldout(SILENT.folder(seed), "after") for seed in SILENT.seeds],
+        "after, a reviewer that never learns": [
+            heldout(SILENT.folder(seed), "after") for seed in SILENT.seeds
+        ],
     }
     for name, values in rows.items():
         yield (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}")
     clocks = [summary(BUGFIX.folder(seed)) for seed in BUGFIX.seeds]
-    yield ("wall s / CPU s", *(f"{one['wall_seconds']:.0f} / {one['cpu_seconds']:.0f}" for one in clocks), "")
+    yield (
+        "wall s / CPU s",
+        *(f"{one['wall_seconds']:.0f} / {one['cpu_seconds']:.0f}" for one in clocks),
+        "",
+    )
 
 
 def zoo() -> Iterator[Sequence[str]]:
-    yield ("algorithm", *(f"seed {seed}: after (steps to {FAST})" for seed in (0, 1, 2)), "mean after")
-    for name, experiment in (*((one.name, one) for one in ZOO), ("magrpo as the quickstart sets it", QUICKSTART)):
+    yield (
+        "algorithm",
+        *(f"seed {seed}: after (steps to {FAST})" for seed in (0, 1, 2)),
+        "mean after",
+    )
+    for name, experiment in (
+        *((one.name, one) for one in ZOO),
+        ("magrpo as the quickstart sets it", QUICKSTART),
+    ):
         folders = [experiment.folder(seed) for seed in (0, 1, 2)]
         after = [summary(folder)["heldout"]["after"]["success"] for folder in folders]
-        cells = (f"{a:.3f} ({steps_to_learn(folder)})" for a, folder in zip(after, folders, strict=True))
+        cells = (
+            f"{a:.3f} ({steps_to_learn(folder)})" for a, folder in zip(after, folders, strict=True)
+        )
         yield (name, *cells, f"{mean(after):.3f}")
 
 
@@ -126,14 +166,26 @@ def steps_to_learn(folder: Path) -> str:
 
 
 def critics() -> Iterator[Sequence[str]]:
-    yield ("config", "seed", "before", "after", "tokens", "explained variance, turn one", "turn two")
+    yield (
+        "config",
+        "seed",
+        "before",
+        "after",
+        "tokens",
+        "explained variance, turn one",
+        "turn two",
+    )
     for experiment in (RELAYS[0], *CRITICS):
         after, explained = [], []
         for seed in CRITICS[0].seeds:
             folder = experiment.folder(seed)
             one = summary(folder)
             after.append(heldout(folder, "after"))
-            shares = [explained_variance(folder, turn) for turn in (1, 2)] if experiment in CRITICS else []
+            shares = (
+                [explained_variance(folder, turn) for turn in (1, 2)]
+                if experiment in CRITICS
+                else []
+            )
             explained.append(shares)
             figures = (f"{heldout(folder, 'before'):.3f}", f"{after[-1]:.3f}", f"{one['tokens']:,}")
             said = [f"{share:.2f}" for share in shares] or ["", ""]
@@ -143,7 +195,10 @@ def critics() -> Iterator[Sequence[str]]:
 
 
 def explained_variance(folder: Path, turn: int) -> float:
-    """Mean over critics and over the steps in which teams neither mostly fail nor mostly succeed: elsewhere little varies."""
+    """Return the mean over critics and over the steps with a training success of .3 to .8.
+
+    In other steps most teams fail or most succeed, so the returns hardly vary.
+    """
     shares = [
         value
         for row in metrics(folder, "play/success")
@@ -155,7 +210,7 @@ def explained_variance(folder: Path, turn: int) -> float:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean and 95 % interval of three seeds, by Student's t."""
+    """Format the mean and the 95 % confidence interval of three seeds, by Student's t."""
     half = 4.303 * stdev(values) / len(values) ** 0.5
     return f"{mean(values):.2f} ± {half:.2f}"
 
@@ -167,8 +222,12 @@ def debates() -> Iterator[Sequence[str]]:
         for when in ("before", "after"):
             turns = [by_turn(summary(experiment.folder(seed))["heldout"][when]) for seed in seeds]
             yield _by_turn(f"{experiment.config}, {when}", turns)
-        shuffled = [motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds]
-        yield _by_turn(f"{experiment.config}, peers of another problem", [by_turn(one) for one in shuffled])
+        shuffled = [
+            motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds
+        ]
+        yield _by_turn(
+            f"{experiment.config}, peers of another problem", [by_turn(one) for one in shuffled]
+        )
     for experiment in STRANGERS:
         turns = [by_turn(summary(experiment.folder(seed))["heldout"]["after"]) for seed in seeds]
         yield _by_turn(f"{experiment.config}, trained with peers of another problem", turns)
@@ -179,25 +238,38 @@ def by_turn(evaluation: Mapping[str, Any]) -> list[float]:
 
 
 def _by_turn(name: str, turns: Sequence[Sequence[float]]) -> Sequence[str]:
-    return (name, *(", ".join(f"{value:.3f}" for value in one) for one in turns), f"{mean(t[-1] for t in turns):.3f}")
+    return (
+        name,
+        *(", ".join(f"{value:.3f}" for value in one) for one in turns),
+        f"{mean(t[-1] for t in turns):.3f}",
+    )
 
 
 def persuasion() -> Iterator[Sequence[str]]:
-    yield ("answers turned from wrong to right by a peer, per training step", "seed 0", "seed 1", "seed 2", "mean")
+    yield (
+        "answers turned from wrong to right by a peer, per training step",
+        "seed 0",
+        "seed 1",
+        "seed 2",
+        "mean",
+    )
     for name, experiment in (("β1 = 0", DEBATES[0]), ("β1 = 2", PERSUADED)):
         counts = [
-            mean(row["play/persuasions"] for row in metrics(experiment.folder(seed), "play/persuasions"))
+            mean(
+                row["play/persuasions"]
+                for row in metrics(experiment.folder(seed), "play/persuasions")
+            )
             for seed in experiment.seeds
         ]
         yield (name, *(f"{count:.1f}" for count in counts), interval(counts))
 
 
-# ---------------------------------------------------------------------------------------------------- the page
+# ----------------------------------------------------------------------------------------- the page
 
 
 @dataclass(frozen=True)
 class Part:
-    """A table of the page, and the runs it is made of."""
+    """A table of the page, and the runs that it is computed from."""
 
     of: Callable[[], str]
     runs: Sequence[Experiment] = ()
@@ -221,13 +293,15 @@ PARTS = {
 
 
 def main() -> None:
-    """All of it, or the tables named on the command line, which are only printed."""
+    """Make the whole page, or only print the tables named on the command line."""
     names = sys.argv[1:] or list(PARTS)
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise SystemExit(f"no table is called {unknown[0]}; there are: {', '.join(PARTS)}")
     RUNS.mkdir(parents=True, exist_ok=True)
-    wanted = dict.fromkeys((one, seed) for name in names for one in PARTS[name].runs for seed in one.seeds)
+    wanted = dict.fromkeys(
+        (one, seed) for name in names for one in PARTS[name].runs for seed in one.seeds
+    )
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(lambda pair: run(*pair), wanted):
             print(line, flush=True)
@@ -241,12 +315,17 @@ def main() -> None:
 def write_page() -> None:
     text = (ROOT / "benchmarks" / "results_page.md").read_text()
     machine = summary(QUICKSTART.folder(0))["machine"]
-    run_on = f"torch {machine['torch']}, {machine['threads']} thread per run, two runs at a time, {machine['platform']}"
+    run_on = (
+        f"torch {machine['torch']}, {machine['threads']} thread per run, two runs at a "
+        f"time, {machine['platform']}"
+    )
     text = text.replace("<!-- machine -->", run_on)
     for name, part in PARTS.items():
         text = text.replace(f"<!-- {name} -->", part.of())
     (ROOT / "docs" / "results.md").write_text(text)
-    (ROOT / "docs" / "quickstart.png").write_bytes((QUICKSTART.folder(0) / "curve.png").read_bytes())
+    (ROOT / "docs" / "quickstart.png").write_bytes(
+        (QUICKSTART.folder(0) / "curve.png").read_bytes()
+    )
     print("wrote docs/results.md")
 
 

@@ -1,6 +1,7 @@
-"""The runs behind docs/results.md: which experiments there are, how one is run, and what a finished run says.
+"""The runs behind docs/results.md: the experiments, how to run one, and how to read its results.
 
-RUNS names the folder of the runs, by default `runs`. Runs that are finished are not run again.
+The environment variable RUNS names the folder of the runs; the default is `runs`. Finished runs are
+not run again.
 """
 
 import json
@@ -36,11 +37,18 @@ class Experiment:
             f"seed={seed}",
             f"name={self.name}-seed{seed}",
         ]
-        return [str(Path(sys.executable).parent / "motet"), *words, "--overwrite", "--runs", str(RUNS)]
+        return [
+            str(Path(sys.executable).parent / "motet"),
+            *words,
+            "--overwrite",
+            "--runs",
+            str(RUNS),
+        ]
 
 
 def published(name: str) -> tuple[str, ...]:
-    """The algorithm under its published defaults: no std, sequence sum, no KL."""
+    """Return overrides that select the algorithm with its published defaults: no std, sequence sum,
+    no KL."""
     return (f"algorithm.name={name}", *(f"algorithm.{setting}" for setting in PLAIN))
 
 
@@ -48,15 +56,21 @@ QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
 FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
 RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
 BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
-SILENT = Experiment("bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",))
+SILENT = Experiment(
+    "bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",)
+)
 MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
 ZOO = tuple(
-    Experiment(name, "quickstart", published(name)) for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
+    Experiment(name, "quickstart", published(name))
+    for name in ("mareinforce", "magrpo", "marloo", "maremax", "remax")
 )
-CRITICS = tuple(Experiment(name, name) for name in ("relay_iac", "relay_maac", "relay_ippo", "relay_mappo"))
+CRITICS = tuple(
+    Experiment(name, name) for name in ("relay_iac", "relay_maac", "relay_ippo", "relay_mappo")
+)
 DEBATES = tuple(Experiment(name, name) for name in ("debate", "debate_magrpo"))
 STRANGERS = tuple(
-    Experiment(f"{name}_strangers", name, ("environment.peers=strangers",)) for name in ("debate", "debate_magrpo")
+    Experiment(f"{name}_strangers", name, ("environment.peers=strangers",))
+    for name in ("debate", "debate_magrpo")
 )
 PERSUADED = Experiment("debate_beta1", "debate", ("algorithm.incentives.beta1=2",))
 
@@ -67,12 +81,18 @@ def run(experiment: Experiment, seed: int) -> str:
         log = RUNS / f"{folder.name}.log"
         with log.open("w") as file:
             done = subprocess.run(
-                experiment.command(seed), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False
+                experiment.command(seed),
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                check=False,
             )
         if done.returncode != 0:
             raise SystemExit(f"{folder.name} failed ({done.returncode}): see {log}")
     heldout = summary(folder)["heldout"]
-    return f"{folder.name:<34} {heldout['before']['success']:.3f} -> {heldout['after']['success']:.3f}"
+    return (
+        f"{folder.name:<34} {heldout['before']['success']:.3f} -> {heldout['after']['success']:.3f}"
+    )
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -80,17 +100,19 @@ def summary(folder: Path) -> dict[str, Any]:
 
 
 def motet(*words: str) -> Any:
-    """What `motet WORDS --json` prints."""
+    """Run `motet WORDS --json` and return its parsed output."""
     command = [str(Path(sys.executable).parent / "motet"), *words, "--json"]
-    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def heldout(folder: Path, when: str) -> float:
-    """Success on the held-out tasks, `before` or `after`."""
+    """Return the success on the held-out tasks, `before` or `after` training."""
     return float(summary(folder)["heldout"][when]["success"])
 
 
 def metrics(folder: Path, *needed: str) -> list[dict[str, float]]:
-    """The rows of `metrics.jsonl` that have all of `needed`."""
+    """Return the rows of `metrics.jsonl` that have all of `needed`."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if all(name in row for name in needed)]

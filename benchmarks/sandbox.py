@@ -1,11 +1,13 @@
-"""Programs per second through the sandbox, beside a fresh interpreter each, bare and under bubblewrap. Prints one table.
+"""Measure programs per second in the sandbox, beside fresh interpreters, bare and under bubblewrap.
 
     python benchmarks/sandbox.py
 
-Value mode calls a function five times; test mode runs five asserts on it in another process. A fresh interpreter gets the same
-text with the same calls, or the same asserts beside it, where the program could reach them. "two bubblewraps" starts one for the
-program and one for its tests, which is what test mode's protection takes (here they need not even talk to each other). Columns
-take turns within a round; a ratio is the median over the rounds.
+Value mode calls a function five times. Test mode runs five asserts on it in another process. A
+fresh interpreter gets the same program with the same calls. For test mode it gets the same asserts
+in the same process, where the program could reach them. "two bubblewraps" starts one for the
+program and one for its tests; test mode's protection needs that many (here the two do not even
+communicate). Columns take turns within a round. A ratio is the median over the rounds. Prints one
+table.
 """
 
 import asyncio
@@ -32,10 +34,10 @@ RATIOS = (
     ("test", "bubblewrap + asserts", ""),
     ("test", "two bubblewraps", "5"),
 )
-"""Whose speed over whose, and what it ought to be at least."""
+"""Column whose speed is divided, column to divide by, and the least ratio that we aim for."""
 
 Column = Callable[[Sequence[int]], None]
-"""Runs one program per number, each of them new, so that nothing comes from memory."""
+"""Runs one program per number. Each program is new, so that no result comes from a cache."""
 
 
 def value(sandbox: Sandbox) -> Column:
@@ -52,14 +54,19 @@ def test(sandbox: Sandbox) -> Column:
     suite = Suite.asserts(tuple(f"assert main({xs}) >= 0" for xs in ARGUMENTS))
 
     async def run(numbers: Sequence[int]) -> None:
-        verdicts = await asyncio.gather(*(sandbox.judge([SOURCE.format(k=k)], suite) for k in numbers))
+        verdicts = await asyncio.gather(
+            *(sandbox.judge([SOURCE.format(k=k)], suite) for k in numbers)
+        )
         assert all(verdict.passed for verdict in verdicts)
 
     return lambda numbers: asyncio.run(run(numbers))
 
 
 def interpreter(line: str, wall: Sequence[str] = (), each: int = 1) -> Column:
-    """`each` fresh `python -I -S` per program, behind `wall`; `line` is what it does with one list of arguments."""
+    """Start `each` fresh `python -I -S` per program, wrapped by `wall`.
+
+    `line` is the statement that runs for each list of arguments.
+    """
     ending = "\n".join(line.format(xs=xs) for xs in ARGUMENTS)
 
     def run(numbers: Sequence[int]) -> None:
@@ -72,17 +79,34 @@ def interpreter(line: str, wall: Sequence[str] = (), each: int = 1) -> Column:
 
 
 def bubblewrap() -> list[str] | None:
-    """New namespaces of every kind, no capability, no variable, and nothing but the interpreter's own files, read-only."""
+    """Return a bubblewrap command, or None if bubblewrap is not installed.
+
+    It creates new namespaces of every kind and gives no capability and no environment variable.
+    Only the interpreter's own files are visible, read-only.
+    """
     program = shutil.which("bwrap")
     if program is None:
         return None
-    folders = [sys.base_prefix, *(folder for folder in ("/usr", "/lib", "/lib64") if Path(folder).exists())]
+    folders = [
+        sys.base_prefix,
+        *(folder for folder in ("/usr", "/lib", "/lib64") if Path(folder).exists()),
+    ]
     binds = [part for folder in dict.fromkeys(folders) for part in ("--ro-bind", folder, folder)]
-    return [program, "--unshare-all", "--cap-drop", "ALL", "--clearenv", "--new-session", "--die-with-parent", *binds]
+    return [
+        program,
+        "--unshare-all",
+        "--cap-drop",
+        "ALL",
+        "--clearenv",
+        "--new-session",
+        "--die-with-parent",
+        *binds,
+    ]
 
 
 def _python() -> str:
-    """The interpreter itself: a virtual environment's link would have to be followed inside the walls."""
+    """Return the interpreter itself. The link of a virtual environment does not resolve inside
+    bubblewrap."""
     return str(Path(sys.executable).resolve())
 
 
@@ -103,7 +127,8 @@ def main() -> None:
             column(range(10**9 + 10 * number, 10**9 + 10 * number + 10))  # starts the servers
         rounds = [measured(columns, start * PROGRAMS) for start in range(ROUNDS)]
         print(
-            f"level {sandbox.level.name}, {WORKERS} workers, {ROUNDS} rounds of {PROGRAMS}, Python {platform.python_version()}\n"
+            f"level {sandbox.level.name}, {WORKERS} workers, {ROUNDS} rounds of {PROGRAMS}, "
+            f"Python {platform.python_version()}\n"
         )
     print(f"{'':24}programs/s")
     for name in columns:
@@ -119,7 +144,7 @@ def main() -> None:
 
 
 def measured(columns: dict[str, Column], start: int) -> dict[str, float]:
-    """Seconds of every column for the same programs."""
+    """Return the seconds of every column for the same programs."""
     seconds = {}
     for name, column in columns.items():
         begun = perf_counter()

@@ -1,12 +1,13 @@
-"""Half an hour of the quickstart's training, after its warm-up, watched from outside: does anything pile up? Prints one table.
+"""Train the quickstart for half an hour after its warm-up, and check that no resource grows.
 
-    python benchmarks/soak.py                  as `make soak` does
-    python benchmarks/soak.py --minutes 6      a shorter look, which promises less
+    python benchmarks/soak.py                  same as `make soak`
+    python benchmarks/soak.py --minutes 6      a shorter check, which proves less
 
-The run trains with the sandbox, checkpoints, evaluates and records as any run does, and is stopped by a signal in the end. Every
-5 s its processes are counted: the trainer, the sandbox's warm servers, and the programs that happen to run then. Programs are
-looked for more often, because each lives for milliseconds. Memory of several processes is PSS, in which what they share counts
-once. What must hold is in PROMISES; where one does not, the exit code is 1. Linux only.
+The run uses the sandbox, checkpoints, evaluations and records as any run does. At the end a signal
+stops it. Every 5 s its processes are counted: the trainer, the sandbox's warm servers, and the
+programs that run at that moment. Programs are counted more often, because each lives for
+milliseconds. Memory of several processes is PSS, which counts shared memory once. PROMISES has the
+requirements; if one is not met, the exit code is 1. Prints one table. Linux only.
 """
 
 import argparse
@@ -33,12 +34,14 @@ ROOT = Path(__file__).parent.parent
 FILE = ROOT / "benchmarks" / "results" / "soak.json"
 EVERY_SECONDS, GLANCE_SECONDS = 5.0, 0.05
 SETTLED_MINUTES = 5.0
-"""Training by then has what caches, pools and allocators take for themselves at the beginning."""
+"""By this time, caches, pools and allocators have taken the memory that they take at the
+beginning."""
 LEAVE_SECONDS = 60.0
-"""How long the run may take to end after its signal."""
+"""Maximum time that the run may take to end after its signal."""
 MB = 1 << 20
 POOL = min(32, (os.cpu_count() or 1) + 4)
-"""Threads that an event loop may keep for what it is asked to do beside it; it starts them as it needs them."""
+"""Maximum number of threads in the default executor of an event loop, which starts them as
+needed."""
 PROMISES: dict[str, tuple[str, Callable[[float], bool]]] = {
     "trainer_mb_a_minute": ("below 1", lambda slope: slope < 1.0),
     "tree_mb_a_minute": ("below 1", lambda slope: slope < 1.0),
@@ -50,23 +53,24 @@ PROMISES: dict[str, tuple[str, Callable[[float], bool]]] = {
     "oldest_program_seconds": (f"below {EVERY_SECONDS:g}", lambda seconds: seconds < EVERY_SECONDS),
     "exit_code": ("130", lambda code: code == 130),
 }
-"""What is measured once the run has settled, what it should be, and whether it is."""
+"""Figure measured after SETTLED_MINUTES -> its required value, and the test for it."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The run at one moment. Programs come and go, so they count in the memory of the tree only."""
+    """The run at one moment. Programs come and go, so they count only in the memory of the process
+    tree."""
 
     minutes: float
-    """Of training; below 0 before its first step."""
+    """Minutes of training; negative before its first step."""
     trainer_mb: float
     """Resident memory of the trainer."""
     tree_mb: float
     """PSS of all processes."""
     servers: int
-    """Processes that stay: the sandbox's servers and what holds them."""
+    """Long-lived processes: the sandbox's servers and the processes that hold them."""
     files: int
-    """Open descriptors of the trainer."""
+    """Open file descriptors of the trainer."""
     threads: int
     zombies: int
     steps: int
@@ -74,12 +78,12 @@ class Sample:
 
 @dataclass
 class Programs:
-    """The sandbox's short-lived processes, as far as they were seen: when first, and when last."""
+    """The sandbox's short-lived processes that were observed: (first time, last time) of each."""
 
     seen: dict[tuple[int, float], tuple[float, float]] = field(default_factory=dict)
 
     def see(self, process: psutil.Process, now: float) -> None:
-        key = process.pid, process.create_time()  # a number alone may come again
+        key = process.pid, process.create_time()  # a pid alone may be reused
         self.seen[key] = self.seen.get(key, (now, now))[0], now
 
     @property
@@ -88,11 +92,11 @@ class Programs:
 
 
 class Watch:
-    """Looks at a run from outside. A process that is gone before it was looked at is nobody's fault."""
+    """Observes a run from outside. A process that ends before it was observed is ignored."""
 
     def __init__(self, run: subprocess.Popen[bytes], metrics: Path) -> None:
         self.begun = time.monotonic()
-        """When training did, as far as is known."""
+        """Estimated time at which training began."""
         self.programs = Programs()
         self._trainer, self._metrics = psutil.Process(run.pid), metrics
         self._standing: set[int] = set()
@@ -116,7 +120,7 @@ class Watch:
         )
 
     def glance(self) -> None:
-        """Only at who runs below the servers."""
+        """Observe only the programs that run below the servers."""
         for pid in self._standing:
             with suppress(psutil.Error):
                 for child in psutil.Process(pid).children():
@@ -124,10 +128,16 @@ class Watch:
                         self.programs.see(child, time.monotonic())
 
     def _stands(self, child: psutil.Process) -> bool:
-        """A server is not forked from one: it was started with a command of its own, or holds the one that was."""
+        """Test whether a process is a server.
+
+        A server is not forked from another server: it is a child of the trainer, or a child of such
+        a child.
+        """
         with suppress(psutil.Error):
             parent = child.parent()
-            return parent is not None and (parent.pid == self._trainer.pid or parent.ppid() == self._trainer.pid)
+            return parent is not None and (
+                parent.pid == self._trainer.pid or parent.ppid() == self._trainer.pid
+            )
         return False
 
 
@@ -138,7 +148,8 @@ def _pss(process: psutil.Process) -> int:
 
 
 def _is_zombie(process: psutil.Process) -> bool:
-    """For longer than a moment: whoever has ended waits until its parent has looked."""
+    """Test whether a process stays a zombie. Every ended process is one until its parent has waited
+    for it."""
     with suppress(psutil.Error):
         if process.status() == psutil.STATUS_ZOMBIE:
             time.sleep(0.2)
@@ -147,21 +158,32 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def _steps(metrics: Path) -> int:
-    return sum("play/tokens" in line for line in metrics.read_text().splitlines()) if metrics.is_file() else 0
+    return (
+        sum("play/tokens" in line for line in metrics.read_text().splitlines())
+        if metrics.is_file()
+        else 0
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- the run
+# ------------------------------------------------------------------------------------------ the run
 
 
 def soak(minutes: float, runs: Path) -> tuple[list[Sample], dict[str, Any]]:
-    """Trains for so long; the samples, and how it ended."""
+    """Train for so many minutes. Returns the samples, and how the run ended."""
     shutil.rmtree(runs / "soak", ignore_errors=True)
     motet = [sys.executable, "-c", "from motet.cli import main; main()"]
     keys = ["name=soak", "train.steps=1000000", "evaluation.every=50", "evaluation.tasks=64"]
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / "soak.log").open("wb") as log:
         run = subprocess.Popen(
-            [*motet, "train", str(ROOT / "configs" / "quickstart.yaml"), *keys, "--runs", str(runs.absolute())],
+            [
+                *motet,
+                "train",
+                str(ROOT / "configs" / "quickstart.yaml"),
+                *keys,
+                "--runs",
+                str(runs.absolute()),
+            ],
             stdout=log,
             stderr=log,
             cwd=ROOT,
@@ -182,7 +204,9 @@ def soak(minutes: float, runs: Path) -> tuple[list[Sample], dict[str, Any]]:
     return samples, ended
 
 
-def _watched(run: subprocess.Popen[bytes], metrics: Path, minutes: float) -> tuple[list[Sample], Programs]:
+def _watched(
+    run: subprocess.Popen[bytes], metrics: Path, minutes: float
+) -> tuple[list[Sample], Programs]:
     watch, samples = Watch(run, metrics), list[Sample]()
     while run.poll() is None and (not samples or samples[-1].minutes < minutes):
         samples.append(watch.sample())
@@ -191,20 +215,28 @@ def _watched(run: subprocess.Popen[bytes], metrics: Path, minutes: float) -> tup
             watch.glance()
             time.sleep(GLANCE_SECONDS)
     if run.returncode is not None:
-        sys.exit(f"the run ended by itself with exit code {run.returncode}: see {metrics.parent.with_suffix('.log')}")
+        sys.exit(
+            f"the run ended by itself with exit code {run.returncode}: see "
+            f"{metrics.parent.with_suffix('.log')}"
+        )
     return samples, watch.programs
 
 
-# ---------------------------------------------------------------------------------------------------- what it came to
+# ------------------------------------------------------------------------ evaluation of the samples
 
 
 def figures(samples: Sequence[Sample], settled: float) -> dict[str, float]:
-    """Slopes and gains from minute `settled` of training on; a gain is from its first quarter's median to its last one's."""
+    """Return slopes and gains of the samples from minute `settled` of training on.
+
+    A gain is the median of the last quarter minus that of the first quarter.
+    """
     later = [one for one in samples if one.minutes >= settled]
     quarter = max(1, len(later) // 4)
 
     def gained(read: Callable[[Sample], int]) -> float:
-        return statistics.median(map(read, later[-quarter:])) - statistics.median(map(read, later[:quarter]))
+        return statistics.median(map(read, later[-quarter:])) - statistics.median(
+            map(read, later[:quarter])
+        )
 
     return {
         "trainer_mb_a_minute": _slope(later, lambda one: one.trainer_mb),
@@ -221,12 +253,14 @@ def figures(samples: Sequence[Sample], settled: float) -> dict[str, float]:
 
 
 def _slope(samples: Sequence[Sample], read: Callable[[Sample], float]) -> float:
-    """Least squares, per minute."""
-    return statistics.linear_regression([one.minutes for one in samples], [read(one) for one in samples]).slope
+    """Slope by least squares, per minute."""
+    return statistics.linear_regression(
+        [one.minutes for one in samples], [read(one) for one in samples]
+    ).slope
 
 
 def draw(samples: Sequence[Sample], settled: float, path: Path) -> None:
-    """Memory above; descriptors, threads and processes below."""
+    """Plot memory above; descriptors, threads and processes below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -259,16 +293,28 @@ def main() -> None:
     found = {**figures(samples, settled), **ended}
     kept = {name: holds(found[name]) for name, (_, holds) in PROMISES.items()}
     for name, value in found.items():
-        verdict = f"  {'holds' if kept[name] else 'BROKEN'} (expected {PROMISES[name][0]})" if name in PROMISES else ""
+        verdict = (
+            f"  {'holds' if kept[name] else 'BROKEN'} (expected {PROMISES[name][0]})"
+            if name in PROMISES
+            else ""
+        )
         print(f"{name.replace('_', ' '):26}{value:>12,.2f}{verdict}")
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    told = {"machine": machine, "date": str(date.today()), "torch": torch.__version__, "minutes": chosen.minutes}
+    told = {
+        "machine": machine,
+        "date": str(date.today()),
+        "torch": torch.__version__,
+        "minutes": chosen.minutes,
+    }
     rows = [asdict(one) for one in samples]
     draw(samples, settled, chosen.runs / "soak" / "soak.png")
     (chosen.runs / "soak" / "samples.json").write_text(json.dumps(rows))
     if chosen.minutes >= 30:
         FILE.parent.mkdir(exist_ok=True)
-        FILE.write_text(json.dumps({**told, "figures": found, "holds": kept, "samples": rows[::12]}, indent=1) + "\n")
+        FILE.write_text(
+            json.dumps({**told, "figures": found, "holds": kept, "samples": rows[::12]}, indent=1)
+            + "\n"
+        )
     if not all(kept.values()):
         sys.exit(f"does not hold: {', '.join(name for name, holds in kept.items() if not holds)}")
 

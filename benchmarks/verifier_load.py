@@ -1,10 +1,11 @@
-"""64 clients at one verifier, killed and started again on the way, beside one request at a time. Prints one table.
+"""Load one verifier server with 64 clients, kill and restart it meanwhile. Prints one table.
 
     python benchmarks/verifier_load.py
 
-Every request is one answer whose score this process knows, no two alike. A call that ends in a fault is counted and made again,
-as a run would; at the end each has the one score that is its own, or the bench fails. The same server answers first one request
-at a time, then all clients at once; the time while it is away is told by itself.
+Every request is one answer whose score this process knows; all answers differ. A failed call is
+counted and repeated, as in a run. At the end each answer must have exactly its own score, or the
+bench fails. The server first answers one request at a time, then all clients at once. The time
+during which it is down is reported separately.
 """
 
 import asyncio
@@ -27,38 +28,53 @@ from torch import nn
 from transformers.utils.logging import disable_progress_bar
 
 from motet.core import Chat, Message
-from motet.policies.tiny import make_tiny
+from motet.models.tiny import make_tiny
 from motet.reward_server import RewardServer, VerifierFault
 from motet.settings import TinyModel
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.model import Verifier
 from motet.verifier.scorer import judged, read
 
 CLIENTS, REQUESTS, ALONE, WARM = 64, 20_000, 1_000, 100
 SHAPE = TinyModel(
-    vocabulary=300, hidden_size=32, layers=28, heads=2, kv_heads=1, feed_forward=64, context=96, initializer_range=0.1
+    vocabulary=300,
+    hidden_size=32,
+    layers=28,
+    heads=2,
+    kv_heads=1,
+    feed_forward=64,
+    context=96,
+    initializer_range=0.1,
 )
 TARGET = 4.0
-"""How much more all clients together ought to get done than one request at a time."""
+"""How many times more requests per second all clients together should reach than one at a time."""
 FILE = Path(__file__).parent / "results" / "verifier.json"
 
 
 def make_verifier(folder: Path) -> Path:
-    """Of as many layers as Qwen3-0.6B and narrow: as on a GPU, a few answers take about as long as one."""
+    """Make a narrow verifier with as many layers as Qwen3-0.6B.
+
+    As on a GPU, a few answers take about as long as one.
+    """
     source = make_tiny(folder / "source", [chat[0].content for chat in chats(200)], SHAPE, seed=0)
     verifier = Verifier.new(source, lora=None, seed=0, device="cpu")
     with torch.no_grad():
-        nn.init.normal_(verifier.critic.head.weight, std=0.5, generator=torch.Generator().manual_seed(1))
+        nn.init.normal_(
+            verifier.critic.head.weight, std=0.5, generator=torch.Generator().manual_seed(1)
+        )
     verifier.save(folder / "verifier")
     return folder / "verifier"
 
 
 def chats(count: int) -> list[Chat]:
-    """No two alike, and of different lengths."""
+    """Return distinct chats of different lengths."""
     draw = random.Random(0)
     return [
         (
-            Message("user", f"{' + '.join(str(draw.randrange(100)) for _ in range(draw.randrange(2, 8)))} ="),
+            Message(
+                "user",
+                f"{' + '.join(str(draw.randrange(100)) for _ in range(draw.randrange(2, 8)))} =",
+            ),
             Message("assistant", f"{number}"),
         )
         for number in range(count)
@@ -66,7 +82,7 @@ def chats(count: int) -> list[Chat]:
 
 
 class Served:
-    """`motet verifier serve` in a process of its own."""
+    """`motet verifier serve` in its own process."""
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         command = [
@@ -79,9 +95,13 @@ class Served:
             "--device",
             "cpu",
         ]
-        self.process = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*command, "--port", str(port)], stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
-        self.url = next(word for word in self.process.stdout.readline().split() if word.startswith("http"))
+        self.url = next(
+            word for word in self.process.stdout.readline().split() if word.startswith("http")
+        )
         self.port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
@@ -90,19 +110,24 @@ class Served:
 
 
 class Load:
-    """All requests, what came of them, and when."""
+    """All requests, their scores, and the times of the scores."""
 
     def __init__(self, url: str, asked: Sequence[Chat]) -> None:
         self._asked = asked
         self._verifier = RewardServer(
-            url, batch_size=1, timeout_seconds=60, retries=0, concurrency=CLIENTS, jitter=random.Random(0).random
+            url,
+            batch_size=1,
+            timeout_seconds=60,
+            retries=0,
+            concurrency=CLIENTS,
+            jitter=random.Random(0).random,
         )
         self.scores: dict[int, float] = {}
         self.times: list[float] = []
         self.faults = self.doubled = 0
 
     async def ask(self, place: int) -> None:
-        """Until there is a score."""
+        """Ask until there is a score."""
         while True:
             try:
                 (score,) = await self._verifier.score([self._asked[place]])
@@ -115,18 +140,22 @@ class Load:
         self.times.append(time.perf_counter())
 
     async def one_by_one(self) -> float:
-        """Requests a second."""
+        """Return the requests per second."""
         begun = time.perf_counter()
         for place in range(len(self._asked)):
             await self.ask(place)
         return len(self._asked) / (time.perf_counter() - begun)
 
     async def all_at_once(self, folder: Path, server: Served) -> tuple[float, float, Served]:
-        """(requests a second, the longest time without an answer left out; that time; the server that was started again)."""
+        """Return the requests per second, the longest pause, and the restarted server.
+
+        The longest pause is the longest time without an answer. It is excluded from the requests
+        per second.
+        """
         places = iter(range(len(self._asked)))
 
         async def client() -> None:
-            for place in places:  # one iterator for all clients
+            for place in places:  # all clients share one iterator
                 await self.ask(place)
 
         begun = time.perf_counter()
@@ -143,7 +172,11 @@ class Load:
 
     async def _show(self) -> None:
         while True:
-            print(f"\r{len(self.scores):,} of {len(self._asked):,}, {self.faults} faults", end="", file=sys.stderr)
+            print(
+                f"\r{len(self.scores):,} of {len(self._asked):,}, {self.faults} faults",
+                end="",
+                file=sys.stderr,
+            )
             await asyncio.sleep(0.5)
 
 
@@ -157,7 +190,9 @@ async def measure(folder: Path, asked: Sequence[Chat], known: Sequence[float]) -
         print(file=sys.stderr)
     finally:
         server.kill()
-    off = [abs(load.scores[place] - score) for place, score in enumerate(known) if place in load.scores]
+    off = [
+        abs(load.scores[place] - score) for place, score in enumerate(known) if place in load.scores
+    ]
     return {
         "requests": len(asked),
         "clients": CLIENTS,
@@ -180,7 +215,7 @@ def main() -> None:
         folder = make_verifier(Path(scratch))
         verifier = Verifier.load(folder, device="cpu")
         print(f"{REQUESTS:,} answers are scored in this process", file=sys.stderr)
-        found = dict(judged(verifier.scores, read(verifier, asked), Limits.token_budget))
+        found = dict(judged(verifier.scores, read(verifier, asked), ScoringLimits.token_budget))
         known = [float(found[place]) for place in range(len(asked))]  # type: ignore[arg-type]
         row = asyncio.run(measure(folder, asked, known))
     print(f"{'requests':34}{row['requests']:>12,}, one answer each, of {row['clients']} clients")
@@ -190,11 +225,16 @@ def main() -> None:
     print(f"{'seconds without a server':34}{row['seconds_away']:>18.1f}")
     print(f"{'requests/s, one at a time':34}{row['one_at_a_time']:>18,.0f}")
     print(f"{'requests/s, all clients':34}{row['together']:>18,.0f}")
-    print(f"{'all clients over one at a time':34}{row['ratio']:>18.1f}  (expected {TARGET:g} or more)")
+    print(
+        f"{'all clients over one at a time':34}{row['ratio']:>18.1f}  (expected {TARGET:g} or more)"
+    )
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     versions = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(json.dumps({"machine": machine, "date": str(date.today()), **versions, **row}, indent=1) + "\n")
+    FILE.write_text(
+        json.dumps({"machine": machine, "date": str(date.today()), **versions, **row}, indent=1)
+        + "\n"
+    )
     if row["lost"] or row["doubled"] or row["wrong"]:
         sys.exit("requests were lost, doubled or mixed up")
 

@@ -1,11 +1,16 @@
-"""A learning rule of your own: compare with the group's median, and clip. Run: python examples/own_algorithm.py"""
+"""Your own algorithm: the group's median as baseline, and a clipped policy loss.
+
+Run: python examples/own_algorithm.py
+"""
 
 import motet
-from motet.credit.baselines import BASELINES, Baseline
 
 
 def group_median(comparison):
-    """b = median of the group [S]; `comparison` has returns_S and group_S."""
+    """Return the baseline, the median of the group, for each of the S samples: shape [S].
+
+    `comparison` has returns_S and group_S.
+    """
     baseline_S = comparison.returns_S.clone()
     for group in range(comparison.groups):
         members = comparison.group_S == group
@@ -13,15 +18,14 @@ def group_median(comparison):
     return baseline_S
 
 
-BASELINES["group_median"] = Baseline(group_median, siblings=True)
-median = motet.Algorithm(
-    name="examples/own_algorithm.py:median", policy_loss="clipped_surrogate", baseline="group_median", epochs=2
-)
-
 if __name__ == "__main__":
     summary = motet.train(
         "examples/same_number.yaml",
-        ["name=own_algorithm", "algorithm.name=examples/own_algorithm.py:median"],
+        [
+            "name=own_algorithm",
+            "algorithm={name: magrpo, policy_loss: clipped_surrogate, epochs: 2}",
+            "algorithm.baseline=examples/own_algorithm.py:group_median",
+        ],
         overwrite=True,
     )
     before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))

@@ -1,16 +1,17 @@
-"""An environment of your own: two agents must name the same number, and cannot talk. Run: python examples/own_environment.py"""
+"""Two agents must name the same number, without a word. Run: python examples/own_environment.py"""
 
 import random
 
 import motet
 
 
-class SameNumber:
+class SameNumber(motet.Environment):
     agents = ("left", "right")
     branches = True
 
     def tasks(self, split):
-        return [motet.Task(f"{split} {k}", {"highest": 3 + k % 6}) for k in range(60 if split == "train" else 12)]
+        count = 60 if split == "train" else 12
+        return [motet.Task(f"{split} {k}", {"highest": 3 + k % 6}) for k in range(count)]
 
     async def start(self, task, seed):
         return task.fields["highest"]
@@ -19,16 +20,14 @@ class SameNumber:
         return {agent: f"{agent}, a number up to {highest}: " for agent in self.agents}
 
     async def step(self, highest, replies, seed):
-        said = [reply.text.strip() for reply in replies.values()]
-        same = float(said[0] == said[1] and said[0].isdecimal() and int(said[0]) <= highest)
-        return motet.Transition(highest, dict.fromkeys(self.agents, same), done=True, terms={"success": same})
-
-    async def close(self, highest): ...
+        left, right = (replies[agent].text.strip() for agent in self.agents)
+        same = float(left == right and left.isdecimal() and int(left) <= highest)
+        return motet.Transition(highest, dict.fromkeys(self.agents, same), True, {"success": same})
 
     def demonstrate(self, task, seed):
         draw = random.Random(seed)
-        agent, highest = draw.choice(self.agents), task.fields["highest"]
-        return motet.Demonstration(agent, f"{agent}, a number up to {highest}: ", str(draw.randint(0, highest)))
+        agent, number = draw.choice(self.agents), draw.randint(0, task.fields["highest"])
+        return motet.Demonstration(agent, self.observe(task.fields["highest"])[agent], str(number))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,17 @@
-"""A reward of your own on an environment that exists: agree, and agree on a high number. Run: python examples/own_reward.py"""
+"""Your own reward on an existing environment: agree, and agree on a high number.
+
+Run: python examples/own_reward.py
+"""
 
 import motet
 
 
 def high_and_same(task, texts):
-    """(task, {agent: text}) -> a number, or `motet.Score` with one number per agent and named terms."""
+    """Return the score of one task from the reply of each agent.
+
+    `texts` is {agent: string}. A reward may be a number, or a `motet.Score` with one number per
+    agent and named terms.
+    """
     said = [text.strip() for text in texts.values()]
     if said[0] != said[1] or not said[0].isdecimal():
         return motet.Score(0.0, {"height": 0.0})

@@ -1,4 +1,4 @@
-"""As many right as wrong answers to every question: `motet verifier balance`, with its words behind it."""
+"""Balance right and wrong answers per question: `motet verifier balance`, same arguments."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Answers that a verifier learns from, as MAPoRL sampled them: `motet verifier sample`, with the same words behind it."""
+"""Sample answers to train a verifier, as in MAPoRL: `motet verifier sample`, same arguments."""
 
 import sys
 

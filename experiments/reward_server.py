@@ -1,4 +1,4 @@
-"""A verifier behind POST /predict, as MAPoRL served it: `motet verifier serve`, with the same words behind it."""
+"""Serve a verifier at POST /predict, as in MAPoRL: `motet verifier serve`, same arguments."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One agent, as the published experiments trained: see README.md beside this file."""
+"""Train one agent as in the published experiments: see README.md in this folder."""
 
 from motet.experiments.command import main
 

@@ -1,4 +1,4 @@
-"""Agents with a critic each, as the published experiments trained: see README.md beside this file."""
+"""Train agents with one critic each, as in the published experiments: see README.md here."""
 
 from motet.experiments.command import main
 

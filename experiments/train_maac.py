@@ -1,4 +1,4 @@
-"""Agents with one critic for all of them, as the published experiments trained: see README.md beside this file."""
+"""Train agents with one shared critic, as in the published experiments: see README.md here."""
 
 from motet.experiments.command import main
 

@@ -1,4 +1,4 @@
-"""Agents that debate, as MAPoRL's experiments trained them: see README.md beside this file."""
+"""Train agents that debate, as in MAPoRL's experiments: see README.md in this folder."""
 
 from motet.experiments.command import main
 

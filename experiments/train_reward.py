@@ -1,4 +1,4 @@
-"""A verifier of balanced answers, as MAPoRL trained it: `motet verifier train`, with the same words behind it."""
+"""Train a verifier on balanced answers, as in MAPoRL: `motet verifier train`, same arguments."""
 
 import sys
 

@@ -1,14 +1,17 @@
-"""A verifier from its data to a team that it alone rewards, on the embedded debate with tiny models: `make verifier-demo`.
+"""Train a verifier, and a team with its scores as the only reward: `make verifier-demo`.
 
-1. Agent a, which knows one of two operations, answers at three temperatures; answers are labelled by the gold answer.
-2. A model that sees only the questions learns to predict the labels; on balanced answers it cannot.
-3. A verifier is trained on the balanced answers, from a model that has seen both operations done, and measured on questions
-   that it has not seen.
-4. It is served; what it says there is what it says in this process.
-5. Two agents learn to debate by its scores alone.
+It uses the embedded debate environment and tiny models.
 
-Writes everything into runs/verifier-demo, and summary.json with auc, ece, question_only_auc_before, question_only_auc_after,
-reward_correlation, and the gold success of the team before and after.
+1. Agent a, which knows one of two operations, answers at three temperatures. The gold answer labels
+   each answer.
+2. A model that sees only the questions learns to predict the labels. On balanced answers it cannot.
+3. A verifier is trained on the balanced answers, from a model that was trained on both operations.
+   It is evaluated on held-out questions.
+4. The training process loads the verifier. A server of the same verifier gives the same scores.
+5. Two agents learn to debate with its scores as the only reward.
+
+Writes everything to runs/verifier-demo. Its summary.json has auc, ece, question_only_auc_before,
+question_only_auc_after, reward_correlation, and the gold success of the team before and after.
 """
 
 import json
@@ -19,14 +22,14 @@ from time import monotonic
 
 import motet
 from motet.api.verifying import balance_answers, sample_answers, train_verifier
-from motet.endings import ends_with_one_line
-from motet.tables import out, titled
+from motet.console import out, titled
+from motet.exit_codes import ends_with_one_line
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 TASKS = 9000
-"""Questions that are answered."""
+"""Number of questions that are answered."""
 STEPS = 60
-"""Of the team's training."""
+"""Training steps of the team."""
 
 
 def main(runs: Path = Path("runs")) -> None:
@@ -36,22 +39,40 @@ def main(runs: Path = Path("runs")) -> None:
     debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifiers" / "tiny.yaml"
     say("1  agents that each know one operation")
     warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
-    team = ["warmup=null", *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items())]
+    team = [
+        "warmup=null",
+        *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items()),
+    ]
     exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
     able = motet.warmup(
         CONFIGS / "debate_magrpo.yaml",
-        ["models.tiny_b=null", "policies.b.model=tiny_a", "environment.slip=0.0", "environment.keep=1.0"],
+        [
+            "models.tiny_b=null",
+            "policies.b.model=tiny_a",
+            "environment.slip=0.0",
+            "environment.keep=1.0",
+        ],
         into=folder / "able",
     )
     start = [f"model={{path: {able['tiny_a']}, embedded: null}}"]
     say("2  what agent a answers")
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
-    sampled = sample_answers(debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS)
+    sampled = sample_answers(
+        debate, answers, exact, temperatures=(0.7, 1.0, 1.3), games=3, agents=("a",), tasks=TASKS
+    )
     say("3  as many right as wrong answers to every question")
-    evened = balance_answers(answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=2.5)
+    evened = balance_answers(
+        answers, debate, balanced, exact, each=1, tries=4, writer="a", temperature=2.5
+    )
     say("4  what the questions alone give away, before and after")
     before, after = (
-        train_verifier(tiny, file, folder / f"question-only-{file.stem}", [*start, "epochs=3"], question_only=True)
+        train_verifier(
+            tiny,
+            file,
+            folder / f"question-only-{file.stem}",
+            [*start, "epochs=3"],
+            question_only=True,
+        )
         for file in (answers, balanced)
     )
     say("5  the verifier")

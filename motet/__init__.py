@@ -5,7 +5,7 @@
     summary = motet.train("configs/quickstart.yaml")
     print(summary["heldout"]["after"]["success"])
 
-Importing this module is quick: torch is loaded when something is trained or played.
+Importing this module is fast: torch is only loaded when a function needs it.
 """
 
 from importlib import import_module
@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 from motet.core import (
     Chat,
     Completion,
+    CreditState,
     Demonstration,
     Environment,
     Episode,
     Fault,
-    Mark,
+    Grade,
     Message,
     Outcome,
     Prompt,
     Reply,
     Round,
+    Scores,
     Task,
     Team,
     Transition,
@@ -37,9 +39,19 @@ from motet.errors import (
     SandboxFault,
     TrainingDiverged,
 )
-from motet.settings import Algorithm, Decode, Lora, Optimizer, Plan, Settings
+from motet.settings import (
+    Algorithm,
+    Decode,
+    Lora,
+    Optimizer,
+    Plan,
+    Settings,
+    TinyModel,
+    Warmup,
+)
 
 if TYPE_CHECKING:
+    from motet.algorithms import ALGORITHMS
     from motet.api import (
         check,
         compare,
@@ -53,9 +65,21 @@ if TYPE_CHECKING:
         train,
         warmup,
     )
+    from motet.batch import pack, policy_objective
+    from motet.credit.assign import assign_credit
     from motet.environments.check import check_environment
+    from motet.environments.quickstart import Quickstart
+    from motet.models.backbone import Backbone, Policy
+    from motet.models.learner import LocalLearner
+    from motet.models.sampler import LocalSampler
+    from motet.models.tiny import make_tiny
+    from motet.models.warmup import warm_up
     from motet.rewards.reward import Score
+    from motet.rollout.collect import collect
     from motet.rollout.freeform import FreeForm
+    from motet.rollout.summary import summarise
+    from motet.sandbox import Sandbox
+    from motet.trainer.score import score
 
 _LATER = {
     "train": "motet.api",
@@ -70,17 +94,36 @@ _LATER = {
     "crossplay": "motet.api",
     "dry_run": "motet.api",
     "check_environment": "motet.environments.check",
+    # the verbs of a training step, and what they need: examples/loop.py
+    "ALGORITHMS": "motet.algorithms",
+    "Backbone": "motet.models.backbone",
+    "LocalLearner": "motet.models.learner",
+    "LocalSampler": "motet.models.sampler",
+    "Policy": "motet.models.backbone",
+    "Quickstart": "motet.environments.quickstart",
+    "Sandbox": "motet.sandbox",
+    "assign_credit": "motet.credit.assign",
+    "collect": "motet.rollout.collect",
+    "make_tiny": "motet.models.tiny",
+    "pack": "motet.batch",
+    "policy_objective": "motet.batch",
+    "score": "motet.trainer.score",
+    "summarise": "motet.rollout.summary",
+    "warm_up": "motet.models.warmup",
     "Score": "motet.rewards.reward",
     "FreeForm": "motet.rollout.freeform",
 }
-"""Name -> the module it is imported from when it is first used."""
+"""Name -> the module that it is imported from at first use."""
 
 __version__ = "0.1.0"
 __all__ = [
+    "ALGORITHMS",
     "Algorithm",
+    "Backbone",
     "Chat",
     "Completion",
     "ConfigError",
+    "CreditState",
     "Decode",
     "Demonstration",
     "Environment",
@@ -88,36 +131,52 @@ __all__ = [
     "Episode",
     "Fault",
     "FreeForm",
+    "Grade",
+    "LocalLearner",
+    "LocalSampler",
     "Lora",
-    "Mark",
     "Message",
     "MotetError",
     "Optimizer",
     "Outcome",
     "Plan",
+    "Policy",
     "Prompt",
+    "Quickstart",
     "Reply",
     "RewardFault",
     "Round",
     "SamplerFault",
+    "Sandbox",
     "SandboxFault",
     "Score",
+    "Scores",
     "Settings",
     "Task",
     "Team",
+    "TinyModel",
     "TrainingDiverged",
     "Transition",
+    "Warmup",
+    "assign_credit",
     "check",
     "check_environment",
+    "collect",
     "compare",
     "crossplay",
     "dry_run",
     "evaluate",
+    "make_tiny",
     "measure_baselines",
+    "pack",
     "play",
+    "policy_objective",
     "read_config",
     "replay",
+    "score",
+    "summarise",
     "train",
+    "warm_up",
     "warmup",
 ]
 

@@ -1,15 +1,20 @@
-"""The named algorithms: the whole zoo on one screen. A row is a record; the trainer never asks for its name.
+"""The table of named algorithms.
 
-An algorithm of one's own is a row of one's own: `ALGORITHMS["mine"] = Algorithm(...)`, or `algorithm: {name: ./mine.py:mine}`.
+An algorithm is only a set of options. The trainer never checks its name.
+
+To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
+`algorithm: {name: ./mine.py:mine}` in a config.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from motet.credit.baselines import BASELINES
+from torch import Tensor
+
+from motet.credit.baselines import BASELINES, Baseline, Comparison
 from motet.errors import ConfigError
-from motet.losses import POLICY_LOSSES
+from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.plugins import is_reference, load_object, nearest
 from motet.settings import Algorithm, Plan
 
@@ -20,33 +25,59 @@ PPO: dict[str, Any] = {
     "clip_value": 0.2,
     "reduce": "token_mean",
 }
-"""What the clipped ones share: Schulman et al. 2017 (arXiv 1707.06347), and the details of its reference code."""
+"""Options of all algorithms with clipped updates, from PPO (Schulman et al. 2017, arXiv 1707.06347)
+and its reference code."""
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
-        # CoMLRL (arXiv 2508.04652): the joint reward, no std, sequence sum, no KL
+        # CoMLRL (arXiv 2508.04652): joint reward, no division by std, sequence sum, no KL
         Algorithm(name="mareinforce", baseline="none"),
         Algorithm(name="magrpo", baseline="group_mean"),
         Algorithm(name="marloo", baseline="leave_one_out"),
         Algorithm(name="maremax", baseline="group_max"),
-        # ReMax (arXiv 2310.10505): one greedy path per task
-        Algorithm(name="remax", baseline="greedy_path", compare="task"),
+        # ReMax (arXiv 2310.10505): the baseline is the return of one greedy path per task
+        Algorithm(name="remax", baseline="greedy_path", group_by="task"),
         # GRPO (arXiv 2402.03300) in Dr. GRPO's form (2503.20783): magrpo with one agent
         Algorithm(name="grpo", baseline="group_mean"),
-        # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), a critic on the own or on the joint observation
-        Algorithm(name="iac", critic_view="own", trace=0.95),
-        Algorithm(name="maac", critic_view="joint", trace=0.95),
+        # GSPO (arXiv 2507.18071): one ratio per completion, clipped to a very small range
+        Algorithm(
+            name="gspo",
+            baseline="group_mean",
+            scale="std",
+            policy_loss="gspo",
+            clip_low=3e-4,
+            clip_high=4e-4,
+            reduce="sequence_mean",
+            minibatches=4,
+        ),
+        # CISPO (arXiv 2506.13585): clipped weights in place of clipped updates, no lower bound; the
+        # upper bound 5 is that of arXiv 2510.13786
+        Algorithm(
+            name="cispo",
+            baseline="group_mean",
+            scale="std",
+            policy_loss="cispo",
+            clip_low=1.0,
+            clip_high=4.0,
+            reduce="token_mean",
+            minibatches=4,
+        ),
+        # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
+        # observation
+        Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
+        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95),
         # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
-        Algorithm(name="ippo", critic_view="own", trace=0.95, **PPO),
-        Algorithm(name="mappo", critic_view="joint", trace=0.95, **PPO),
-        # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn, returns that look at everyone's later scores
+        Algorithm(name="ippo", critic_view="own", gae_lambda=0.95, **PPO),
+        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, **PPO),
+        # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn; returns include all agents'
+        # later scores
         Algorithm(
             name="maporl",
             critic_view="own",
             scope="token",
-            trace=0.95,
+            gae_lambda=0.95,
             returns="discounted_sum",
-            discount=0.3,
+            gamma=0.3,
             minibatches=8,
             kl_in="reward",
             kl_coefficient=0.002,
@@ -57,100 +88,176 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> Algorithm:
-    """The row called `name` (or the Algorithm at `module:NAME` or `./file.py:NAME`) with single fields replaced.
+    """Return a named algorithm with some fields replaced.
 
-    Raises: ConfigError for an unknown name; pydantic's ValidationError for overrides that make no sense together.
+    `name` is a key of `ALGORITHMS`, or a reference `module:NAME` or `./file.py:NAME` to an
+    Algorithm.
+
+    Raises: ConfigError for an unknown name; pydantic's ValidationError if the fields contradict
+    each other.
     """
     row = load_object(name, folder) if is_reference(name) else ALGORITHMS.get(name)
     if not isinstance(row, Algorithm):
         raise ConfigError(
-            f"algorithm.name is {name!r}{nearest(name, ALGORITHMS)}; expected one of {', '.join(ALGORITHMS)}, "
+            f"algorithm.name is {name!r}{nearest(name, ALGORITHMS)}; expected one of "
+            f"{', '.join(ALGORITHMS)}, "
             f"or the Algorithm at package.module:NAME or ./file.py:NAME"
         )
     algorithm = Algorithm.model_validate({**row.model_dump(), "name": row.name, **overrides})
-    for field, table in (("baseline", BASELINES), ("policy_loss", POLICY_LOSSES)):
-        value = getattr(algorithm, field)
-        if value not in table:
-            raise ConfigError(
-                f"algorithm.{field} is {value!r}{nearest(value, table)}; expected one of {', '.join(table)}"
-            )
+    _know("baseline", algorithm.baseline, BASELINES, Baseline, _own_baseline, folder)
+    _know("policy_loss", algorithm.policy_loss, POLICY_LOSSES, PolicyLoss, PolicyLoss, folder)
+    updates = algorithm.epochs * algorithm.minibatches
+    if updates > 1 and POLICY_LOSSES[algorithm.policy_loss].ratio is None:
+        raise ConfigError(
+            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one gradient step per "
+            f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
+            f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
+        )
     return algorithm
 
 
-def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
-    """Refuses a plan under which the algorithm has nothing to compare, or compares what is not alike.
+Entry = TypeVar("Entry", Baseline, PolicyLoss)
 
-    Raises: ConfigError naming both values.
+
+def _know(
+    field: str,
+    value: str,
+    table: dict[str, Entry],
+    kind: type[Entry],
+    made_of: Callable[[Callable[..., Any]], Entry],
+    folder: Path,
+) -> None:
+    """Check that `value` is in the table; add the user's own function or entry to it.
+
+    Raises: ConfigError.
+    """
+    if value in table:
+        return
+    if not is_reference(value):
+        raise ConfigError(
+            f"algorithm.{field} is {value!r}{nearest(value, table)}; expected one of "
+            f"{', '.join(table)}, or a function at package.module:NAME or ./file.py:NAME"
+        )
+    found = load_object(value, folder)
+    if not isinstance(found, kind) and not callable(found):
+        raise ConfigError(
+            f"algorithm.{field} is {value!r} of type {type(found).__name__}; expected a "
+            f"function or a {kind.__name__}"
+        )
+    table[value] = found if isinstance(found, kind) else made_of(found)
+
+
+def _own_baseline(function: Callable[[Comparison], Tensor]) -> Baseline:
+    """A function without further facts compares a sample with others of its group."""
+    return Baseline(function, siblings=True)
+
+
+def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
+    """Check that the plan gives the algorithm groups that it can compare.
+
+    Raises: ConfigError that names the two settings that do not fit together.
     """
     samples = list(plan.samples)
     grouped = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
-    comparing = f"baseline {algorithm.baseline}" if algorithm.scale == "none" else f"scale {algorithm.scale}"
-    if grouped and algorithm.compare == "round":
+    comparing = (
+        f"baseline {algorithm.baseline}"
+        if algorithm.scale == "none"
+        else f"scale {algorithm.scale}"
+    )
+    if grouped and algorithm.group_by == "round":
         for turn, count in enumerate(samples):
             if count < 2:
                 raise ConfigError(
-                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but {comparing} "
-                    f"compares siblings of one Round: sample at least 2 at every turn, or set algorithm.compare: task"
+                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but "
+                    f"{comparing} "
+                    f"compares siblings of one Round: sample at least 2 at every turn, or set "
+                    f"algorithm.group_by: task"
                 )
     if plan.prunes:
         _check_pruning(algorithm, plan, grouped, comparing)
-    if grouped and samples[0] < 2 and algorithm.compare == "task":
+    if grouped and samples[0] < 2 and algorithm.group_by == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
             f"sample at least 2 at turn 1, or use baseline: none"
         )
     if algorithm.baseline == "greedy_path" and not plan.straight:
-        raise ConfigError(f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, ...]")
+        raise ConfigError(
+            f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, "
+            f"...]"
+        )
+    if BASELINES[algorithm.baseline].crossed and plan.pairing != "crossed":
+        raise ConfigError(
+            f"baseline {algorithm.baseline} compares joint actions that differ in one agent only, "
+            f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
+        )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
 
 
 def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
-    """What is allowed, and leads the gradient astray."""
+    """Return warnings about combinations that are allowed but bias the gradient."""
     found = []
-    rounds = plan.rounds(agents) if algorithm.compare == "task" else (1,) * len(plan.samples)
+    rounds = plan.rounds(agents) if algorithm.group_by == "task" else (1,) * len(plan.samples)
     groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
     if algorithm.baseline == "group_mean" and len(set(groups)) > 1:
         shares = ", ".join(f"{size - 1}/{size}" for size in groups)
         found.append(
-            f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to {len(groups)}, and so "
-            f"weighs the turns' gradients by {shares}: use baseline leave_one_out, or groups of one size"
+            f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to "
+            f"{len(groups)}, and so "
+            f"weighs the turns' gradients by {shares}: use baseline leave_one_out, or groups of "
+            f"one size"
         )
     if plan.prunes and algorithm.pruned == "lend":
         found.append(
-            f"algorithm.pruned lend under rollout.expand {plan.expand} is the published credit, and biased: later rewards "
-            f"teach earlier turns little or nothing: use expand: all, or expand: random with pruned: reweight where "
+            f"algorithm.pruned lend under rollout.expand {plan.expand} is the published credit, "
+            f"and biased: later rewards "
+            f"teach earlier turns little or nothing: use expand: all, or expand: random with "
+            f"pruned: reweight where "
             f"baseline and scale allow it"
         )
     return found
 
 
 def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: str) -> None:
-    """Raises: ConfigError where what is read or compared was not played, or no estimate would be unbiased."""
+    """Check that a plan which prunes joint actions fits the algorithm.
+
+    Raises: ConfigError if the algorithm reads or compares continuations that are not played, or if
+    no unbiased estimate exists.
+    """
     if grouped and min(plan.samples[1:]) < 2:
         raise ConfigError(
-            f"rollout.expand {plan.expand} leaves one path after turn 1, so with rollout.samples {list(plan.samples)} "
-            f"{comparing} has nothing to compare: use expand: all, or at least 2 samples at every turn"
+            f"rollout.expand {plan.expand} leaves one path after turn 1, so with rollout.samples "
+            f"{list(plan.samples)} "
+            f"{comparing} has nothing to compare: use expand: all, or at least 2 samples at every "
+            f"turn"
         )
     looks_ahead = algorithm.returns in ("discounted_sum", "last")
     if looks_ahead or algorithm.incentives.any:
-        reading = f"algorithm.returns {algorithm.returns}" if looks_ahead else "algorithm.incentives"
+        reading = (
+            f"algorithm.returns {algorithm.returns}" if looks_ahead else "algorithm.incentives"
+        )
         raise ConfigError(
-            f"{reading} must read what came next, which rollout.expand {plan.expand} does not play for every "
+            f"{reading} must read what came next, which rollout.expand {plan.expand} does not play "
+            f"for every "
             f"joint action: use expand: all"
         )
     if algorithm.pruned == "lend":
         return
     if plan.expand == "best":
         raise ConfigError(
-            "rollout.expand best plays on from the best joint action only, which allows no unbiased "
-            "estimate, got algorithm.pruned reweight: use expand: random or all, or pruned: lend, the "
+            "rollout.expand best plays on from the best joint action only, which allows no "
+            "unbiased "
+            "estimate, got algorithm.pruned reweight: use expand: random or all, or pruned: lend, "
+            "the "
             "published trainer's biased credit"
         )
     linear = BASELINES[algorithm.baseline].linear
     if not linear or algorithm.scale != "none":
         raise ConfigError(
-            f"rollout.expand random with algorithm.pruned reweight needs advantages that are linear in "
-            f"the returns, got {comparing if linear else f'baseline {algorithm.baseline}'}: use another "
-            f"baseline and scale: none, expand: all, or pruned: lend, the published trainer's biased credit"
+            f"rollout.expand random with algorithm.pruned reweight needs advantages that are "
+            f"linear in "
+            f"the returns, got {comparing if linear else f'baseline {algorithm.baseline}'}: use "
+            f"another "
+            f"baseline and scale: none, expand: all, or pruned: lend, the published trainer's "
+            f"biased credit"
         )

@@ -16,7 +16,7 @@ from motet.batch import (
     policy_objective,
     value_objective,
 )
-from motet.core import Completion, ReadingId, SampleId, TrainSample, ValueSample
+from motet.core import Completion, SampleId, TrainSample, ValueId, ValueSample
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.settings import Algorithm
@@ -27,7 +27,9 @@ LONGEST = {"small": 10, "large": 10}
 def sample(index: int, prompt: tuple[int, ...], tokens: tuple[int, ...], **changes) -> TrainSample:
     logprobs = tuple(-0.1 * (index + place + 1) for place in range(len(tokens)))
     completion = Completion("small", "", "stop", tokens=tokens, logprobs=logprobs)
-    whole = TrainSample(SampleId("e", (), "a", index), "small", 0, 0, prompt, completion, 1.0 + index, 0.25)
+    whole = TrainSample(
+        SampleId("e", (), "a", index), "small", 0, 0, prompt, completion, 1.0 + index, 0.25
+    )
     return replace(whole, **changes)
 
 
@@ -55,11 +57,16 @@ def test_a_prompt_stands_once_for_its_completions() -> None:
 def test_a_batch_is_of_one_policy() -> None:
     other = replace(SAMPLES[1], policy="large")
     batches = pack([SAMPLES[0], other, SAMPLES[2]], 1000, "sequence_sum", LONGEST)
-    assert [(batch.policy, len(batch.tokens_BL)) for batch in batches] == [("small", 2), ("large", 1)]
+    assert [(batch.policy, len(batch.tokens_BL)) for batch in batches] == [
+        ("small", 2),
+        ("large", 1),
+    ]
 
 
 def test_the_padded_size_stays_within_the_budget_and_a_larger_sample_goes_alone() -> None:
-    many = [sample(i, (1,) * (i % 5 + 1), (2,) * (i % 7 + 1)) for i in range(40)] + [sample(40, (1,) * 30, (2,) * 9)]
+    many = [sample(i, (1,) * (i % 5 + 1), (2,) * (i % 7 + 1)) for i in range(40)] + [
+        sample(40, (1,) * 30, (2,) * 9)
+    ]
     batches = pack(many, 30, "token_mean", LONGEST)
     sizes = [len(b.tokens_BL) * (b.prompts_PL.shape[1] + b.tokens_BL.shape[1]) for b in batches]
     assert max(sizes[:-1]) <= 30
@@ -74,7 +81,9 @@ def test_the_padded_size_stays_within_the_budget_and_a_larger_sample_goes_alone(
     how=st.sampled_from(["token_mean", "sequence_mean", "sequence_sum", "constant_length"]),
 )
 def test_any_budget_gives_the_loss_and_the_metrics_of_one_batch(shapes, budget, how) -> None:
-    samples = [sample(i, (prompt,) * prompt, (2,) * length) for i, (prompt, length) in enumerate(shapes)]
+    samples = [
+        sample(i, (prompt,) * prompt, (2,) * length) for i, (prompt, length) in enumerate(shapes)
+    ]
     objective = policy_objective(Algorithm())
 
     def learn(token_budget: int) -> tuple[float, dict[str, Mean]]:
@@ -92,16 +101,30 @@ def test_any_budget_gives_the_loss_and_the_metrics_of_one_batch(shapes, budget, 
 
 
 def test_what_does_not_match_its_tokens_is_refused_by_name() -> None:
-    for changes in ({"advantage": (1.0,)}, {"reference_logprobs": (0.0,)}, {"old_logprobs": (0.0,) * 3}):
+    for changes in (
+        {"advantage": (1.0,)},
+        {"reference_logprobs": (0.0,)},
+        {"old_logprobs": (0.0,) * 3},
+    ):
         with pytest.raises(ValueError, match=f"index=1.*{next(iter(changes))} for 2 tokens"):
             pack([SAMPLES[0], replace(SAMPLES[1], **changes)], 1000, "sequence_sum", LONGEST)
     with pytest.raises(ValueError, match="none of reference_logprobs"):
-        pack([replace(SAMPLES[1], reference_logprobs=(0.0, 0.0)), SAMPLES[0]], 1000, "sequence_sum", LONGEST)
+        pack(
+            [replace(SAMPLES[1], reference_logprobs=(0.0, 0.0)), SAMPLES[0]],
+            1000,
+            "sequence_sum",
+            LONGEST,
+        )
 
 
 def test_an_api_partner_is_never_packed() -> None:
     with pytest.raises(ValueError, match="has no tokens"):
-        pack([replace(SAMPLES[0], completion=Completion("api", "hello", "stop"))], 1000, "sequence_sum", LONGEST)
+        pack(
+            [replace(SAMPLES[0], completion=Completion("api", "hello", "stop"))],
+            1000,
+            "sequence_sum",
+            LONGEST,
+        )
 
 
 def test_a_batch_prints_all_its_shapes_when_one_is_wrong() -> None:
@@ -113,7 +136,7 @@ def test_a_batch_prints_all_its_shapes_when_one_is_wrong() -> None:
     assert "mask_BL [4, 3], expected [4, 3]" in str(caught.value)
 
 
-# ---------------------------------------------------------------------------------------------------- minibatches
+# ------------------------------------------------------------ minibatches
 
 
 def test_one_minibatch_is_all_samples_as_they_came() -> None:
@@ -122,11 +145,17 @@ def test_one_minibatch_is_all_samples_as_they_came() -> None:
 
 def test_every_epoch_deals_each_sample_once_in_another_order() -> None:
     many = [sample(i, (1,), (2,)) for i in range(8)]
-    parts = [[s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=3)]
+    parts = [
+        [s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=3)
+    ]
     assert [sorted(parts[0] + parts[1]), sorted(parts[2] + parts[3])] == [list(range(8))] * 2
     assert parts[0] not in (parts[2], parts[3])
-    assert parts == [[s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=3)]
-    assert parts != [[s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=4)]
+    assert parts == [
+        [s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=3)
+    ]
+    assert parts != [
+        [s.id.index for s in part] for part in minibatches(many, epochs=2, minibatches=2, seed=4)
+    ]
 
 
 def test_each_part_weighs_as_much_as_the_whole() -> None:
@@ -138,21 +167,29 @@ def test_each_part_weighs_as_much_as_the_whole() -> None:
 
 def test_no_sample_is_no_step_and_no_part_is_empty() -> None:
     assert list(minibatches([], epochs=2, minibatches=1, seed=0)) == []
-    assert [len(part) for part in minibatches(SAMPLES[:2], epochs=1, minibatches=4, seed=0)] == [1, 1]
+    assert [len(part) for part in minibatches(SAMPLES[:2], epochs=1, minibatches=4, seed=0)] == [
+        1,
+        1,
+    ]
 
 
-# ---------------------------------------------------------------------------------------------------- objective
+# ------------------------------------------------------------ objective
 
 
 def scored(batch: Batch) -> Batch:
-    """With a reference that is 0.5 nats below the behaviour on every token."""
+    """Return the batch with reference log-probabilities that are 0.5 nats below the behaviour
+    policy's."""
     return replace(batch, reference_logp_BL=batch.behaviour_logp_BL - 0.5)
 
 
 def two_tokens() -> Batch:
     """Two completions of lengths 2 and 1, advantages 1 and -1, weights 0.5."""
-    rows = [sample(0, (5,), (1, 9), advantage=1.0, weight=0.5), sample(1, (5,), (9,), advantage=-1.0, weight=0.5)]
-    return pack(rows, 1000, "sequence_sum", LONGEST)[0]  # sorted by length: the one-token row comes first
+    rows = [
+        sample(0, (5,), (1, 9), advantage=1.0, weight=0.5),
+        sample(1, (5,), (9,), advantage=-1.0, weight=0.5),
+    ]
+    # Sorted by length: the one-token row comes first.
+    return pack(rows, 1000, "sequence_sum", LONGEST)[0]
 
 
 def test_the_loss_by_hand() -> None:
@@ -186,13 +223,18 @@ def test_a_ratio_compares_with_the_old_policy_and_the_mismatch_with_the_sampler(
     )
     assert metrics["ratio"].value == pytest.approx(1.8221188)  # e^0.6
     assert metrics["sampler_mismatch"].value == pytest.approx(0.1)
-    assert metrics["clip_fraction"] == Mean(2.0, 3)  # up and wanted up: the row of two tokens
+    # Ratio > 1 + high, A > 0: the row of two tokens.
+    assert metrics["clip_fraction"] == Mean(2.0, 3)
 
 
 @pytest.mark.parametrize("padding", [5.0, float("nan"), float("inf"), float("-inf")])
 def test_padding_changes_neither_loss_nor_gradient_nor_metrics(padding: float) -> None:
     algorithm = Algorithm(
-        policy_loss="clipped_surrogate", kl_in="loss", kl_coefficient=0.1, kl_estimator="k3", entropy_coefficient=0.01
+        policy_loss="clipped_surrogate",
+        kl_in="loss",
+        kl_coefficient=0.1,
+        kl_estimator="k3",
+        entropy_coefficient=0.01,
     )
     batch, results = scored(two_tokens()), []
     for filled in (0.0, padding):
@@ -200,7 +242,9 @@ def test_padding_changes_neither_loss_nor_gradient_nor_metrics(padding: float) -
         logp_BL[0, 1], entropy_BL[0, 1] = filled, filled
         logp_BL.requires_grad_()
         advantages_BL = torch.where(batch.mask_BL, batch.advantages_BL, filled)
-        loss, metrics = policy_objective(algorithm)(replace(batch, advantages_BL=advantages_BL), logp_BL, entropy_BL)
+        loss, metrics = policy_objective(algorithm)(
+            replace(batch, advantages_BL=advantages_BL), logp_BL, entropy_BL
+        )
         loss.backward()
         results.append((loss.item(), logp_BL.grad.tolist(), metrics))
     assert results[0] == results[1]
@@ -213,8 +257,12 @@ def test_the_end_of_sequence_token_is_trained() -> None:
     assert logp_BL.grad.tolist() == [[0.5, 0.0], [-0.5, -0.5]]
 
 
-def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(monkeypatch) -> None:
-    monkeypatch.setitem(POLICY_LOSSES, "mine", PolicyLoss(lambda logp, old, a, clip: -a * logp, ratio=False))
+def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(
+    monkeypatch,
+) -> None:
+    monkeypatch.setitem(
+        POLICY_LOSSES, "mine", PolicyLoss(lambda given: -given.advantages_BL * given.logp_BL)
+    )
     with pytest.raises(ConfigError, match=r"mine has no ratio.*epochs 2 x minibatches 3 = 6"):
         policy_objective(Algorithm(policy_loss="mine", epochs=2, minibatches=3))
 
@@ -235,27 +283,38 @@ def test_a_token_mean_is_over_the_tokens_of_its_turn_so_a_wordy_turn_counts_no_m
     assert per_row == {2: pytest.approx(1 / 4), 8: pytest.approx(1 / 16)}
 
 
-# ---------------------------------------------------------------------------------------------------- values of critics
+# ------------------------------------------------------------ values of critics
 
 
-def value(tokens: tuple[int, ...], at: tuple[int, ...], target, old, weight: float, critic: str = "c") -> ValueSample:
-    return ValueSample(ReadingId("e", (), "a"), critic, (("p", 0),), 0, tokens, at, target, old, weight)
+def value(
+    tokens: tuple[int, ...], at: tuple[int, ...], target, old, weight: float, critic: str = "c"
+) -> ValueSample:
+    return ValueSample(
+        ValueId("e", (), "a"), critic, (("p", 0),), 0, tokens, at, target, old, weight
+    )
 
 
 def test_a_batch_of_values_by_hand():
-    rows = [value((5, 6, 7), (1, 2), (1.0, 2.0), (0.5, 0.0), 0.6), value((8,), (0,), (3.0,), (0.0,), 0.2)]
+    rows = [
+        value((5, 6, 7), (1, 2), (1.0, 2.0), (0.5, 0.0), 0.6),
+        value((8,), (0,), (3.0,), (0.0,), 0.2),
+    ]
     (batch,) = pack_values(rows, 100)
     assert batch.tokens_BL.tolist() == [[8, 0, 0], [5, 6, 7]]
     assert batch.mask_BL.tolist() == [[True, False, False], [True] * 3]
     assert batch.read_BL.tolist() == [[True, False, False], [False, True, True]]
     assert batch.targets_BL.tolist() == [[3, 0, 0], [0, 1, 2]]
     assert batch.old_values_BL.tolist() == [[0, 0, 0], [0, 0.5, 0]]
-    # shares per value: 0.2 and twice 0.6 of 1.4
+    # weights per value: 0.2 once and 0.6 twice, of a total of 1.4
     assert batch.weight_B.tolist() == pytest.approx([0.2 / 1.4, 0.6 / 1.4])
 
 
 def test_a_batch_of_values_is_of_one_critic_within_the_budget():
-    rows = [value((1,) * length, (0,), (0.0,), (0.0,), 1.0, critic) for critic in "cd" for length in (9, 2, 2, 3)]
+    rows = [
+        value((1,) * length, (0,), (0.0,), (0.0,), 1.0, critic)
+        for critic in "cd"
+        for length in (9, 2, 2, 3)
+    ]
     batches = pack_values(rows, 6)
     assert [(batch.critic, list(batch.tokens_BL.shape)) for batch in batches] == [
         (critic, shape) for critic in "cd" for shape in ([2, 2], [1, 3], [1, 9])
@@ -263,12 +322,18 @@ def test_a_batch_of_values_is_of_one_critic_within_the_budget():
 
 
 def told(batch: ValueBatch, *numbers: float) -> torch.Tensor:
-    """The numbers where values are read, and what nobody may look at elsewhere."""
-    return torch.full(batch.read_BL.shape, torch.nan).masked_scatter(batch.read_BL, torch.tensor(numbers))
+    """Return the numbers at positions where values are read, and values that must be ignored
+    elsewhere."""
+    return torch.full(batch.read_BL.shape, torch.nan).masked_scatter(
+        batch.read_BL, torch.tensor(numbers)
+    )
 
 
 def test_the_value_loss_is_half_the_squared_error_in_the_mean_and_padding_says_nothing():
-    rows = [value((5, 6, 7), (1, 2), (1.0, 2.0), (0.0, 0.0), 0.5), value((8,), (0,), (3.0,), (0.0,), 0.5)]
+    rows = [
+        value((5, 6, 7), (1, 2), (1.0, 2.0), (0.0, 0.0), 0.5),
+        value((8,), (0,), (3.0,), (0.0,), 0.5),
+    ]
     (batch,) = pack_values(rows, 100)
     said = told(batch, 2.0, 0.0, 4.0).requires_grad_()
     loss, metrics = value_objective(Algorithm(critic_view="own"), 0.1)(batch, said)
@@ -276,12 +341,17 @@ def test_the_value_loss_is_half_the_squared_error_in_the_mean_and_padding_says_n
     assert metrics["value"].value == pytest.approx(2.0)
     assert metrics["value_error"].value == pytest.approx(1.0)
     loss.backward()
-    assert said.grad.tolist() == [[pytest.approx(-0.1 / 3), 0, 0], [0, pytest.approx(-0.1 / 3), pytest.approx(0.2 / 3)]]
+    assert said.grad.tolist() == [
+        [pytest.approx(-0.1 / 3), 0, 0],
+        [0, pytest.approx(-0.1 / 3), pytest.approx(0.2 / 3)],
+    ]
 
 
-def test_a_value_that_moved_past_its_clip_towards_the_target_has_no_gradient_and_one_that_moved_away_has():
-    algorithm = Algorithm(critic_view="own", policy_loss="clipped_surrogate", epochs=2, clip_value=0.2)
-    for said, pulled in ((0.5, False), (0.1, True), (-0.5, True)):  # old 0, target 1
+def test_a_value_that_moved_past_its_clip_towards_the_target_has_no_gradient_and_one_that_moved_away_has():  # noqa: E501
+    algorithm = Algorithm(
+        critic_view="own", policy_loss="clipped_surrogate", epochs=2, clip_value=0.2
+    )
+    for said, pulled in ((0.5, False), (0.1, True), (-0.5, True)):  # old value 0, target 1
         (batch,) = pack_values([value((5,), (0,), (1.0,), (0.0,), 1.0)], 100)
         moved = torch.tensor([[said]], requires_grad=True)
         loss, _ = value_objective(algorithm, 1.0)(batch, moved)

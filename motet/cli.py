@@ -1,6 +1,10 @@
-"""The `motet` command. Each command is one function of the Python API; this file only reads words, tables.py prints.
+"""The `motet` command.
 
-Exit codes: 0 done; 1 the run could not go on; 2 the input is wrong and nothing was touched; 130 stopped by the person.
+Each command calls one function of the Python API. This file only parses arguments; console.py
+prints the results.
+
+Exit codes: 0 success; 1 the run failed; 2 the input is wrong and nothing was changed; 130 stopped
+by the user.
 """
 
 import json
@@ -11,11 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from motet.cli_options import AsJson, Overrides, Target
 from motet.cli_verifier import verifier
-from motet.cli_words import AsJson, Overrides, Target
-from motet.endings import ends_with_one_line, going_on
-from motet.errors import ConfigError, MotetError
-from motet.tables import (
+from motet.console import (
     out,
     print_baselines,
     print_comparison,
@@ -27,6 +29,8 @@ from motet.tables import (
     print_replay,
     print_tree,
 )
+from motet.errors import ConfigError, MotetError
+from motet.exit_codes import ends_with_one_line, resume_hint
 
 if TYPE_CHECKING:
     from motet import api
@@ -46,13 +50,15 @@ app = typer.Typer(
 
 app.add_typer(verifier, name="verifier")
 
-Config = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
+ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
-Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")]
+Greedy = Annotated[
+    bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")
+]
 
 
 class Players(StrEnum):
-    """Who plays an evaluation."""
+    """Which team plays in an evaluation."""
 
     own = "own"
     reference = "reference"
@@ -60,21 +66,28 @@ class Players(StrEnum):
 
 @app.command()
 def train(
-    config: Config,
+    config: ConfigArgument,
     overrides: Overrides = None,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, show the config and the cost, start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check everything, show the config and the cost, start nothing."
+        ),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in runs/NAME from its last checkpoint.")
+        bool,
+        typer.Option("--resume", help="Go on with the run in runs/NAME from its last checkpoint."),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start anew.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start anew.")
+    ] = False,
     seeds: Annotated[
-        str | None, typer.Option(help="Several runs, NAME-seed0 and so on: 0,1,2.", show_default=False)
+        str | None,
+        typer.Option(help="Several runs, NAME-seed0 and so on: 0,1,2.", show_default=False),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
 ) -> None:
-    """Warm up, evaluate, train and evaluate again; everything is in runs/NAME.
+    """Run the warm-up, evaluate, train, and evaluate again. All results are in runs/NAME.
 
     Example: motet train configs/relay.yaml train.steps=100 --seeds 0,1,2
     """
@@ -85,15 +98,19 @@ def train(
         return
     if seeds is None:
         settled = api.read_config(config, overrides or [])
-        with going_on(runs, settled.name):
+        with resume_hint(runs, settled.name):
             print_finished(api.train(settled, resume=resume, overwrite=overwrite, runs=runs), runs)
         return
-    settings = [api.read_config(config, [*(overrides or []), f"seed={seed}"]) for seed in _numbers("--seeds", seeds)]
+    settings = [
+        api.read_config(config, [*(overrides or []), f"seed={seed}"])
+        for seed in _numbers("--seeds", seeds)
+    ]
     _train_all(settings, runs, resume, overwrite)
 
 
 def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool) -> None:
-    """One run after the other, under names with their seeds, and what they came to side by side."""
+    """Train several runs one after the other and print their comparison. Their names contain their
+    seeds."""
     from motet import api
 
     if resume and overwrite:
@@ -102,10 +119,13 @@ def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwr
     folders = [runs / one.name for one in named]
     taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
     if taken:
-        raise ConfigError(f"{', '.join(taken)} exist; --resume goes on with those runs, --overwrite starts them anew")
+        raise ConfigError(
+            f"{', '.join(taken)} exist; --resume goes on with those runs, --overwrite starts them "
+            f"anew"
+        )
     for one, folder in zip(named, folders, strict=True):
         begun = resume and (folder / "config.yaml").exists()
-        with going_on(runs, one.name):
+        with resume_hint(runs, one.name):
             print_finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
     if len(folders) > 1:
         print_comparison(api.compare(folders))
@@ -114,12 +134,15 @@ def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwr
 def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
-        raise ConfigError(f"{option} is {text!r}; expected different whole numbers with commas, such as 0,1,2")
+        raise ConfigError(
+            f"{option} is {text!r}; expected different whole numbers with commas, such as 0,1,2"
+        )
     return [int(part) for part in parts]
 
 
 def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
-    """The resolved config, and what a step of it plays and needs; nothing is started."""
+    """Print the resolved config, and what a training step samples and how much memory it needs.
+    Nothing is started."""
     from motet import api
     from motet.config.load import dump_config
 
@@ -130,13 +153,14 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
 
 @app.command()
 def warmup(
-    config: Config,
+    config: ConfigArgument,
     overrides: Overrides = None,
     into: Annotated[
-        Path | None, typer.Option(help="Where the models go; runs/NAME-warmup unless set.", show_default=False)
+        Path | None,
+        typer.Option(help="Where the models go; runs/NAME-warmup unless set.", show_default=False),
     ] = None,
 ) -> None:
-    """Only the supervised warm-up, on the environment's demonstrations or solutions.
+    """Run only the supervised warm-up, on the environment's demonstrations or solutions.
 
     Example: motet warmup configs/quickstart.yaml warmup.steps=200 --into models/warm
     """
@@ -145,57 +169,75 @@ def warmup(
     warm = api.warmup(config, overrides or [], into=into)
     for model, folder in warm.items():
         out.print(f"{model} is in {folder}", soft_wrap=True)
-    start = " ".join(f"models.{model}.embedded=null models.{model}.path={folder}" for model, folder in warm.items())
+    start = " ".join(
+        f"models.{model}.embedded=null models.{model}.path={folder}"
+        for model, folder in warm.items()
+    )
     out.print(f"start from there: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
 Samples = Annotated[
-    int | None, typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False)
+    int | None,
+    typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False),
 ]
 PassAt = Annotated[
     str | None,
-    typer.Option(help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.", show_default=False),
+    typer.Option(
+        help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.",
+        show_default=False,
+    ),
 ]
 ShuffleTurn = Annotated[
     int | None,
     typer.Option(
-        help="After this turn everyone hears what was said on another task: does the message matter?",
+        help="After this turn everyone hears what was said on another task: does the message "
+        "matter?",
         show_default=False,
     ),
 ]
 Chooser = Annotated[
     str | None,
     typer.Option(
-        help="The address of a verifier's server, or the folder of a verifier: it chooses among the answers of several games.",
+        help="The address of a verifier's server, or the folder of a verifier: it chooses among "
+        "the answers of several games.",
         show_default=False,
     ),
 ]
 BestOf = Annotated[
     str | None,
     typer.Option(
-        help="With --verifier: among how many games it chooses, such as 1,2,4,8. As many are played as the largest needs.",
+        help="With --verifier: among how many games it chooses, such as 1,2,4,8. As many are "
+        "played as the largest needs.",
         show_default=False,
     ),
 ]
 Curves = Annotated[
     Path | None,
-    typer.Option(help="With --verifier: also draw accuracy against tokens to this PNG.", show_default=False),
+    typer.Option(
+        help="With --verifier: also draw accuracy against tokens to this PNG.", show_default=False
+    ),
 ]
-Baselines = Annotated[
+BaselinesOption = Annotated[
     bool,
     typer.Option(
-        "--baselines", help="Beside the untrained team, one agent alone, talking untrained, and the best of n samples."
+        "--baselines",
+        help="Beside the untrained team, one agent alone, talking untrained, and the best of n "
+        "samples.",
     ),
 ]
 Single = Annotated[
     str | None,
     typer.Option(
-        help="With --baselines: the agent whose policy plays alone; the last one unless set.", show_default=False
+        help="With --baselines: the agent whose policy plays alone; the last one unless set.",
+        show_default=False,
     ),
 ]
 Against = Annotated[
     list[Path] | None,
-    typer.Option(help="With --baselines: another run on the same tasks; may be given again.", show_default=False),
+    typer.Option(
+        help="With --baselines: another run on the same tasks; may be given again.",
+        show_default=False,
+    ),
 ]
 
 
@@ -204,7 +246,10 @@ def evaluate(
     target: Target,
     overrides: Overrides = None,
     team: Annotated[
-        Players, typer.Option(help="own: the run's or config's team; reference: the environment's own solutions.")
+        Players,
+        typer.Option(
+            help="own: the run's or config's team; reference: the environment's own solutions."
+        ),
     ] = Players.own,
     greedy: Greedy = False,
     samples: Samples = None,
@@ -213,12 +258,12 @@ def evaluate(
     verifier: Chooser = None,
     best_of: BestOf = None,
     plot: Curves = None,
-    baselines: Baselines = False,
+    baselines: BaselinesOption = False,
     single: Single = None,
     against: Against = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play the held-out tasks and say how it went; docs/evaluation.md explains every figure.
+    """Play the held-out tasks and report metrics. docs/evaluation.md explains every metric.
 
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
@@ -231,11 +276,17 @@ def evaluate(
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
     }
-    _refuse_mixture(baselines, {**plain, "--verifier": verifier, **chosen}, {"--single": single, "--against": against})
+    _refuse_mixture(
+        baselines,
+        {**plain, "--verifier": verifier, **chosen},
+        {"--single": single, "--against": against},
+    )
     _refuse_choice(verifier, chosen)
     _check_picture(plot)
     if baselines:
-        figures = api.measure_baselines(target, overrides or [], samples=samples, single=single, against=against or [])
+        figures = api.measure_baselines(
+            target, overrides or [], samples=samples, single=single, against=against or []
+        )
     else:
         figures = api.evaluate(
             target,
@@ -261,7 +312,7 @@ def evaluate(
 
 
 def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
-    """Options of one kind of evaluation mean nothing to the other."""
+    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
     given = [option for option, value in (plain if baselines else compared).items() if value]
     if given and baselines:
         raise ConfigError(f"got --baselines and {', '.join(given)}; expected one of them at a time")
@@ -276,9 +327,11 @@ def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
 
 
 def _check_picture(path: Path | None) -> None:
-    """Before the hours that a picture may take."""
+    """Check the path of a plot before the evaluation, which may take hours."""
     if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
-        raise ConfigError(f"--plot is {path}; expected a file that ends in .png, in a folder that exists")
+        raise ConfigError(
+            f"--plot is {path}; expected a file that ends in .png, in a folder that exists"
+        )
 
 
 @app.command()
@@ -291,12 +344,14 @@ def play(
         str | None,
         typer.Option(
             "--interactive",
-            help="Take part: an agent's name, its answers are typed here; or feedback, what everybody is told between turns is.",
+            help="Take part: an agent's name, its answers are typed here; or feedback, what "
+            "everybody is told between turns is.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Watch a team play one task, or take part as an agent, or as the one who gives feedback between turns.
+    """Show how a team plays one task, or take part: as an agent, or by giving feedback between
+    turns.
 
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
@@ -306,7 +361,8 @@ def play(
         episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
     except EOFError as error:
         raise ConfigError(
-            f"what was typed ended before the game; expected one line for every turn of {interactive}"
+            f"what was typed ended before the game; expected one line for every turn of "
+            f"{interactive}"
         ) from error
     print_episode(episode)
 
@@ -315,19 +371,26 @@ def play(
 def replay(
     run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
     step: Annotated[
-        int | None, typer.Option(help="Which step, from 1; the last one on record unless set.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Which step, from 1; the last one on record unless set.", show_default=False
+        ),
     ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Learn from the episodes on record; sample nothing.")
     ] = False,
     episode: Annotated[
         str | None,
-        typer.Option(help="Only sample again the waves that made this episode, and show it.", show_default=False),
+        typer.Option(
+            help="Only sample again the waves that made this episode, and show it.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Run one step of a run again, exactly, and compare it with the record: episodes, metrics, weights. Nothing is written.
+    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
 
-    It begins at the last checkpoint before the step. Exit code 1 where anything differs.
+    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
+    if anything differs.
 
     Example: motet replay runs/quickstart --step 12
     """
@@ -339,7 +402,8 @@ def replay(
     print_replay(again)
     if not again.same:
         raise MotetError(
-            f"step {again.step} came out differently: was it recorded on another machine, or with other versions?"
+            f"step {again.step} came out differently: was it recorded on another machine, or with "
+            f"other versions?"
         )
 
 
@@ -349,10 +413,13 @@ def crossplay(
     tasks: Annotated[
         int | None, typer.Option(help="Only the first so many held-out tasks.", show_default=False)
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the matrix to this PNG.", show_default=False)] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the matrix to this PNG.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play every run's first agent with every run's others: who can work with whom?
+    """Play the first agent of every run with the other agents of every run: which agents can work
+    together?
 
     Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
     """
@@ -365,7 +432,10 @@ def crossplay(
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
     if plot is not None:
         cross_matrix(
-            found.success, [Path(run).name for run in found.runs], plot, (found.agents[0], ", ".join(found.agents[1:]))
+            found.success,
+            [Path(run).name for run in found.runs],
+            plot,
+            (found.agents[0], ", ".join(found.agents[1:])),
         )
     if as_json:
         print(json.dumps(asdict(found)))
@@ -375,7 +445,7 @@ def crossplay(
 
 @app.command()
 def compare(runs: Runs, as_json: AsJson = False) -> None:
-    """Runs side by side: figures, and in what their configs differ from the first.
+    """Compare runs: their metrics, and how their configs differ from the first one.
 
     Example: motet compare runs/quickstart runs/quickstart_frozen
     """
@@ -388,8 +458,8 @@ def compare(runs: Runs, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(config: Config, overrides: Overrides = None) -> None:
-    """The resolved config, every default written out; as a file it describes the same run.
+def show(config: ConfigArgument, overrides: Overrides = None) -> None:
+    """Print the resolved config with all defaults. Saved as a file, it describes the same run.
 
     Example: motet show configs/relay.yaml train.steps=100
     """
@@ -400,15 +470,17 @@ def show(config: Config, overrides: Overrides = None) -> None:
 
 
 @app.command()
-def check(config: Config, overrides: Overrides = None) -> None:
-    """Two steps with tiny models in place of the run's own: does everything fit together?
+def check(config: ConfigArgument, overrides: Overrides = None) -> None:
+    """Check a config: run two steps with tiny models in place of the real ones.
 
     Example: motet check configs/relay.yaml
     """
     from motet import api
 
     summary = api.check(config, overrides or [])
-    out.print(f"{config}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)")
+    out.print(
+        f"{config}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)"
+    )
     for part, instead in summary["stand_ins"].items():
         out.print(f"in place of the {part}: {instead}")
 

@@ -1,4 +1,4 @@
-"""The `motet verifier` commands. Each is one function of the Python API, as in cli.py."""
+"""The `motet verifier` commands. Each calls one function of the Python API, as in cli.py."""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from motet.cli_words import AsJson, Overrides, Target
+from motet.cli_options import AsJson, Overrides, Target
+from motet.console import figure, out, titled
 from motet.errors import ConfigError
-from motet.tables import figure, out, titled
 from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 
 verifier = typer.Typer(
     no_args_is_help=True,
@@ -21,21 +21,25 @@ verifier = typer.Typer(
     docs/verifier.md goes the whole way: sample, balance, train, serve.""",
 )
 
-Config = Annotated[Path, typer.Argument(help="A config of a verifier's training (YAML).", show_default=False)]
-Answers = Annotated[Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)]
+VerifierConfigArgument = Annotated[
+    Path, typer.Argument(help="A config of a verifier's training (YAML).", show_default=False)
+]
+AnswersArgument = Annotated[
+    Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)
+]
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
 
 
-class Reads(StrEnum):
-    """What of an answer is its score."""
+class ReadsChoice(StrEnum):
+    """How the score of a completion is computed from the verifier's values."""
 
     end = "end"
     mean = "mean"
     lowest = "lowest"
 
 
-class Split(StrEnum):
-    """Which tasks."""
+class SplitChoice(StrEnum):
+    """Which split of the tasks is used."""
 
     train = "train"
     eval = "eval"
@@ -45,25 +49,41 @@ class Split(StrEnum):
 def sample(
     target: Target,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file of answers to write (JSON lines).")] = Path("answers.jsonl"),
+    into: Annotated[Path, typer.Option(help="The file of answers to write (JSON lines).")] = Path(
+        "answers.jsonl"
+    ),
     temperatures: Annotated[
         str,
-        typer.Option(help="At which temperatures to sample, with commas. High ones err in more ways than one's own."),
+        typer.Option(
+            help="At which temperatures to sample, with commas. High ones err in more ways than "
+            "one's own."
+        ),
     ] = ",".join(map(str, TEMPERATURES)),
     games: Annotated[int, typer.Option(help="Games per task and temperature.")] = GAMES,
     agents: Annotated[
-        str | None, typer.Option(help="Whose answers, with commas; everybody's unless set.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Whose answers, with commas; everybody's unless set.", show_default=False
+        ),
     ] = None,
-    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.", show_default=False)] = None,
-    split: Annotated[Split, typer.Option(help="Tasks to train on, or held-out ones.")] = Split.train,
+    tasks: Annotated[
+        int | None, typer.Option(help="Only the first so many tasks.", show_default=False)
+    ] = None,
+    split: Annotated[
+        SplitChoice, typer.Option(help="Tasks to train on, or held-out ones.")
+    ] = SplitChoice.train,
     argue: Annotated[
-        bool, typer.Option("--argue", help="Also an argument for every label, where there are few labels (anli).")
+        bool,
+        typer.Option(
+            "--argue", help="Also an argument for every label, where there are few labels (anli)."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answers of a team at several temperatures, labelled by the gold answer. Cut off, the same command goes on.
+    """Sample a team's answers at several temperatures and label them by the gold answer.
 
-    A line of the file is one answer, and whether it is right; FILE.sampling.json beside it says how far it has come.
+    Each line of the file is one answer, and whether it is right. If the command is interrupted, run
+    it again to continue: FILE.sampling.json stores the progress.
 
     Example: motet verifier sample configs/gsm8k_debate.yaml --into data/answers.jsonl --tasks 2000
     """
@@ -85,31 +105,43 @@ def sample(
 
 @verifier.command()
 def balance(
-    answers: Answers,
+    answers: AnswersArgument,
     target: Target,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file to write; it must not be there yet.")] = Path("balanced.jsonl"),
-    each: Annotated[int, typer.Option(help="Right answers to each question, and as many wrong ones.")] = EACH,
-    tries: Annotated[int, typer.Option(help="How often the writer is asked for one that is missing.")] = TRIES,
+    into: Annotated[Path, typer.Option(help="The file to write; it must not be there yet.")] = Path(
+        "balanced.jsonl"
+    ),
+    each: Annotated[
+        int, typer.Option(help="Right answers to each question, and as many wrong ones.")
+    ] = EACH,
+    tries: Annotated[
+        int, typer.Option(help="How often the writer is asked for one that is missing.")
+    ] = TRIES,
     writer: Annotated[
         str | None,
         typer.Option(
-            help="Who writes what is missing: an agent of the team, or the config's expert; nobody unless set.",
+            help="Who writes what is missing: an agent of the team, or the config's expert; nobody "
+            "unless set.",
             show_default=False,
         ),
     ] = None,
     temperature: Annotated[
         float, typer.Option(help="At which an agent writes; an expert has its own.")
     ] = WRITING_TEMPERATURE,
-    split: Annotated[Split, typer.Option(help="Where the answers' tasks are.")] = Split.train,
+    split: Annotated[
+        SplitChoice, typer.Option(help="Where the answers' tasks are.")
+    ] = SplitChoice.train,
     as_json: AsJson = False,
 ) -> None:
-    """As many right as wrong answers to every question, so that the question alone gives nothing away.
+    """Select equally many right and wrong answers to every question, so that the question alone
+    does not reveal the label.
 
-    What is missing is the dataset's own answer, or is written. A question that stays short is dropped, and counted: with many of
-    them take fewer with --each, sample more, or name a --writer.
+    Missing answers are taken from the dataset, or written by --writer. A question without enough
+    answers is dropped and counted. If many are dropped, use a smaller --each, sample more answers,
+    or set --writer.
 
-    Example: motet verifier balance data/answers.jsonl configs/gsm8k_debate.yaml --into data/balanced.jsonl --writer alice
+    Example: motet verifier balance data/answers.jsonl configs/gsm8k_debate.yaml --into
+    data/balanced.jsonl --writer alice
     """
     from motet import api
 
@@ -129,25 +161,34 @@ def balance(
 
 @verifier.command()
 def train(
-    config: Config,
-    answers: Answers,
+    config: VerifierConfigArgument,
+    answers: AnswersArgument,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The folder to write; it must not be there yet.")] = Path("verifier"),
+    into: Annotated[
+        Path, typer.Option(help="The folder to write; it must not be there yet.")
+    ] = Path("verifier"),
     question_only: Annotated[
-        bool, typer.Option("--question-only", help="Show it no answer: what do the questions alone give away?")
+        bool,
+        typer.Option(
+            "--question-only", help="Show it no answer: what do the questions alone give away?"
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """A verifier of a file of answers, measured on questions that it has not seen.
+    """Train a verifier on a file of answers and measure it on held-out questions.
 
-    auc: how likely a right answer scores above a wrong one, .5 is blind. ece: how far scores are from how often they are right.
-    Train it with --question-only first: an auc above .5 there says that the answers are not balanced.
+    auc: probability that a right answer scores higher than a wrong one; .5 is chance. ece: expected
+    calibration error, the distance between scores and the share of right answers. Train with
+    --question-only first: an auc above .5 then means that the answers are not balanced.
 
-    Example: motet verifier train configs/verifiers/gsm8k.yaml data/balanced.jsonl --into verifiers/gsm8k
+    Example: motet verifier train configs/verifiers/gsm8k.yaml data/balanced.jsonl --into
+    verifiers/gsm8k
     """
     from motet import api
 
-    figures = api.train_verifier(config, answers, into, overrides or [], question_only=question_only)
+    figures = api.train_verifier(
+        config, answers, into, overrides or [], question_only=question_only
+    )
     _print(f"verifier in {into}", figures, as_json)
 
 
@@ -157,66 +198,89 @@ def serve(
     host: Annotated[
         str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine's.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")] = 8000,
-    device: Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")] = "auto",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")
+    ] = 8000,
+    device: Annotated[
+        str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
+    ] = "auto",
     reads: Annotated[
-        Reads,
+        ReadsChoice,
         typer.Option(
-            help="What is the score: the value at the end, or of those after each line the mean or the lowest."
+            help="What is the score: the value at the end, or of those after each line the mean or "
+            "the lowest."
         ),
-    ] = Reads.end,
+    ] = ReadsChoice.end,
     key_variable: Annotated[
         str | None,
         typer.Option(
-            help="The environment variable that holds the key: requests then need Authorization: Bearer KEY.",
+            help="The environment variable that holds the key: requests then need Authorization: "
+            "Bearer KEY.",
             show_default=False,
         ),
     ] = None,
     without_key: Annotated[
-        bool, typer.Option("--without-key", help="Listen where others reach it, and let in all of them.")
+        bool,
+        typer.Option("--without-key", help="Listen where others reach it, and let in all of them."),
     ] = False,
     token_budget: Annotated[
-        int, typer.Option(min=1, help="Tokens of a batch, padding included. More is faster, and takes more memory.")
-    ] = Limits.token_budget,
+        int,
+        typer.Option(
+            min=1,
+            help="Tokens of a batch, padding included. More is faster, and takes more memory.",
+        ),
+    ] = ScoringLimits.token_budget,
     max_queue: Annotated[
-        int, typer.Option(min=1, help="Answers that may be open at a time; beyond, requests get status 429.")
-    ] = Limits.max_queue,
+        int,
+        typer.Option(
+            min=1, help="Answers that may be open at a time; beyond, requests get status 429."
+        ),
+    ] = ScoringLimits.max_queue,
     max_body_mb: Annotated[
         float, typer.Option(help="Size of one request, in MiB; beyond, it gets status 413.")
-    ] = Limits.max_body_mb,
+    ] = ScoringLimits.max_body_mb,
     max_held_mb: Annotated[
-        float, typer.Option(help="Size of all open requests, in MiB; beyond, requests get status 429.")
-    ] = Limits.max_held_mb,
+        float,
+        typer.Option(help="Size of all open requests, in MiB; beyond, requests get status 429."),
+    ] = ScoringLimits.max_held_mb,
     request_seconds: Annotated[
         float, typer.Option(help="Time one request has; beyond, it gets status 503.")
-    ] = Limits.request_seconds,
+    ] = ScoringLimits.request_seconds,
     max_connections: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Connections at a time; beyond, a new one takes the place of one that waits for its client.",
+            help="Connections at a time; beyond, a new one takes the place of one that waits for "
+            "its client.",
         ),
-    ] = Limits.max_connections,
+    ] = ScoringLimits.max_connections,
     max_connections_per_address: Annotated[
         int,
         typer.Option(
-            min=1, help="The same of one client's address. Behind a proxy all clients have the proxy's address."
+            min=1,
+            help="The same of one client's address. Behind a proxy all clients have the proxy's "
+            "address.",
         ),
-    ] = Limits.max_connections_per_address,
+    ] = ScoringLimits.max_connections_per_address,
     client_seconds: Annotated[
         float,
-        typer.Option(help="Time a client has to begin a request, for its head, for its body, and to take its answer."),
-    ] = Limits.client_seconds,
+        typer.Option(
+            help="Time a client has to begin a request, for its head, for its body, and to take "
+            "its answer."
+        ),
+    ] = ScoringLimits.client_seconds,
     grace_seconds: Annotated[
         float, typer.Option(help="Time that open requests have after Ctrl-C or SIGTERM.")
-    ] = Limits.grace_seconds,
+    ] = ScoringLimits.grace_seconds,
 ) -> None:
-    """Serve a verifier: POST /predict scores answers, /health, /model and /metrics say how it is.
+    """Serve a verifier over HTTP: POST /predict scores answers; /health, /model and /metrics report
+    its status.
 
-    Requests of all callers are joined into batches. Ctrl-C or SIGTERM answers what is open, and
-    ends; a second one ends at once.
+    Requests of all clients are joined into batches. After Ctrl-C or SIGTERM the server answers open
+    requests and stops; a second one stops it at once.
 
-    A run asks it with  verifier: {base_url: http://localhost:8000}  in its config; by hand, it is asked so:
+    To use it in a run, write  verifier: {base_url: http://localhost:8000}  in the config. To call
+    it by hand:
 
     curl localhost:8000/predict --json '{"query_responses":
     [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}'
@@ -225,7 +289,7 @@ def serve(
     """
     from motet import api
 
-    limits = Limits(
+    limits = ScoringLimits(
         token_budget=token_budget,
         max_queue=max_queue,
         max_body_mb=max_body_mb,
@@ -253,7 +317,9 @@ def _temperatures(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"--temperatures is {text!r}; expected numbers with commas, such as 0.7,1.0,1.3") from error
+        raise ConfigError(
+            f"--temperatures is {text!r}; expected numbers with commas, such as 0.7,1.0,1.3"
+        ) from error
 
 
 def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
@@ -264,7 +330,9 @@ def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
     for name, value in figures.items():
         if name == "by_ease":
             for ease, found in value.items():
-                table.add_row(f"auc where {ease} of the sampled answers are right", figure(found["auc"]))
+                table.add_row(
+                    f"auc where {ease} of the sampled answers are right", figure(found["auc"])
+                )
         elif isinstance(value, Mapping):
             for kind, count in value.items():
                 table.add_row(f"{name}: {kind}", str(count))

@@ -1,38 +1,61 @@
-"""The words of Motet. Every stage takes one of these types and returns the next; none is written into after it is made.
+"""The data types, base classes and protocols that all parts of Motet share.
 
-    play -> Episode (a tree of Rounds) -> score -> credit -> TrainSample -> pack -> Batch -> learn -> publish
+Each stage takes one of these types and returns the next. All of them are immutable.
 
-Axes, used as suffixes everywhere: B sequences, L tokens, P prompts, N agents, T turns, G samples of one agent at one prompt,
-J joint actions, S samples of a step.
+    play -> Episode (a tree of Rounds) -> score -> credit -> TrainSample
+         -> pack -> Batch -> learn -> publish
 
-No torch here: environments and records know texts and numbers only.
+Names of arrays and tensors end in their axes: B sequences, L tokens, P prompts, N agents, T turns,
+G samples of one agent for one prompt, J joint actions, S samples of a training step.
+
+This module does not import torch: environments and records handle strings and numbers only.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from motet.settings import Decode
+from motet.errors import NotProvided
+from motet.settings import Decode, Settings
 
-Stop = Literal["stop", "length"]
-"""Why a completion ended: an end-of-sequence token or a stop string, or the token limit."""
+StopReason = Literal["stop", "length"]
+"""Why a completion ended.
+
+stop: an end-of-sequence token or a stop string. length: the token limit.
+"""
 Boundary = Literal["environment", "reward", "sampler", "sandbox"]
 End = Literal["done", "stopped", "limit", "pruned"]
-"""Why nothing follows an outcome: the environment is done; a stop rule of the run; the last turn; not chosen to go on."""
+"""Why no Round follows an outcome.
+
+done: the environment ended the episode. stopped: a stop rule of the run ended the branch.
+limit: it was the last turn. pruned: this joint action was not selected for expansion.
+"""
 Path: TypeAlias = tuple[int, ...]
-"""Where a Round hangs: the index of the outcome taken at each earlier Round. () is the root."""
+"""Position of a Round in its tree: the outcome index taken at each earlier Round; () is
+the root."""
 RIGHT = "right/"
-"""The term `right/AGENT`: 1 where the agent's answer of this turn is right by the gold label, else 0."""
+"""Prefix of the term `right/AGENT`: 1 if the agent's answer of this turn is correct, else 0.
+
+The gold label decides what is correct.
+"""
 PERSONAL = "personal/"
-"""The term `personal/AGENT`: what this turn earns the agent beside its reward. It is never shared and crosses no turn."""
+"""Prefix of the term `personal/AGENT`: a bonus or penalty for this agent and this turn.
+
+It is added to the agent's return of this turn. It is not shared with other agents and does not
+affect other turns.
+"""
 
 
-# ---------------------------------------------------------------------------------------------------- texts
+# ------------------------------------------------------------ texts
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat. `name` tells speakers of one role apart, where a chat template can show it."""
+    """One message of a chat.
+
+    `name` distinguishes speakers that have the same role, if the chat template can show names.
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -41,28 +64,36 @@ class Message:
 
 Chat: TypeAlias = tuple[Message, ...]
 Prompt: TypeAlias = Chat | str
-"""A chat goes through the tokenizer's chat template; a string is the raw text for a base model."""
+"""A chat is formatted with the tokenizer's chat template. A string is raw text for a base model."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What an environment sees of a completion: never tokens."""
+    """The part of a completion that an environment sees. It never sees tokens."""
 
     text: str
-    stop: Stop = "stop"
+    stop: StopReason = "stop"
 
 
 @dataclass(frozen=True)
 class Task:
-    """One problem. `fields` holds plain JSON values (a dataset row, or what an embedded environment made)."""
+    """One problem.
+
+    `fields` holds plain JSON values: a dataset row, or values that an embedded environment
+    generated.
+    """
 
     id: str
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What one text comes to, spelt one way however it was written (None where it answers nothing), and whether it is right."""
+class Grade:
+    """The answer extracted from one completion, and whether it is correct.
+
+    `answer` is normalised, so that equivalent spellings compare equal. It is None if the completion
+    contains no answer.
+    """
 
     answer: str | None
     right: bool
@@ -70,7 +101,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One right answer to one prompt, for the supervised warm-up of whoever plays `agent` at `turn`."""
+    """One correct completion for one prompt.
+
+    The supervised warm-up trains the policy that plays `agent` at `turn` on it.
+    """
 
     agent: str
     prompt: Prompt
@@ -78,30 +112,34 @@ class Demonstration:
     turn: int = 0
 
 
-# ---------------------------------------------------------------------------------------------------- episodes
+# ------------------------------------------------------------ episodes
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something broke on the way to a reward. It is data: counted and shown, never a zero."""
+    """An error that prevented a reward.
+
+    A Fault is data: it is counted and reported. It never becomes a reward of zero.
+    """
 
     where: Boundary
     cause: str
-    """The kind, one stable word for counting: the exception's class, `long_prompt`, ..."""
+    """One stable word that faults are counted by: the exception's class, `long_prompt`, ..."""
     message: str
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled answer.
+    """One sampled completion.
 
-    `logprobs` are those of the whole softmax at `temperature` (nats, one per token, end-of-sequence token included), however
-    top-p or top-k restricted the draw. `tokens` and `logprobs` are None for a partner behind an API: it is never trained.
+    `logprobs` holds one value per token in nats, end-of-sequence token included. The values are
+    those of the whole softmax at `temperature`, even if top-p or top-k restricted sampling.
+    `tokens` and `logprobs` are None for a partner behind an API, which is never trained.
     """
 
     policy: str
     text: str
-    stop: Stop
+    stop: StopReason
     version: int = 0
     tokens: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
@@ -110,31 +148,41 @@ class Completion:
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):
             raise ValueError("a Completion has tokens and logprobs, or neither")
-        if self.tokens is not None and self.logprobs is not None and len(self.tokens) != len(self.logprobs):
+        if (
+            self.tokens is not None
+            and self.logprobs is not None
+            and len(self.tokens) != len(self.logprobs)
+        ):
             raise ValueError(f"{len(self.tokens)} tokens but {len(self.logprobs)} logprobs")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One joint action and what came of it. A faulty one leaves its group; its siblings stay."""
+    """One joint action and its result.
+
+    A failed joint action is removed from its group. Its siblings stay.
+    """
 
     picks: Mapping[str, int]
-    """Which sample each acting agent contributed."""
+    """Acting agent -> index of the sample that it contributed."""
     rewards: Mapping[str, float]
-    """For every agent of the team, acting or not; empty where there is a fault."""
+    """One reward for every agent of the team, also for agents that did not act. Empty if there is a
+    fault."""
     terms: Mapping[str, float] = field(default_factory=dict)
-    """Named parts of the reward and diagnostics; `success` in [0, 1] at every terminal outcome."""
+    """Named parts of the reward, and diagnostics. Every terminal outcome has `success` in [0, 1].
+    """
     next: "Round | None" = None
     end: End | None = None
-    """Set exactly where `next` and `fault` are None."""
+    """Set if and only if `next` and `fault` are None."""
     fault: Fault | None = None
 
 
 @dataclass(frozen=True)
 class Round:
-    """One turn from one state: every acting agent's prompt and samples, and the joint actions made of them.
+    """One turn from one state: the acting agents' prompts and samples, and the joint actions.
 
-    All acting agents speak at once; one acting agent is turn-taking. A Round is built after its children.
+    All acting agents act at the same time. If only one agent acts per Round, the agents take turns.
+    A Round is created after its child Rounds.
     """
 
     turn: int
@@ -145,7 +193,7 @@ class Round:
 
 
 def walk(root: Round, path: Path = ()) -> Iterator[tuple[Path, Round]]:
-    """Every Round of a tree with where it hangs, parents before children."""
+    """Yield every Round of a tree with its path, parents before children."""
     yield path, root
     for index, outcome in enumerate(root.outcomes):
         if outcome.next is not None:
@@ -154,9 +202,10 @@ def walk(root: Round, path: Path = ()) -> Iterator[tuple[Path, Round]]:
 
 @dataclass(frozen=True)
 class Episode:
-    """One task played once, as a tree. `root` is None exactly where `fault` is set.
+    """One task played once, as a tree.
 
-    `greedy` is one untrained path of greedy answers, where the algorithm's baseline is ReMax's.
+    `root` is None if and only if `fault` is set. `greedy` is one path of greedy completions that is
+    not trained on. It exists if the algorithm uses the ReMax baseline (`greedy_path`).
     """
 
     id: str
@@ -166,14 +215,14 @@ class Episode:
     fault: Fault | None = None
 
 
-# ---------------------------------------------------------------------------------------------------- environments
+# ------------------------------------------------------------ environments
 
 State = TypeVar("State")
 
 
 @dataclass(frozen=True)
 class Transition:
-    """What a joint action led to. `rewards` names every agent of the environment."""
+    """The result of one joint action. `rewards` has an entry for every agent of the environment."""
 
     state: Any
     rewards: Mapping[str, float]
@@ -181,47 +230,123 @@ class Transition:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-class Environment(Protocol[State]):
-    """A game for agents that speak. It owns roles, prompts, turns and reward terms, and sees only text.
+class Environment(ABC, Generic[State]):
+    """Base class of all multi-agent environments. An environment sees only text.
 
-    A State is an immutable value: stepping twice from one state *is* branching. An environment that cannot promise that sets
-    `branches = False`, and plans that need trees refuse it. Faults are raised as `EnvironmentFault`, `RewardFault` or
-    `SandboxFault`. `environments.check_environment` tests all of this.
+    It defines the roles, the prompts, the turns and the reward terms.
 
-    What more an environment can do is one optional method each:
-    `tasks(split)` (problems of its own), `task(row)` (from a dataset row: one, or a list of any length; the same if asked again),
-    `demonstrate(task, seed)` and `solve(state, seed)` (right answers, for warm-up and for a reference team),
-    `convention(task, agent, text)` (a diagnostic label), `alone()` (the game as one agent plays it by itself, on the same tasks)
-    and `answer(task, texts)` (what the last texts of the agents come to, for a vote: a string or None where they answer nothing).
-    Where a verifier can judge single texts: `question(task)` (the prompt it reads before one) and, awaited, `mark(task, text)`
-    (what the text comes to, and whether that is right by the gold answer). All answers there are, where they are few: `labels`.
-    Where every episode is over after a number of turns, the attribute `most_turns` says so, and longer plans are refused.
-    One that gives the term `right/AGENT` of everybody at every turn has the attribute `says_right`: incentives need it.
-    One that pays the end of an episode only has `rewards_at_end`.
+    A subclass sets `agents` and defines `start`, `observe` and `step`. Everything else is optional.
+    `environment.provides(Environment.solve)` says whether an environment defines an optional
+    method.
+
+    A State is an immutable value, so a rollout branches by calling `step` twice from the same
+    state. Errors are raised as `EnvironmentFault`, `RewardFault` or `SandboxFault`.
+    `environments.check_environment` tests all of this.
     """
 
-    agents: Sequence[str]
-    branches: bool
+    agents: Sequence[str] = ()
+    """The names of all agents. Required: an environment without agents is refused."""
+    branches: bool = False
+    """Whether `step` may be called several times from one state, with equal results. Plans that
+    need trees, or several samples of a task, refuse False."""
+    labels: Sequence[str] = ()
+    """All possible answers, if there are few."""
+    most_turns: int | None = None
+    """Every episode ends after at most this many turns. Longer plans are refused. None: no limit.
+    """
+    says_right: bool = False
+    """Whether every outcome has the term `right/AGENT` for every agent. Incentives need it."""
+    rewards_at_end: bool = False
+    """Whether only the end of an episode is rewarded."""
+    Options: ClassVar[type[Settings] | None] = None
+    """The options of the environment, which a config sets: an inner class."""
 
-    async def start(self, task: Task, seed: int) -> State: ...
+    @abstractmethod
+    async def start(self, task: Task, seed: int) -> State:
+        """Return the first state of `task`."""
 
+    @abstractmethod
     def observe(self, state: State) -> Mapping[str, Prompt]:
-        """The prompt of every agent that acts now; at least one."""
-        ...
+        """Return the prompt of every agent that acts now. At least one agent acts."""
 
-    async def step(self, state: State, replies: Mapping[str, Reply], seed: int) -> Transition: ...
+    @abstractmethod
+    async def step(self, state: State, replies: Mapping[str, Reply], seed: int) -> Transition:
+        """Return the result of the joint action `replies`, which has a reply for every prompt of
+        `observe`."""
 
     async def close(self, state: State) -> None:
-        """Called once per episode with its starting state, also after a fault."""
-        ...
+        """Release resources. Called once per episode with its start state, also after a fault."""
+
+    # Optional methods. A method that is not overridden is not provided.
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Return the environment's own problems of `split` ("train" or "eval")."""
+        raise self._not_provided("tasks")
+
+    def task(self, row: Mapping[str, Any]) -> Task | Sequence[Task]:
+        """Return a dataset row as a task, or as any number of tasks.
+
+        The same row must give the same result again.
+        """
+        raise self._not_provided("task")
+
+    def demonstrate(self, task: Task, seed: int) -> Demonstration:
+        """Return one correct completion, for the warm-up."""
+        raise self._not_provided("demonstrate")
+
+    def solve(self, state: State, seed: int) -> Mapping[str, str]:
+        """Return a correct completion for every agent that acts now.
+
+        For the warm-up and for a reference team.
+        """
+        raise self._not_provided("solve")
+
+    def convention(self, task: Task, agent: str, text: str) -> str:
+        """Return a diagnostic label of a completion."""
+        raise self._not_provided("convention")
+
+    def alone(self) -> "Environment[Any]":
+        """Return the single-agent version of the environment, on the same tasks."""
+        raise self._not_provided("alone")
+
+    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
+        """Return one answer from the agents' last texts, for a vote. None: there is no answer."""
+        raise self._not_provided("answer")
+
+    def question(self, task: Task) -> Prompt:
+        """Return the prompt that a verifier reads before a completion that it judges."""
+        raise self._not_provided("question")
+
+    async def grade(self, task: Task, text: str) -> Grade:
+        """Return the answer in a completion, and whether it is correct by the gold answer."""
+        raise self._not_provided("grade")
+
+    def provides(self, method: Callable[..., Any]) -> bool:
+        """Return whether an optional method is overridden: `provides(Environment.solve)`.
+
+        A subclass withdraws an inherited method with `solve = Environment.solve`.
+        """
+        name = method.__name__
+        found = next(vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind))
+        return found is not vars(Environment)[name]
+
+    def _not_provided(self, name: str) -> NotProvided:
+        return NotProvided(
+            f"{type(self).__name__} has no {name}; expected a call only where "
+            f"provides(Environment.{name}) is true: define {name}"
+        )
 
 
-# ---------------------------------------------------------------------------------------------------- sampling
+# ------------------------------------------------------------ sampling
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """`len(keys)` answers of one policy to one prompt. `id` orders a wave; one key per answer seeds its draws."""
+    """A request for `len(keys)` completions of one policy for one prompt.
+
+    `id` defines the order of requests within a wave. Each completion has its own key, which seeds
+    its sampling.
+    """
 
     id: tuple[Any, ...]
     policy: str
@@ -233,21 +358,24 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The prompt as tokens (once) and its answers, in the order of the request's keys."""
+    """The tokens of the prompt, and its completions in the order of the request's keys."""
 
     prompt_tokens: tuple[int, ...]
     completions: tuple[Completion, ...]
 
 
 OnAnswer: TypeAlias = Callable[[int, Sampled | Fault], None]
-"""Takes the place of a request in its call, and the answer."""
+"""Callback: receives the index of a request within its call, and the result of that request."""
 
 
 class Sampler(Protocol):
-    """Answers any mix of policies in one call, in order. What one prompt cannot have is a Fault in its place.
+    """Samples completions for a list of requests, which may name different policies.
 
-    It may hand out answers while others are still being made: `on_answer` is called in the event loop's thread, at most once per
-    request and before `sample` returns. The list is complete all the same, so a sampler that hands out nothing is right too.
+    Results have the order of the requests. If a request fails, its result is a Fault.
+
+    A sampler may report results early: it calls `on_answer` in the event loop's thread, at most
+    once per request and before `sample` returns. The returned list is complete in every case, so a
+    sampler may also never call `on_answer`.
     """
 
     async def sample(
@@ -257,7 +385,10 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """Tokens whose log-probabilities are wanted, under the reference of `policy` and at the temperature they were drawn at."""
+    """A request for the log-probabilities of `tokens` under the reference model of `policy`.
+
+    `temperature` is the one that the tokens were sampled at.
+    """
 
     policy: str
     prompt_tokens: tuple[int, ...]
@@ -267,8 +398,12 @@ class ScoreRequest:
 
 @dataclass(frozen=True)
 class ValueRequest:
-    """What a critic is to value: a prompt, at its end, after its own tokenizer; or, where it shares the player's tokenizer, a
-    completion behind the tokens of its prompt, before each token of it."""
+    """A request for values of a critic. There are two kinds.
+
+    `prompt`: one value at the end of the prompt, which the critic encodes with its own tokenizer.
+    `prompt_tokens` and `completion`: one value before each token of the completion. The critic must
+    then have the same tokenizer as the policy.
+    """
 
     critic: str
     prompt: Prompt | None = None
@@ -277,64 +412,76 @@ class ValueRequest:
 
 
 @dataclass(frozen=True)
-class Valued:
-    """What a critic said: `values[k]` after reading `tokens` up to and with the one at `positions[k]`."""
+class ValueEstimate:
+    """Values of a critic: `values[k]` is read after `tokens[positions[k]]`, that token included."""
 
     tokens: tuple[int, ...]
     positions: tuple[int, ...]
     values: tuple[float, ...]
     cut: int = 0
-    """Tokens at the beginning that were left out, because the critic's context holds no more."""
+    """Number of tokens cut off at the beginning because the critic's context is too short."""
 
 
 class Scorer(Protocol):
-    """What credit needs beyond the episodes: reference log-probabilities per token, and the values of critics."""
+    """Computes the reference log-probabilities per token and the critics' values that
+    credit needs."""
 
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]: ...
 
-    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]: ...
+    async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]: ...
 
 
 class Publisher(Protocol):
-    """Hands new weights to whoever samples; returns the version that completions sampled from now on carry."""
+    """Copies new weights to the sampler.
+
+    `publish` returns the version number that completions have from now on.
+    """
 
     async def publish(self, names: Sequence[str]) -> int: ...
 
 
 @dataclass(frozen=True)
 class Team:
-    """Who plays which agent. Two agents with one policy name share weights; all agents' samples then train it in one step."""
+    """Assigns policies to agents.
+
+    Two agents with the same policy name share weights. One gradient step then uses the samples of
+    both.
+    """
 
     agents: Mapping[str, tuple[str, ...]]
-    """Agent -> its policy per turn; the last one repeats."""
+    """Agent -> its policy for each turn. The last policy is used for all later turns."""
     decode: Mapping[str, Decode]
     system: Mapping[str, str] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
     """Policies that are never trained."""
     critics: Mapping[str, str] = field(default_factory=dict)
-    """Agent -> the critic that values its situations; empty where the algorithm has none."""
+    """Agent -> the critic that values its observations. Empty if the algorithm has no critic."""
 
     def policy_of(self, agent: str, turn: int) -> str:
         policies = self.agents[agent]
         return policies[min(turn, len(policies) - 1)]
 
-    def learning_seats(self, turns: int) -> tuple[tuple[str, int], ...]:
-        """Every (policy, turn) that is trained, in the order of agents and turns."""
-        seats = dict.fromkeys((self.policy_of(agent, turn), turn) for agent in self.agents for turn in range(turns))
-        return tuple(seat for seat in seats if seat[0] not in self.frozen)
+    def policy_turns(self, turns: int) -> tuple[tuple[str, int], ...]:
+        """Return every (policy, turn) that is trained, in the order of agents and turns."""
+        policy_turns = dict.fromkeys(
+            (self.policy_of(agent, turn), turn) for agent in self.agents for turn in range(turns)
+        )
+        return tuple(
+            policy_turn for policy_turn in policy_turns if policy_turn[0] not in self.frozen
+        )
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Every policy once, in the order of the agents and turns."""
+        """Every policy once, in the order of agents and turns."""
         return tuple(dict.fromkeys(name for policies in self.agents.values() for name in policies))
 
 
-# ---------------------------------------------------------------------------------------------------- training data
+# ------------------------------------------------------------ training data
 
 
 @dataclass(frozen=True)
 class SampleId:
-    """Which completion: the `index`-th of `agent` in the Round at `path` of an episode."""
+    """Identifies a completion: number `index` of `agent` in the Round at `path` of an episode."""
 
     episode: str
     path: Path
@@ -344,9 +491,11 @@ class SampleId:
 
 @dataclass(frozen=True)
 class TrainSample:
-    """One completion with its credit; the tree is over. `advantage` is one number, or one per token.
+    """One completion with its advantage, independent of the tree. `advantage` is one number, or one
+    per token.
 
-    `weight` is the sample's share of the step: 1/tasks, times 1/J of every Round above, times 1/G here, times its turn's weight.
+    `weight` is the sample's share of the training step: 1/tasks, times 1/J for every Round above,
+    times 1/G of its own Round, times the weight of its turn.
     """
 
     id: SampleId
@@ -362,9 +511,12 @@ class TrainSample:
 
 
 @dataclass(frozen=True)
-class ReadingId:
-    """What a critic read: the Round at `path` of an episode, as `agent` sees it or (None) as all together do; with `index`, the
-    tokens of that completion of the agent."""
+class ValueId:
+    """Identifies the input of a critic: the Round at `path` of an episode.
+
+    `agent` names the agent whose observation is read. None is the joint observation. With `index`,
+    the critic reads the tokens of that completion of the agent.
+    """
 
     episode: str
     path: Path
@@ -374,15 +526,17 @@ class ReadingId:
 
 @dataclass(frozen=True)
 class ValueSample:
-    """One regression target of a critic: its input, where in it values are read, and what they should have been.
+    """One training sample of a critic: its input, the positions where values are read, the targets.
 
-    `weight` is its share of the step: that of the Round, or of the completion whose tokens are valued.
+    `weight` is its share of the training step: the share of the Round, or of the completion whose
+    tokens are valued.
     """
 
-    id: ReadingId
+    id: ValueId
     critic: str
-    seats: tuple[tuple[str, int], ...]
-    """Whose credit the value is for, as (policy, turn): here and, where values cross turns, at all turns before."""
+    policy_turns: tuple[tuple[str, int], ...]
+    """The (policy, turn) pairs whose advantages use this value: those of this turn and, if values
+    propagate across turns, those of all earlier turns."""
     turn: int
     tokens: tuple[int, ...]
     positions: tuple[int, ...]
@@ -393,19 +547,23 @@ class ValueSample:
 
 @dataclass(frozen=True)
 class Scores:
-    """What models other than the players say of a step's completions; empty where no algorithm asks."""
+    """Model outputs for a step's completions besides those of the policies.
+
+    A mapping is empty if the algorithm does not need it.
+    """
 
     reference: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
-    """Log-probabilities of each completion's tokens under its policy's reference."""
-    values: Mapping[ReadingId, Valued] = field(default_factory=dict)
-    """What critics say of every situation, or of every completion's tokens."""
+    """Log-probabilities of each completion's tokens under the reference model of its policy."""
+    values: Mapping[ValueId, ValueEstimate] = field(default_factory=dict)
+    """The critics' values of every observation, or of every completion's tokens."""
 
 
 @dataclass(frozen=True)
 class CreditState:
-    """What credit remembers from step to step; part of every checkpoint."""
+    """State that credit assignment keeps between steps. It is part of every checkpoint."""
 
     averages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """`agent/turn` -> (decayed sum of returns, decayed count), for the moving_average baseline."""
+    """`agent/turn` -> (decayed sum of returns, decayed count). Used by the moving_average baseline.
+    """
     kl_coefficients: Mapping[str, float] = field(default_factory=dict)
-    """Policy -> its coefficient, where it adapts."""
+    """Policy -> its KL coefficient, if coefficients adapt."""

@@ -1,10 +1,14 @@
-"""A chat endpoint that speaks the OpenAI protocol: a hosted model, or vLLM, llama.cpp, Ollama and the like on one's own machine.
+"""A client for chat endpoints with the OpenAI protocol.
 
-    endpoint = Endpoint("http://localhost:8000/v1", "qwen3-coder", timeout_seconds=60, retries=3, concurrency=8, jitter=draw)
+The server is a hosted model, or a local vLLM, llama.cpp, Ollama or similar.
+
+    endpoint = Endpoint("http://localhost:8000/v1", "qwen3-coder",
+                        timeout_seconds=60, retries=3, concurrency=8, jitter=draw)
     text = await endpoint.ask((Message("user", "..."),))
 
-One question is one `POST BASE_URL/chat/completions`, asked again where that can help. Whatever goes wrong is an EndpointFault
-with one of four causes; what that means is up to who asked. `Server` is what any question by JSON and HTTP has in common.
+Each request is one `POST BASE_URL/chat/completions`. Temporary errors are retried. Every error is
+an EndpointFault with one of four causes; the caller decides how to handle it. `Server` is the
+general client for JSON over HTTP.
 """
 
 import asyncio
@@ -27,18 +31,26 @@ if TYPE_CHECKING:
     import httpx2 as httpx
 
 Cause = Literal["timeout", "unreachable", "refused", "garbled"]
-"""No answer in time; no connection, or one that broke; an answer that says no; an answer that is none."""
+"""Why there is no response.
+
+timeout: no response in time. unreachable: no connection, or a broken one. refused: an error status.
+garbled: a response that cannot be parsed.
+"""
 ASK_AGAIN = frozenset({408, 409, 429})
-"""With all from 500 on, the statuses that may be another next time."""
+"""Statuses to retry, besides all statuses from 500 on."""
 OF_THE_QUESTION = frozenset({400, 413, 422})
-"""Statuses that say no to this one question; all others would be the same for any."""
+"""Statuses that reject this particular request. All other error statuses would be the same for any
+request."""
 PATIENCE = 16
-"""Calls in a row without an answer after which a server is taken to be away."""
-Read = TypeVar("Read")
+"""Number of failed calls in a row after which a server counts as unavailable."""
+Parsed = TypeVar("Parsed")
 
 
 class EndpointFault(MotetError):
-    """No answer came; `cause` says in one word why. `said_no`: the server is there, and refuses this very question."""
+    """A request failed. `cause` says why.
+
+    `said_no` is true if the server is available and rejects this particular request.
+    """
 
     def __init__(self, cause: Cause, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
@@ -47,45 +59,54 @@ class EndpointFault(MotetError):
 
 
 class _Passing(EndpointFault):
-    """What may be gone at another try, `wait` seconds later if the server says when."""
+    """A temporary error that can be retried, after `wait` seconds if the server sets a time."""
 
     wait: float | None = None
 
 
 class ServerAway(MotetError):
-    """The server answers nobody; to go on asking would take long and give nothing."""
+    """The server is unavailable. More requests would take long and fail too."""
 
 
 class Patience:
-    """With a server that nothing can be done without: where `PATIENCE` calls in a row fail, each after its own tries and none for
-    what was asked, there is an end. One object hears of every call."""
+    """Stops a run whose required server is unavailable.
+
+    It raises ServerAway after `PATIENCE` failed calls in a row. A call counts as failed after its
+    own retries, and only if the request itself was not the reason. All calls to a server report to
+    one object.
+    """
 
     def __init__(self, server: str) -> None:
         self._server, self._failed, self._last = server, 0, ""
 
     def check(self) -> None:
-        """Before a call. Raises: ServerAway."""
+        """Call this before each request. Raises: ServerAway."""
         if self._failed >= PATIENCE:
             raise ServerAway(
-                f"{self._server} gave nothing for {PATIENCE} calls in a row, so no more are made; the last: {self._last}"
+                f"{self._server} gave nothing for {PATIENCE} calls in a row, so no more are made; "
+                f"the last: {self._last}"
             )
 
     def answered(self) -> None:
-        """It gave what was asked for, or said no to this one question."""
+        """Record that the server responded: with a result, or by rejecting this
+        particular request."""
         self._failed = 0
 
     def failed(self, why: Exception) -> None:
-        """Raises: ServerAway, where this was one too many."""
+        """Record a failed call. Raises: ServerAway if it was failure number `PATIENCE` in a row."""
         self._failed, self._last = self._failed + 1, str(why)
         self.check()
 
 
 class Server:
-    """An address that answers JSON with JSON. One object serves any number of tasks and event loops. Connections are kept for the
-    next question and close with their loop, so there is nothing to close by hand.
+    """A client for an address that accepts JSON and returns JSON.
 
-    A key is sent to the server and stands in no answer and in no message of a fault, should the server repeat it. Addresses of
-    this machine are reached directly, whatever proxy the environment names.
+    One object can be used by any number of tasks and event loops. Connections are kept open for the
+    next request and close with their event loop, so there is no method to close them.
+
+    The key is sent to the server. It never appears in a response or an error message, even if the
+    server repeats it. Addresses of this machine are reached directly, even if the environment
+    configures a proxy.
     """
 
     def __init__(
@@ -104,21 +125,36 @@ class Server:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`expected` says what an answer should be, and what to look at where it is not: "a chat completion: check the address".
+        """Create a client.
 
-        `timeout_seconds` bounds one try, from connecting to the last byte. Between tries is `first_wait_seconds`, twice that,
-        and so on, each times 0.5 to 1 by `jitter` (a draw from [0, 1)); or what the server asks for, if that is at most
-        `timeout_seconds`. At most `concurrency` questions are open at a time.
+        Args:
+            expected: what a response should be and what to check otherwise, for error messages.
+                Example: "a chat completion: check the address".
+            timeout_seconds: timeout of one try, from connecting to the last byte.
+            jitter: returns a random number in [0, 1). The waits between tries are
+                `first_wait_seconds`, twice that, and so on, each multiplied by a factor of 0.5 to
+                1. If the server sets a time to wait, that time is used. A time longer than
+                `timeout_seconds` is an error.
+            concurrency: maximum number of open requests.
         """
         self.url, self._expected = url, expected
-        self.timeout_seconds, self.retries, self._concurrency = timeout_seconds, retries, concurrency
+        self.timeout_seconds, self.retries, self._concurrency = (
+            timeout_seconds,
+            retries,
+            concurrency,
+        )
         self._key, self._max_bytes = key, max_bytes
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
         self._jitter, self._sleep, self._clock = jitter, sleep, clock
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 
-    async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Read]) -> Read:
-        """What `read` makes of the answer; it raises `garbled` for one that is none. Raises: EndpointFault."""
+    async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Parsed]) -> Parsed:
+        """Send a request and return the response parsed by `read`.
+
+        `read` raises `garbled(...)` for a response that it cannot parse.
+
+        Raises: EndpointFault.
+        """
         async with self._line.turnstile:
             for tried in range(self.retries):
                 try:
@@ -138,12 +174,13 @@ class Server:
         if passing.wait > self.timeout_seconds:
             raise EndpointFault(
                 passing.cause,
-                f"{passing}, and asks to wait {passing.wait:.0f} s; expected at most the time limit of "
+                f"{passing}, and asks to wait {passing.wait:.0f} s; expected at most the time "
+                f"limit of "
                 f"{self.timeout_seconds:g} s: raise the limit, or ask less often",
             )
         return passing.wait
 
-    # ------------------------------------------------------------------------------------------------ one try
+    # ------------------------------------------------------------ one try
 
     async def _try(self, request: Mapping[str, Any]) -> bytes:
         import httpx2 as httpx
@@ -152,10 +189,14 @@ class Server:
             async with asyncio.timeout(self.timeout_seconds):
                 status, headers, body = await self._post(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise EndpointFault("timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s") from error
+            raise EndpointFault(
+                "timeout", f"{self.url} did not answer within {self.timeout_seconds:g} s"
+            ) from error
         except httpx.TransportError as error:
             what = str(error) or type(error).__name__
-            raise _Passing("unreachable", f"{self.url}: the connection failed: {self._public(what)}") from error
+            raise _Passing(
+                "unreachable", f"{self.url}: the connection failed: {self._public(what)}"
+            ) from error
         except httpx.HTTPError as error:
             raise self.garbled(f"what cannot be decoded ({type(error).__name__})") from error
         if status != 200:
@@ -163,8 +204,11 @@ class Server:
         return body
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
-        """One exchange. A server may close a kept connection at any time, which shows only when it is used: then the next one is
-        taken, and in the end a new one."""
+        """Send one request and return status, headers and body.
+
+        A server may close a kept connection at any time, which shows only when the connection is
+        used. Then use the next kept connection, and finally a new one.
+        """
         import httpx2 as httpx
 
         while True:
@@ -176,15 +220,19 @@ class Server:
                 if not was_kept or "http11.receive_response_headers.complete" in events:
                     raise
 
-    async def _exchange(self, request: Mapping[str, Any], events: list[str]) -> tuple[int, Mapping[str, str], bytes]:
-        """`events` gets the names of what happens on the way."""
+    async def _exchange(
+        self, request: Mapping[str, Any], events: list[str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Send one request. The names of httpx trace events are appended to `events`."""
 
         async def note(event: str, _: Mapping[str, Any]) -> None:
             events.append(event)
 
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        headers = {"Accept-Encoding": "identity"} | (
+            {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        )
         client = await anext(self._line.clients)
-        client.cookies.clear()  # each question is the first
+        client.cookies.clear()  # requests are independent of each other
         more: dict[str, Any] = {"headers": headers, "extensions": {"trace": note}}
         async with client.stream("POST", self.url, json=request, **more) as response:
             body = bytearray()
@@ -199,16 +247,24 @@ class Server:
         loop = asyncio.get_running_loop()
         if loop not in self._lines:
             for ended in [one for one in list(self._lines) if one.is_closed()]:
-                self._lines.pop(ended, None)  # a line knows its loop, so no weak reference would let go of it
+                # A _Line references its loop, so a WeakKeyDictionary would never free it.
+                self._lines.pop(ended, None)
             self._lines[loop] = _Line(asyncio.Semaphore(self._concurrency), self._connected())
         return self._lines[loop]
 
     async def _connected(self) -> "AsyncGenerator[httpx.AsyncClient]":
-        """One client for ever. An event loop that ends closes its generators, and so its connections."""
+        """Yield the same client every time.
+
+        An event loop closes its async generators when it ends, and that closes the connections.
+        """
         import httpx2 as httpx
 
-        times = httpx.Timeout(self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds))
-        most = httpx.Limits(max_connections=self._concurrency, max_keepalive_connections=self._concurrency)
+        times = httpx.Timeout(
+            self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds)
+        )
+        most = httpx.Limits(
+            max_connections=self._concurrency, max_keepalive_connections=self._concurrency
+        )
         async with httpx.AsyncClient(
             timeout=times, limits=most, trust_env=not is_loopback(self.url), verify=_certificates()
         ) as client:
@@ -221,58 +277,77 @@ class Server:
         if status not in ASK_AGAIN and status < 500:
             return EndpointFault("refused", message, said_no=status in OF_THE_QUESTION)
         passing = _Passing("refused", message)
-        passing.wait = _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
+        passing.wait = (
+            _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
+        )
         return passing
 
     def garbled(self, what: str) -> EndpointFault:
-        """The fault that an answer of `what` is."""
-        return EndpointFault("garbled", f"{self.url} answered with {what}; expected {self._expected}")
+        """Return the EndpointFault for a response that is `what` instead of the expected one."""
+        return EndpointFault(
+            "garbled", f"{self.url} answered with {what}; expected {self._expected}"
+        )
 
     def shown(self, body: bytes) -> str:
-        """As much of a body as a message may quote."""
+        """Return the beginning of a body, for an error message."""
         return repr(self._public(body.decode("utf-8", "replace")))
 
     def without_key(self, text: str) -> str:
-        """What a server said, the key blacked out should it repeat it: as it is, and as JSON, addresses and base64 spell it."""
+        """Replace the key in a server's text, also its JSON, URL and base64 encodings."""
         if not self._key:
             return text
         quoted = json.dumps(self._key)[1:-1]
         spellings = {self._key, quoted, quoted.replace("/", "\\/"), quote(self._key, safe="")}
-        spellings |= {b64encode(said.encode()).decode().rstrip("=") for said in (self._key, f"Bearer {self._key}")}
+        spellings |= {
+            b64encode(said.encode()).decode().rstrip("=")
+            for said in (self._key, f"Bearer {self._key}")
+        }
         for spelling in sorted(spellings, key=len, reverse=True):
             text = text.replace(spelling, "[key]")
         return text
 
     def _public(self, text: str) -> str:
-        """300 characters of what a server said, for a message."""
+        """Return the first 300 characters of a server's text without the key, for an
+        error message."""
         safe = self.without_key(text)
         return safe if len(safe) <= 300 else f"{safe[:300]} ..."
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What the questions of one event loop share."""
+    """The semaphore and the HTTP client of one event loop."""
 
     turnstile: asyncio.Semaphore
     clients: "AsyncGenerator[httpx.AsyncClient]"
-    """The same client, as often as it is asked for."""
+    """Yields the same client every time."""
 
 
 class Endpoint:
-    """A chat model behind an address."""
+    """A chat model behind a URL."""
 
     def __init__(
-        self, base_url: str, model: str, *, parameters: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        base_url: str,
+        model: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
-        """`parameters` are more fields of the request, such as temperature; `settings` are those of a Server."""
+        """Create an endpoint.
+
+        Args:
+            parameters: more fields of the request, such as temperature.
+            settings: keyword arguments of `Server`.
+        """
         expected = "a chat completion: check the address and the model"
         self.server = Server(f"{base_url.rstrip('/')}/chat/completions", expected, **settings)
         self._parameters = {**(parameters or {}), "model": model}
 
     async def ask(self, messages: Chat) -> str:
-        """The model's answer, never empty. Raises: EndpointFault."""
+        """Return the model's completion, which is never empty. Raises: EndpointFault."""
         sent = [
-            {"role": message.role, "content": message.content} | ({"name": message.name} if message.name else {})
+            {"role": message.role, "content": message.content}
+            | ({"name": message.name} if message.name else {})
             for message in messages
         ]
         return await self.server.post({**self._parameters, "messages": sent}, self._read)
@@ -283,23 +358,28 @@ class Endpoint:
         except (ValueError, RecursionError) as error:
             raise self.server.garbled(f"what is no JSON: {self.server.shown(body)}") from error
         except (KeyError, IndexError, TypeError) as error:
-            raise self.server.garbled(f"JSON without choices[0].message.content: {self.server.shown(body)}") from error
+            raise self.server.garbled(
+                f"JSON without choices[0].message.content: {self.server.shown(body)}"
+            ) from error
         if not isinstance(content, str) or not content.strip():
             raise self.server.garbled(f"no text: {self.server.shown(body)}")
-        whole = self.server.without_key(content)  # answers are recorded
-        return whole.encode("utf-8", "replace").decode()  # JSON can write half a character, and no tokenizer reads one
+        whole = self.server.without_key(content)  # completions are written to files
+        return whole.encode(
+            "utf-8", "replace"
+        ).decode()  # JSON can contain unpaired surrogates, which no tokenizer accepts
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom to trust; read once, because reading takes longer than a question to a local model."""
+    """Return the TLS context. It is cached, because loading it takes longer than a request to a
+    local model."""
     import httpx2 as httpx
 
     return httpx.create_ssl_context()
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine, as far as its name tells."""
+    """Return whether a URL's host is this machine, judged by the host name only."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -308,7 +388,8 @@ def is_loopback(url: str) -> bool:
 
 
 def _seconds(retry_after: str, now: float) -> float | None:
-    """Retry-After as seconds from `now`: it is a number of seconds or a date. None for anything else."""
+    """Parse a Retry-After header (a number of seconds or a date) as seconds from `now`. None if it
+    is neither."""
     if retry_after.strip().isdecimal():
         return float(retry_after)
     try:

@@ -1,4 +1,4 @@
-"""A client, against servers of every kind that the world has. They are real sockets on this machine."""
+"""Tests the client against local servers with correct and faulty behaviour, over real sockets."""
 
 import asyncio
 import base64
@@ -14,7 +14,7 @@ import pytest
 
 from motet.core import Message
 from motet.endpoint import Endpoint, EndpointFault, is_loopback
-from motet.testing import running
+from tests.fixtures.http_servers import running
 
 ASKED = (Message("system", "Be brief."), Message("user", "Why?", name="ann"))
 KEY = "sk-secret-0123456789"
@@ -25,7 +25,7 @@ def completion(text):
 
 
 def says(status, body=b"", **headers):
-    """A behaviour: one whole answer."""
+    """A behaviour: send one complete response."""
 
     def behave(handler):
         handler.send_response(status)
@@ -45,7 +45,8 @@ def hangs(handler):
 
 
 def dribbles(handler):
-    """Always something, never an end: no pause is long, so only the whole can be too long."""
+    """A behaviour: send bytes forever with short pauses, so that only the total time can exceed a
+    timeout."""
     handler.send_response(200)
     handler.end_headers()
     while not handler.server.released.wait(0.02):
@@ -53,7 +54,7 @@ def dribbles(handler):
 
 
 def drops(handler):
-    """Half an answer."""
+    """A behaviour: send half a response."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
@@ -68,7 +69,7 @@ def floods(handler):
 
 
 class Server(ThreadingHTTPServer):
-    """Behaves as it is told, request by request; the last behaviour repeats."""
+    """A server with one behaviour per request. The last behaviour repeats."""
 
     daemon_threads = True
 
@@ -77,7 +78,7 @@ class Server(ThreadingHTTPServer):
         self.behaviours, self.requests, self.released = list(behaviours), [], threading.Event()
 
     def handle_error(self, request, client_address):
-        """A client that left is no news."""
+        """Ignore clients that disconnect."""
 
     @property
     def base_url(self):
@@ -96,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, *_):
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -109,17 +110,25 @@ def serving(*behaviours):
 
 
 def endpoint(base_url, waits=None, **settings):
-    """One that notes how long it waits, and does not."""
+    """Return an Endpoint that records its waiting times instead of waiting."""
 
     async def sleep(seconds):
         (waits if waits is not None else []).append(seconds)
 
-    chosen = {"timeout_seconds": 5.0, "retries": 2, "concurrency": 4, "jitter": lambda: 0.0, "sleep": sleep, **settings}
+    chosen = {
+        "timeout_seconds": 5.0,
+        "retries": 2,
+        "concurrency": 4,
+        "jitter": lambda: 0.0,
+        "sleep": sleep,
+        **settings,
+    }
     return Endpoint(base_url, "tiny", **chosen)
 
 
 def ask(*behaviours, waits=None, **settings):
-    """(answer or fault, requests) of one question to a server that behaves so."""
+    """Send one request to a server with these behaviours. Return (completion or fault,
+    requests)."""
     with serving(*behaviours) as server:
         try:
             answer = asyncio.run(endpoint(server.base_url, waits, **settings).ask(ASKED))
@@ -128,7 +137,7 @@ def ask(*behaviours, waits=None, **settings):
         return answer, server.requests
 
 
-# ---------------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------ requests
 
 
 def test_a_question_is_one_chat_completion():
@@ -139,7 +148,10 @@ def test_a_question_is_one_chat_completion():
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert body == {
         "model": "tiny",
-        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?", "name": "ann"}],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Why?", "name": "ann"},
+        ],
         "temperature": 0.2,
         "max_completion_tokens": 9,
     }
@@ -150,7 +162,7 @@ def test_without_a_key_none_is_sent():
     assert "Authorization" not in headers
 
 
-# ---------------------------------------------------------------------------------------------------- another try
+# ------------------------------------------------------------ retries
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
@@ -191,7 +203,12 @@ def test_nobody_waits_longer_between_tries_than_a_try_may_take():
 def test_a_server_says_how_long_to_wait():
     waits = []
     date = "Sun, 06 Nov 1994 08:49:37 GMT"  # 784111777 seconds after 1970
-    behaviours = [says(429, Retry_After="4"), says(503, Retry_After=date), says(503, Retry_After="soon"), OK]
+    behaviours = [
+        says(429, Retry_After="4"),
+        says(503, Retry_After=date),
+        says(503, Retry_After="soon"),
+        OK,
+    ]
     answer, _ = ask(*behaviours, waits=waits, retries=3, clock=lambda: 784111777 - 3.0)
     assert (answer, waits) == ("Because.", [4.0, 3.0, 2.0])
 
@@ -200,7 +217,10 @@ def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
     waits = []
     fault, requests = ask(says(429, b"quota", Retry_After="3600"), OK, waits=waits)
     assert (fault.cause, len(requests), waits) == ("refused", 1, [])
-    assert "status 429: quota, and asks to wait 3600 s; expected at most the time limit of 5 s" in str(fault)
+    assert (
+        "status 429: quota, and asks to wait 3600 s; expected at most the time limit of 5 s"
+        in str(fault)
+    )
 
 
 def test_a_connection_that_breaks_in_the_middle_of_an_answer_is_asked_again():
@@ -216,12 +236,14 @@ def test_nobody_at_the_address_is_unreachable():
         unused.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         waits = []
-        with pytest.raises(EndpointFault, match=r"chat/completions: the connection failed: .*\(3 tries\)") as caught:
+        with pytest.raises(
+            EndpointFault, match=r"chat/completions: the connection failed: .*\(3 tries\)"
+        ) as caught:
             asyncio.run(endpoint(address, waits).ask(ASKED))
     assert (caught.value.cause, waits) == ("unreachable", [0.5, 1.0])
 
 
-# ------------------------------------------------------------------------------------------------ too late, or no answer
+# ------------------------------------------------------------ timeouts and invalid responses
 
 
 @pytest.mark.parametrize("behaviour", [hangs, dribbles])
@@ -242,14 +264,20 @@ def test_an_endless_answer_is_cut_off():
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html><body>Sign in</body></html>", "what is no JSON: '<html><body>Sign in</body></html>'"),
+        (
+            b"<html><body>Sign in</body></html>",
+            "what is no JSON: '<html><body>Sign in</body></html>'",
+        ),
         (b"", "what is no JSON: ''"),
         (b"\xff\xfe\x00", "what is no JSON"),
         (b"[" * 100_000, "what is no JSON"),
         (b"[]", "JSON without choices[0].message.content: '[]'"),
         (b"null", "JSON without choices"),
         (b"7", "JSON without choices"),
-        (b'{"error": "overloaded"}', 'JSON without choices[0].message.content: \'{"error": "overloaded"}\''),
+        (
+            b'{"error": "overloaded"}',
+            'JSON without choices[0].message.content: \'{"error": "overloaded"}\'',
+        ),
         (b'{"choices": []}', "JSON without choices"),
         (b'{"choices": [{"text": "old protocol"}]}', "JSON without choices"),
         (b'{"choices": [{"message": {"content": null}}]}', "no text"),
@@ -271,7 +299,12 @@ def test_half_a_character_does_not_reach_a_tokenizer():
 
 def test_a_key_stands_in_no_fault_even_if_the_server_repeats_it():
     said = f"Incorrect key: {KEY}.".encode()
-    for behaviour in (says(401, said), says(500, said), says(200, said), says(200, b'{"key": "%s"}' % KEY.encode())):
+    for behaviour in (
+        says(401, said),
+        says(500, said),
+        says(200, said),
+        says(200, b'{"key": "%s"}' % KEY.encode()),
+    ):
         fault, _ = ask(behaviour, key=KEY)
         assert KEY not in str(fault)
         assert "[key]" in str(fault)
@@ -293,12 +326,14 @@ def test_a_key_is_blacked_out_of_an_answer_and_however_it_is_spelt(key):
 
 def test_a_redirection_is_a_refusal_and_its_address_is_never_asked():
     with serving(OK) as other:
-        fault, requests = ask(says(307, b"over there", Location=f"{other.base_url}/chat/completions"), key=KEY)
+        fault, requests = ask(
+            says(307, b"over there", Location=f"{other.base_url}/chat/completions"), key=KEY
+        )
         assert other.requests == []
     assert (fault.cause, len(requests)) == ("refused", 1)
 
 
-# ---------------------------------------------------------------------------------------------------- many at once, and where to
+# ------------------------------------------------------------ concurrency and proxies
 
 
 def test_only_so_many_questions_are_open_at_a_time_in_every_loop():
@@ -309,8 +344,8 @@ def test_only_so_many_questions_are_open_at_a_time_in_every_loop():
         with lock:
             open_now += 1
             most = max(most, open_now)
-        pairs.wait(60)  # the other one that may be open comes for certain
-        time.sleep(0.05)  # a third one would have the time to
+        pairs.wait(60)  # wait for the second open request
+        time.sleep(0.05)  # time for a third request, which must not come
         with lock:
             open_now -= 1
         OK(handler)
@@ -325,7 +360,9 @@ def test_only_so_many_questions_are_open_at_a_time_in_every_loop():
     assert most == 2
 
 
-def test_this_machine_is_reached_directly_and_everything_else_through_the_proxy_of_the_environment(monkeypatch):
+def test_this_machine_is_reached_directly_and_everything_else_through_the_proxy_of_the_environment(
+    monkeypatch,
+):
     with serving(says(200, completion("from the proxy"))) as proxy, serving(OK) as server:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
@@ -334,26 +371,34 @@ def test_this_machine_is_reached_directly_and_everything_else_through_the_proxy_
         assert asyncio.run(endpoint(server.base_url).ask(ASKED)) == "Because."
         assert proxy.requests == []
         assert asyncio.run(endpoint("http://model.invalid/v1/").ask(ASKED)) == "from the proxy"
-        assert [path for path, _, _ in proxy.requests] == ["http://model.invalid/v1/chat/completions"]
+        assert [path for path, _, _ in proxy.requests] == [
+            "http://model.invalid/v1/chat/completions"
+        ]
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.9.10:1", "[::1]:8000", "a.localhost"]
+    "host",
+    ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.9.10:1", "[::1]:8000", "a.localhost"],
 )
 def test_addresses_of_this_machine(host):
     assert is_loopback(f"http://{host}/v1")
 
 
-@pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "10.0.0.1", "128.0.0.1", "[2001:db8::1]"])
+@pytest.mark.parametrize(
+    "host", ["example.com", "localhost.example.com", "10.0.0.1", "128.0.0.1", "[2001:db8::1]"]
+)
 def test_addresses_elsewhere(host):
     assert not is_loopback(f"http://{host}/v1")
 
 
-# ------------------------------------------------------------------------------------------------ connections
+# ------------------------------------------------------------ connections
 
 
 class Keeping(ThreadingHTTPServer):
-    """Answers "Because." and keeps connections open; `connections` counts those there were, `open` those there are."""
+    """A server that responds "Because." and keeps connections open.
+
+    `connections` counts all connections so far, `open` the connections open now.
+    """
 
     daemon_threads = True
 
@@ -386,16 +431,22 @@ class KeepingHandler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.server.cookies.append(self.headers["Cookie"])
         time.sleep(0.01)
-        says(200, completion("Because."), **({"Set-Cookie": "id=7"} if self.server.cookie else {}))(self)
-        self.close_connection = self.server.drop  # without a word, as a server that is short of connections does
+        says(200, completion("Because."), **({"Set-Cookie": "id=7"} if self.server.cookie else {}))(
+            self
+        )
+        # Close without notice, like a server that is short of connections.
+        self.close_connection = self.server.drop
 
     def log_message(self, *_):
-        """Quiet."""
+        """Log nothing."""
 
 
 async def ask_often(asks, times, at_once):
     for _ in range(times):
-        assert await asyncio.gather(*(asks.ask(ASKED) for _ in range(at_once))) == ["Because."] * at_once
+        assert (
+            await asyncio.gather(*(asks.ask(ASKED) for _ in range(at_once)))
+            == ["Because."] * at_once
+        )
 
 
 def test_connections_are_kept_for_the_next_question():
@@ -437,7 +488,7 @@ def test_a_new_connection_that_breaks_is_one():
 
 
 def drops_at_once(handler):
-    """Not a byte."""
+    """A behaviour: close the connection without sending a byte."""
 
 
 def test_a_question_carries_nothing_of_the_one_before():

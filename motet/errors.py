@@ -1,28 +1,36 @@
-"""One exception tree. A name says which boundary was crossed; a message says what was got, what was expected, how to fix it.
+"""All exceptions of Motet.
 
-`ConfigError` is the user's to mend and ends a command with exit code 2 before any work is done. The four faults belong to one
-episode or one joint action: they are recorded as `core.Fault`, counted and shown, and never become a reward.
+The class says which part failed. The message says what was found, what was expected, and how to fix
+it.
+
+`ConfigError` is an error that the user must fix. It ends a command with exit code 2 before any work
+is done. The four faults (EnvironmentFault, RewardFault, SamplerFault, SandboxFault) affect one
+episode or one joint action. They are recorded as `core.Fault`, counted and reported, and never
+become a reward.
 """
 
 from motet.visible import visible
 
 
 def shortened(text: str, most: int = 200, end: int = 40) -> str:
-    """`text`, or its beginning and its last `end` characters where it is longer than a message should be."""
+    """Return `text`. If it is longer than `most`, return its beginning and its last `end`
+    characters."""
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
 
 class MotetError(Exception):
-    """Base of every error that Motet raises on purpose.
+    """Base class of every error that Motet raises on purpose.
 
-    What a message repeats may be of any length and have any characters: a long line is cut, and control
-    characters are written out.
+    A message may quote external text of any length. Long lines are shortened, and control
+    characters are escaped.
     """
 
     cause: str | None = None
-    """One stable word to count a fault by; where it is None, a fault is counted by the class of what was raised."""
+    """One stable word that faults are counted by. None: they are counted by the
+    exception's class."""
     may_pass: bool = False
-    """Whether the same once more may go well, as where a service was busy: an environment that raises it is asked again."""
+    """Whether the error may be temporary, for example because a service was busy. An environment
+    that raises it is called again."""
 
     def __init__(self, message: object = "") -> None:
         lines = (shortened(line, 1500, 500) for line in str(message).split("\n"))
@@ -30,32 +38,40 @@ class MotetError(Exception):
 
 
 class ConfigError(MotetError):
-    """The run as configured cannot work: unknown key, wrong type, a name nobody defines, a plan an algorithm refuses."""
+    """The configuration cannot work: an unknown key, a wrong type, an undefined name, a plan that
+    the algorithm refuses."""
 
 
 class EnvironmentFault(MotetError):
-    """An environment could not start, observe or step."""
+    """An environment failed to start, observe or step."""
+
+
+class NotProvided(MotetError):
+    """An optional method was called that the environment does not define. `Environment.provides`
+    says which ones it defines."""
 
 
 class RewardFault(MotetError):
-    """A scorer could not score; the answer itself may be right or wrong."""
+    """A reward could not be computed. The completion itself may be right or wrong."""
 
 
 class SamplerFault(MotetError):
-    """A policy could not answer, for example because its prompt is longer than its context."""
+    """A policy could not sample, for example because the prompt is longer than its context."""
 
 
 class SandboxFault(MotetError):
-    """The sandbox itself failed; what the program under judgement did is a result, not a fault."""
+    """The sandbox itself failed. An error of the program under test is a result, not a fault."""
 
 
 class Interrupted(MotetError):
-    """The person or the system asked the run to stop, and it did. The message says how to go on."""
+    """The run stopped because the user or the system asked for it. The message says how
+    to resume."""
 
 
 class OutOfMemory(MotetError):
-    """A device has less memory than was asked for. The message says what asked, and which settings ask for less."""
+    """A device is out of memory. The message says what needed the memory, and which settings need
+    less."""
 
 
 class TrainingDiverged(MotetError):
-    """A loss or a gradient is not a finite number; the run stops before the weights are touched."""
+    """A loss or a gradient is not finite. The run stops before any weight is changed."""

@@ -13,7 +13,9 @@ def test_what_is_long_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_no_line_of_a_message_is_as_long_as_what_it_repeats() -> None:
-    first, second = str(ConfigError(f"name is {'x' * 10_000}; expected a short one\nname: it is long")).split("\n")
+    first, second = str(
+        ConfigError(f"name is {'x' * 10_000}; expected a short one\nname: it is long")
+    ).split("\n")
     assert len(first) == 1500
     assert first.startswith("name is xxx")
     assert first.endswith("xxx; expected a short one")

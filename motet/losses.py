@@ -1,7 +1,9 @@
-"""Losses per token, [B, L] -> [B, L], so they add; `reduce` makes one number of them, once.
+"""Loss functions per token.
 
-A loss is minimised. Log-probabilities and entropies are in nats, of the whole softmax at the temperature of sampling. What a
-sequence weighs is decided by `loss_weights`, per optimiser step and policy, before anything is split into micro-batches.
+Losses have the shape [B, L], so they can be added. `reduce` turns their sum into a scalar to
+minimise. Log-probabilities and entropies are in nats and belong to the whole softmax at the
+sampling temperature. `loss_weights` computes the weight of each sequence per gradient step and
+policy, before the samples are split into micro-batches.
 """
 
 from collections.abc import Callable
@@ -15,65 +17,139 @@ from motet.errors import ConfigError
 
 Reduction: TypeAlias = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]
 
-# ---------------------------------------------------------------------------------------------------- policy
-
-
-def policy_gradient(logp_BL: Tensor, advantages_BL: Tensor) -> Tensor:
-    """−A·log π, whose gradient is the policy gradient (Williams 1992). Right for samples of the current policy only."""
-    _check_shapes(logp_BL=logp_BL, advantages_BL=advantages_BL)
-    return -advantages_BL * logp_BL
+# ------------------------------------------------------------ policy
 
 
 @dataclass(frozen=True)
 class Clip:
-    """The ratio counts from 1 − low to 1 + high; with `dual`, at most `dual` where the advantage is negative."""
+    """Clip range of the ratio: 1 − low to 1 + high. With `dual`, the ratio is at most `dual` if the
+    advantage is negative."""
 
     low: float
     high: float
     dual: float | None = None
 
 
-def clipped_surrogate(logp_BL: Tensor, old_logp_BL: Tensor, advantages_BL: Tensor, clip: Clip) -> Tensor:
-    """−min(ρA, clip(ρ, 1 − low, 1 + high)·A) with ρ = π/π_old (PPO: Schulman et al. 2017, equation 7).
+@dataclass(frozen=True)
+class LossInputs:
+    """What a policy loss may use: one micro-batch of one policy.
 
-    With a dual clip c, −max(min(...), c·A) where A < 0: a ratio gone far does not push for ever (Ye et al. 2020, arXiv
-    1912.09729, equation 7).
+    `mask_BL` (bool) is true for completion tokens; all other tensors hold 0 in the padding.
+    `weight_B` is the weight of a sequence in the sum over tokens (`loss_weights`).
     """
-    _check_shapes(logp_BL=logp_BL, old_logp_BL=old_logp_BL, advantages_BL=advantages_BL)
-    ratio_BL = torch.exp(logp_BL - old_logp_BL)
+
+    logp_BL: Tensor
+    old_logp_BL: Tensor
+    advantages_BL: Tensor
+    mask_BL: Tensor
+    weight_B: Tensor
+    clip: Clip
+
+    def __post_init__(self) -> None:
+        _check_shapes(
+            logp_BL=self.logp_BL,
+            old_logp_BL=self.old_logp_BL,
+            advantages_BL=self.advantages_BL,
+            mask_BL=self.mask_BL,
+        )
+
+
+def token_ratio(inputs: LossInputs) -> Tensor:
+    """ρ = π/π_old of each token, [B, L]."""
+    return torch.exp(inputs.logp_BL - inputs.old_logp_BL)
+
+
+def sequence_ratio(inputs: LossInputs) -> Tensor:
+    """(π/π_old)^(1/n) of each completion of n tokens, repeated for its tokens, [B, L].
+
+    Source: GSPO (arXiv 2507.18071, equation 7).
+    """
+    change_BL = torch.where(inputs.mask_BL, inputs.logp_BL - inputs.old_logp_BL, 0.0)
+    length_B1 = inputs.mask_BL.sum(dim=1, keepdim=True).clamp(min=1)
+    return torch.exp(change_BL.sum(dim=1, keepdim=True) / length_B1).expand_as(change_BL)
+
+
+def policy_gradient(inputs: LossInputs) -> Tensor:
+    """−A·log π. Its gradient is the policy gradient (Williams 1992).
+
+    It is only correct for samples of the current policy.
+    """
+    return -inputs.advantages_BL * inputs.logp_BL
+
+
+def clipped_surrogate(inputs: LossInputs) -> Tensor:
+    """−min(ρA, clip(ρ, 1 − low, 1 + high)·A) with ρ = π/π_old per token.
+
+    With a dual clip c, the loss is −max(min(...), c·A) where A < 0. This bounds the loss of a
+    sample with a very large ratio (Ye et al. 2020, arXiv 1912.09729, equation 7).
+
+    Source: PPO (Schulman et al. 2017, arXiv 1707.06347, equation 7).
+    """
+    return _clipped(token_ratio(inputs), inputs)
+
+
+def gspo(inputs: LossInputs) -> Tensor:
+    """The clipped surrogate with one ratio per completion, the same for all of its tokens.
+
+    With `reduce: sequence_mean` the sum over tokens is equation 5 of GSPO (arXiv 2507.18071).
+    """
+    return _clipped(sequence_ratio(inputs), inputs)
+
+
+def _clipped(ratio_BL: Tensor, inputs: LossInputs) -> Tensor:
+    advantages_BL, clip = inputs.advantages_BL, inputs.clip
     clipped_BL = ratio_BL.clamp(1.0 - clip.low, 1.0 + clip.high)
     gain_BL = torch.minimum(ratio_BL * advantages_BL, clipped_BL * advantages_BL)
     if clip.dual is not None:
-        gain_BL = torch.where(advantages_BL < 0.0, torch.maximum(gain_BL, clip.dual * advantages_BL), gain_BL)
+        gain_BL = torch.where(
+            advantages_BL < 0.0, torch.maximum(gain_BL, clip.dual * advantages_BL), gain_BL
+        )
     return -gain_BL
+
+
+def cispo(inputs: LossInputs) -> Tensor:
+    """−sg[clip(ρ, 1 − low, 1 + high)]·A·log π, where sg stops the gradient.
+
+    A clipped token keeps its gradient; only its weight is bounded.
+
+    Source: CISPO (MiniMax-M1, arXiv 2506.13585, equations 4 and 5).
+    """
+    weight_BL = token_ratio(inputs).clamp(1.0 - inputs.clip.low, 1.0 + inputs.clip.high).detach()
+    return -weight_BL * inputs.advantages_BL * inputs.logp_BL
 
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """A row of `POLICY_LOSSES`: `of(logp_BL, old_logp_BL, advantages_BL, clip) -> loss_BL`.
+    """An entry of `POLICY_LOSSES`: `of(inputs) -> loss_BL`.
 
-    `ratio`: it weighs samples by π/π_old, so it may take more than one optimiser step on them.
+    `ratio(inputs) -> ratio_BL` is the ratio that the loss clips, or None. Only a loss with a ratio
+    allows several gradient steps on the same samples.
     """
 
-    of: Callable[[Tensor, Tensor, Tensor, Clip], Tensor]
-    ratio: bool
+    of: Callable[[LossInputs], Tensor]
+    ratio: Callable[[LossInputs], Tensor] | None = None
 
 
 POLICY_LOSSES: dict[str, PolicyLoss] = {
-    "policy_gradient": PolicyLoss(lambda logp, old, advantages, clip: policy_gradient(logp, advantages), ratio=False),
-    "clipped_surrogate": PolicyLoss(clipped_surrogate, ratio=True),
+    "policy_gradient": PolicyLoss(policy_gradient),
+    "clipped_surrogate": PolicyLoss(clipped_surrogate, token_ratio),
+    "gspo": PolicyLoss(gspo, sequence_ratio),
+    "cispo": PolicyLoss(cispo, token_ratio),
 }
-"""A loss of one's own is a row of one's own: `POLICY_LOSSES["mine"] = PolicyLoss(mine, ratio=True)`."""
+"""A config may also name your own function or PolicyLoss: `policy_loss: ./mine.py:NAME`."""
 
-# ---------------------------------------------------------------------------------------------------- regularisers
+# ------------------------------------------------------------ regularisers
 
 
 def kl_k2(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
-    """½(log π − log π_ref)²: in expectation its gradient is that of KL(π ‖ π_ref) of the next token.
+    """½(log π − log π_ref)². Its expected gradient is the gradient of KL(π ‖ π_ref) of the next
+    token.
 
-    Summed over a completion of the current policy it is the gradient of the sum of the divergences
-    after each prefix, with the prefixes as they were drawn. That of the completion's divergence has
-    a second term: what a token does to the prefixes behind it. k1 in the reward has both.
+    Summed over a completion of the current policy, it gives the gradient of the sum of next-token
+    divergences after each prefix, where the sampled prefixes are treated as fixed. The gradient of
+    the whole completion's divergence has a second term: the effect of a token on the later
+    prefixes. k1 in the reward has both terms.
+
     Source: Schulman, "Approximating KL divergence" (2020), k2.
     """
     _check_shapes(logp_BL=logp_BL, reference_logp_BL=reference_logp_BL)
@@ -81,10 +157,12 @@ def kl_k2(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
 
 
 def kl_k3(logp_BL: Tensor, reference_logp_BL: Tensor) -> Tensor:
-    """exp(d) − d − 1 with d = log π_ref − log π: an unbiased estimate of KL(π ‖ π_ref), never negative.
+    """exp(d) − d − 1 with d = log π_ref − log π: an unbiased estimate of KL(π ‖ π_ref), never
+    negative.
 
-    As a loss (GRPO, arXiv 2402.03300) its expected gradient is that of KL(π_ref ‖ π) of the next token,
-    the divergence the other way round; over a completion, summed over prefixes as with k2.
+    As a loss (GRPO, arXiv 2402.03300), its expected gradient is that of the reverse divergence
+    KL(π_ref ‖ π) of the next token. Over a completion it is summed over fixed prefixes, as with k2.
+
     Source: Schulman, "Approximating KL divergence" (2020), k3.
     """
     _check_shapes(logp_BL=logp_BL, reference_logp_BL=reference_logp_BL)
@@ -96,14 +174,19 @@ KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"k2": kl_k2, "k3
 
 
 def entropy_bonus(entropy_BL: Tensor) -> Tensor:
-    """−H: minimising it keeps the policy's next-token distribution wide (Williams and Peng 1991)."""
+    """−H. Minimising it keeps the entropy of the next-token distribution high (Williams and Peng
+    1991)."""
     return -entropy_BL
 
 
 def value_error(
-    values_BL: Tensor, targets_BL: Tensor, old_values_BL: Tensor | None = None, clip: float | None = None
+    values_BL: Tensor,
+    targets_BL: Tensor,
+    old_values_BL: Tensor | None = None,
+    clip: float | None = None,
 ) -> Tensor:
-    """½(V − target)²; with `clip`, the larger of it and the same for V held within `clip` of its old value.
+    """½(V − target)². With `clip`, the maximum of this and the same error for V clipped to `clip`
+    around its old value.
 
     Source: PPO's reference code (openai/baselines, ppo2).
     """
@@ -112,22 +195,29 @@ def value_error(
     if clip is None:
         return error_BL
     if old_values_BL is None:
-        raise ValueError(f"value_error got clip {clip} but no old_values_BL: pass the values that acted, or clip None")
+        raise ValueError(
+            f"value_error got clip {clip} but no old_values_BL: pass the values that acted, or "
+            f"clip None"
+        )
     _check_shapes(values_BL=values_BL, old_values_BL=old_values_BL)
     held_BL = old_values_BL + (values_BL - old_values_BL).clamp(-clip, clip)
     return torch.maximum(error_BL, 0.5 * (held_BL - targets_BL).square())
 
 
-# ---------------------------------------------------------------------------------------------------- one number
+# ------------------------------------------------------------ one number
 
 
 def loss_weights(weight_B: Tensor, length_B: Tensor, reduce: Reduction, longest: int) -> Tensor:
-    """What each token of a sequence weighs, [B], from the share w of its sample and its length n in tokens.
+    """Return the weight of each token of a sequence, [B], from its sample's weight w and its length
+    n in tokens.
 
-    sequence_sum: w. sequence_mean: w/n. constant_length: w/longest (Dr. GRPO, arXiv 2503.20783, `longest` being the most
-    tokens an answer may have). token_mean: w·Σw/Σwn, which is 1/tokens where all shares are 1/S.
-    Call it with *all* samples of one policy and turn in one optimiser step: then any split into micro-batches equals one batch,
-    and no turn outweighs another by being wordier.
+    sequence_sum: w. sequence_mean: w/n. constant_length: w/longest (Dr. GRPO, arXiv 2503.20783),
+    where `longest` is the maximum completion length. token_mean: w·Σw/Σwn, which is 1/tokens if all
+    weights are 1/S.
+
+    Call it with *all* samples of one policy and turn in one gradient step. Then the result does not
+    depend on the split into micro-batches, and a turn with longer completions does not get more
+    weight.
     """
     _check_shapes(weight_B=weight_B, length_B=length_B)
     if reduce == "sequence_sum":
@@ -137,21 +227,26 @@ def loss_weights(weight_B: Tensor, length_B: Tensor, reduce: Reduction, longest:
     if reduce == "constant_length":
         return weight_B / longest
     if reduce == "token_mean":
-        # Shares of 0 (a turn of weight 0) make both sums 0: such samples weigh nothing, and 0/0 would say nan.
+        # If all weights are 0 (a turn of weight 0), both sums are 0. Avoid 0/0 = nan: the weights
+        # stay 0.
         total = (weight_B * length_B).sum()
         return weight_B * weight_B.sum() / total if total > 0 else weight_B
-    raise ConfigError(f"reduce is {reduce!r}; expected token_mean, sequence_mean, sequence_sum or constant_length")
+    raise ConfigError(
+        f"reduce is {reduce!r}; expected token_mean, sequence_mean, sequence_sum or constant_length"
+    )
 
 
 def reduce(loss_BL: Tensor, mask_BL: Tensor, weight_B: Tensor) -> Tensor:
-    """Σ loss·mask·weight, a scalar. What stands in padding never counts, not even nan."""
+    """Return Σ loss·mask·weight, a scalar. Padding is ignored, even if it is nan."""
     _check_shapes(loss_BL=loss_BL, mask_BL=mask_BL)
     return (torch.where(mask_BL, loss_BL, 0.0).sum(dim=1) * weight_B).sum()
 
 
 def _check_shapes(**tensors: Tensor) -> None:
-    """Refuses to broadcast: a [B] among [B, L] would give a plausible wrong number."""
+    """Raise ValueError if shapes differ: broadcasting [B] with [B, L] would give a plausible but
+    wrong result."""
     if len({tensor.shape for tensor in tensors.values()}) > 1:
         raise ValueError(
-            "shapes differ: " + ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+            "shapes differ: "
+            + ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
         )

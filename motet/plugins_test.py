@@ -1,4 +1,4 @@
-"""Names of things a user wrote, and one clear line where they lead nowhere."""
+"""Tests references to user objects, and the errors for invalid ones."""
 
 import pytest
 
@@ -21,7 +21,9 @@ def test_objects_come_from_modules_and_from_files(tmp_path):
     (tmp_path / "mine.py").write_text("class Mine: pass\n")
     assert load_object("motet.core:Task").__name__ == "Task"
     mine = load_object("mine.py:Mine", tmp_path)
-    assert mine is load_object(f"{tmp_path}/mine.py:Mine"), "one file is one module, however it is named"
+    assert mine is load_object(f"{tmp_path}/mine.py:Mine"), (
+        "one file is one module, however it is named"
+    )
 
 
 @pytest.mark.parametrize(

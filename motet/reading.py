@@ -1,6 +1,7 @@
-"""Reading a file that somebody named: a regular file, of no more bytes than such a file has.
+"""Safe reading of files whose path comes from a user.
 
-A device or a pipe may have no end, or never begin, and a file without a limit may be as large as the disk.
+Only regular files up to a size limit are read. A device or a pipe may be endless or may block, and
+a file may be as large as the disk.
 """
 
 import json
@@ -12,17 +13,19 @@ from typing import Any, BinaryIO
 from motet.errors import ConfigError
 
 CONFIG = 10 << 20
-"""Bytes of a config, of a card, of a manifest: what a person writes, or a program about one thing."""
+"""Size limit in bytes of configs, dataset cards, manifests and other small files."""
 ROWS = 8 << 30
-"""Bytes of rows, records and metrics, which are held in memory."""
+"""Size limit in bytes of rows, records and metrics, which are loaded into memory."""
 WEIGHTS = 1 << 40
-"""Bytes of one file of weights, which is mapped and not read."""
+"""Size limit in bytes of one weight file, which is memory-mapped."""
 
 
 def open_regular(path: Path, most: int) -> BinaryIO:
-    """The file, open. Raises: ConfigError where it is no regular file or has more than `most` bytes; OSError."""
+    """Open a regular file. Raises: ConfigError if it is not a regular file or has more than `most`
+    bytes; OSError."""
     _check(path, path.stat(), most)
-    # Between the look and the opening it may have become a pipe, which would wait for somebody to write.
+    # The file may have been replaced by a pipe since the check. O_NONBLOCK avoids waiting for a
+    # writer.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         _check(path, os.fstat(handle), most)
@@ -33,21 +36,23 @@ def open_regular(path: Path, most: int) -> BinaryIO:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """All of it. Raises: as `open_regular`."""
+    """Return the content of a file. Raises: as `open_regular`."""
     with open_regular(path, most) as file:
-        content = file.read(most + 1)  # files of the kernel say that they have no bytes
+        content = file.read(most + 1)  # files in /proc report a size of 0
     if len(content) > most:
         raise _too_large(path, most)
     return content
 
 
 def read_text(path: Path, most: int = CONFIG) -> str:
-    """The same as UTF-8. Raises: as `open_regular`, and UnicodeDecodeError."""
+    """Return the content of a UTF-8 file as a string. Raises: as `open_regular`;
+    UnicodeDecodeError."""
     return read_bytes(path, most).decode("utf-8")
 
 
 def read_json(path: Path, most: int = CONFIG) -> Any:
-    """Raises: as `read_text`; ConfigError for JSON that is broken or nested too deeply."""
+    """Parse a JSON file. Raises: as `open_regular`; ConfigError for invalid or too deeply nested
+    JSON."""
     try:
         return json.loads(read_text(path, most))
     except (ValueError, RecursionError) as error:
@@ -56,7 +61,8 @@ def read_json(path: Path, most: int = CONFIG) -> Any:
 
 
 def check_regular(path: Path, most: int) -> None:
-    """For a file that a library opens. Raises: as `open_regular`, also where it may not be read."""
+    """Check a file that a library will open. Raises: as `open_regular`, also if there is no read
+    permission."""
     open_regular(path, most).close()
 
 
@@ -68,7 +74,9 @@ def _check(path: Path, found: os.stat_result, most: int) -> None:
 
 
 def _too_large(path: Path, most: int) -> ConfigError:
-    return ConfigError(f"{path} is larger than {_sized(most)}, the most that is read of such a file")
+    return ConfigError(
+        f"{path} is larger than {_sized(most)}, the most that is read of such a file"
+    )
 
 
 def _sized(count: int) -> str:

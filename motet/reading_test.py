@@ -1,4 +1,4 @@
-"""Whatever stands under a name, reading it ends, and says what was expected."""
+"""Tests that reading any path ends, and that errors say what was expected."""
 
 import json
 import os
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from motet.api.opening import read_config
+from motet.api.setup import read_config
 from motet.config.load import load_config
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.plugins import load_object
 from motet.reading import read_bytes, read_json
 from motet.rollout.record import read_episodes
-from motet.trainer.alone import alone
 from motet.trainer.checkpoint import what_is_wrong
+from motet.trainer.lock import alone
 from motet.trainer.metrics import read_metrics
 from motet.verifier.answers import read_answers
 from motet.verifier.model import check_folder
@@ -33,11 +33,12 @@ def a_loop(path: Path) -> None:
 
 def a_huge_file(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(9 << 40)  # with holes: it takes no room
+        file.truncate(9 << 40)  # a sparse file, which needs no disk space
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
-    "a device": a_device, "a pipe": os.mkfifo, "a folder": Path.mkdir, "a loop": a_loop, "a huge file": a_huge_file
+    "a device": a_device, "a pipe": os.mkfifo, "a folder": Path.mkdir, "a loop": a_loop,
+    "a huge file": a_huge_file,
 }  # fmt: skip
 
 
@@ -83,7 +84,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 @pytest.fixture(autouse=True)
 def ends():
-    """A reader that waits, or reads without end, fails."""
+    """Make a reader fail if it waits or reads forever."""
 
     def late(*_: Any) -> None:
         raise AssertionError("still reading")
@@ -97,7 +98,9 @@ def ends():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_regular_file_of_a_sensible_size_is_refused_before_it_is_read(tmp_path, reader, kind):
+def test_what_is_no_regular_file_of_a_sensible_size_is_refused_before_it_is_read(
+    tmp_path, reader, kind
+):
     name, read = READERS[reader]
     if reader == "code of one's own" and kind == "a huge file":
         pytest.skip("code is trusted")
@@ -113,7 +116,9 @@ def test_a_file_is_read_up_to_its_limit_and_one_byte_more_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"x" * (1 << 20))
     assert len(read_bytes(tmp_path / "file", 1 << 20)) == 1 << 20
     (tmp_path / "file").write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(ConfigError, match="file is larger than 1 MiB, the most that is read of such a file"):
+    with pytest.raises(
+        ConfigError, match="file is larger than 1 MiB, the most that is read of such a file"
+    ):
         read_bytes(tmp_path / "file", 1 << 20)
 
 

@@ -1,8 +1,11 @@
-"""A verifier behind an address, in the protocol of MAPoRL's reward server:
+"""A client for verifiers with the protocol of MAPoRL's reward server:
 
-    POST BASE_URL/predict  {"query_responses": [[{"role": ..., "content": ...}, ...], ...]}  ->  {"result": [score, ...]}
+    POST BASE_URL/predict
+    request:   {"query_responses": [[{"role": ..., "content": ...}, ...], ...]}
+    response:  {"result": [score, ...]}
 
-One score in [0, 1] for every chat. Whatever goes wrong is a RewardFault: an answer nobody judged is not a wrong one.
+The server returns one score in [0, 1] for every chat. Every error is a RewardFault, because a
+completion without a score is not a wrong one.
 """
 
 import asyncio
@@ -16,7 +19,10 @@ from motet.errors import RewardFault
 
 
 class VerifierFault(RewardFault):
-    """The verifier gave no scores, or none that are any. `said_no`: it is there, and does not score these answers."""
+    """The verifier returned no scores or invalid ones.
+
+    `said_no` is true if the verifier is available and rejects these particular completions.
+    """
 
     def __init__(self, cause: str, message: str, *, said_no: bool = False) -> None:
         super().__init__(message)
@@ -24,23 +30,27 @@ class VerifierFault(RewardFault):
         self.said_no = said_no
 
 
-class Scores(Protocol):
-    """Scores answers."""
+class AnswerScorer(Protocol):
+    """Scores completions: one score in [0, 1] per chat."""
 
     async def score(self, chats: Sequence[Chat]) -> list[float]: ...
 
 
 class RewardServer:
-    """Asks for scores, `batch_size` chats a request."""
+    """Requests scores from a server, `batch_size` chats per request."""
 
     def __init__(self, base_url: str, *, batch_size: int, **settings: Any) -> None:
-        """`settings` are those of an `endpoint.Server`."""
+        """`settings` are keyword arguments of `endpoint.Server`."""
         expected = '{"result": [a score in [0, 1] for every chat]}: check the address'
         self._server = Server(f"{base_url.rstrip('/')}/predict", expected, **settings)
         self._batch_size = batch_size
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """One score in [0, 1] per chat, in order; each chat ends with the answer that is judged. Raises: VerifierFault."""
+        """Return one score in [0, 1] per chat, in order. The last message of each chat is the
+        completion to judge.
+
+        Raises: VerifierFault.
+        """
         size = self._batch_size
         batches = [chats[start : start + size] for start in range(0, len(chats), size)]
         try:
@@ -54,8 +64,13 @@ class RewardServer:
         return [score for task in asked for score in task.result()]
 
     async def _ask(self, chats: Sequence[Chat]) -> list[float]:
-        sent = [[{"role": message.role, "content": message.content} for message in chat] for chat in chats]
-        return await self._server.post({"query_responses": sent}, lambda body: self._read(body, len(chats)))
+        sent = [
+            [{"role": message.role, "content": message.content} for message in chat]
+            for chat in chats
+        ]
+        return await self._server.post(
+            {"query_responses": sent}, lambda body: self._read(body, len(chats))
+        )
 
     def _read(self, body: bytes, count: int) -> list[float]:
         server = self._server
@@ -69,32 +84,42 @@ class RewardServer:
             got = f"{len(result)} scores" if isinstance(result, list) else "no list of scores"
             raise server.garbled(f"{got} for {count} chats: {server.shown(body)}")
         for score in result:
-            if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
-                raise server.garbled(f"the score {server.without_key(repr(score))[:100]}: {server.shown(body)}")
+            if (
+                isinstance(score, bool)
+                or not isinstance(score, int | float)
+                or not 0.0 <= score <= 1.0
+            ):
+                raise server.garbled(
+                    f"the score {server.without_key(repr(score))[:100]}: {server.shown(body)}"
+                )
         return [float(score) for score in result]
 
 
 class Ensemble:
-    """Several verifiers as one: the mean of their scores, or the lowest. Where one gives none there is none."""
+    """Combines several verifiers: the mean or the minimum of their scores. It fails if one of them
+    fails."""
 
-    def __init__(self, verifiers: Sequence["Scores"], combine: Literal["mean", "minimum"]) -> None:
+    def __init__(
+        self, verifiers: Sequence["AnswerScorer"], combine: Literal["mean", "minimum"]
+    ) -> None:
         self._verifiers, self._combine = verifiers, combine
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """As a `RewardServer` does."""
+        """See `RewardServer.score`."""
         said = await asyncio.gather(*(verifier.score(chats) for verifier in self._verifiers))
         rows = zip(*said, strict=True)
         return [min(row) if self._combine == "minimum" else sum(row) / len(row) for row in rows]
 
 
 class Needed:
-    """Scores of a verifier that nothing can be done without."""
+    """A required verifier: raises ServerAway if its server is unavailable."""
 
-    def __init__(self, verifier: Scores) -> None:
+    def __init__(self, verifier: AnswerScorer) -> None:
         self._verifier, self._patience = verifier, Patience("the verifier")
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """Raises: endpoint.ServerAway where the verifier's server answers nobody; RewardFault."""
+        """See `RewardServer.score`. Raises: endpoint.ServerAway if the verifier's server is
+        unavailable; RewardFault."""
         self._patience.check()
         try:
             scores = await self._verifier.score(chats)
@@ -109,7 +134,7 @@ class Needed:
 
 
 class ConstantScores:
-    """The same score for every answer: what `motet check` has in place of a server."""
+    """Gives every completion the same score. `motet check` uses it in place of a server."""
 
     def __init__(self, score: float) -> None:
         self._score = score

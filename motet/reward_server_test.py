@@ -1,4 +1,5 @@
-"""A client, against reward servers of every kind that the world has. They are real sockets on this machine."""
+"""Tests the client against local reward servers with correct and faulty behaviour, over real
+sockets."""
 
 import asyncio
 import json
@@ -14,7 +15,7 @@ from motet.core import Message
 from motet.endpoint import PATIENCE, ServerAway
 from motet.errors import RewardFault
 from motet.reward_server import ConstantScores, Ensemble, Needed, RewardServer, VerifierFault
-from motet.testing import running
+from tests.fixtures.http_servers import running
 
 KEY = "sk-secret-0123456789"
 
@@ -27,7 +28,7 @@ CHATS = [chat("41"), chat("42"), chat("43")]
 
 
 def scores(handler, asked):
-    """1 for a chat that ends with 42, else 0.25."""
+    """A behaviour: score 1 for a chat that ends with 42, else 0.25."""
     result = [1 if one[-1]["content"] == "42" else 0.25 for one in asked["query_responses"]]
     sends(handler, 200, json.dumps({"result": result}).encode())
 
@@ -48,7 +49,7 @@ def hangs(handler, asked):
 
 
 def drops(handler, asked):
-    """Half an answer."""
+    """A behaviour: send half a response."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
@@ -56,7 +57,7 @@ def drops(handler, asked):
 
 
 class Server(ThreadingHTTPServer):
-    """Behaves as it is told, request by request; the last behaviour repeats."""
+    """A server with one behaviour per request. The last behaviour repeats."""
 
     daemon_threads = True
 
@@ -65,7 +66,7 @@ class Server(ThreadingHTTPServer):
         self.behaviours, self.requests, self.released = list(behaviours), [], threading.Event()
 
     def handle_error(self, request, client_address):
-        """A client that left is no news."""
+        """Ignore clients that disconnect."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -76,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.behaviours[turn](self, asked)
 
     def log_message(self, *_):
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -90,14 +91,21 @@ def serving(*behaviours):
 
 def verifier(port, **settings):
     async def sleep(seconds):
-        """No time to wait."""
+        """Do not wait."""
 
-    chosen = {"timeout_seconds": 5.0, "retries": 2, "concurrency": 4, "jitter": lambda: 0.0, "sleep": sleep, **settings}
+    chosen = {
+        "timeout_seconds": 5.0,
+        "retries": 2,
+        "concurrency": 4,
+        "jitter": lambda: 0.0,
+        "sleep": sleep,
+        **settings,
+    }
     return RewardServer(f"http://127.0.0.1:{port}/", **{"batch_size": 64, **chosen})
 
 
 def score(*behaviours, chats=CHATS, **settings):
-    """(scores or fault, requests) of one question to a server that behaves so."""
+    """Send one request to a server with these behaviours. Return (scores or fault, requests)."""
     with serving(*behaviours) as server:
         try:
             found = asyncio.run(verifier(server.server_port, **settings).score(chats))
@@ -208,8 +216,8 @@ def test_only_so_many_requests_are_open_at_a_time():
         with lock:
             open_now += 1
             most = max(most, open_now)
-        pairs.wait(60)  # the other one that may be open comes for certain
-        time.sleep(0.05)  # a third one would have the time to
+        pairs.wait(60)  # wait for the second open request
+        time.sleep(0.05)  # time for a third request, which must not come
         with lock:
             open_now -= 1
         scores(handler, asked)
@@ -264,7 +272,7 @@ def test_a_fault_knows_whether_the_question_was_refused_or_nobody_is_served(stat
 
 
 class Failing:
-    """Does what it is told, call by call: a score, or a fault."""
+    """A verifier with one given result per call: a score, or a fault."""
 
     def __init__(self, *turns):
         self.turns, self.calls = list(turns), 0
@@ -278,15 +286,21 @@ class Failing:
 
 
 def ask_often(verifier, times):
-    """What each of some calls, one after the other, came to."""
+    """Make several calls one after the other and return their results."""
 
     async def go():
-        return [(await asyncio.gather(verifier.score(CHATS), return_exceptions=True))[0] for _ in range(times)]
+        return [
+            (await asyncio.gather(verifier.score(CHATS), return_exceptions=True))[0]
+            for _ in range(times)
+        ]
 
     return asyncio.run(go())
 
 
-AWAY, NO = VerifierFault("refused", "status 503"), VerifierFault("refused", "status 422", said_no=True)
+AWAY, NO = (
+    VerifierFault("refused", "status 503"),
+    VerifierFault("refused", "status 422", said_no=True),
+)
 
 
 def test_a_server_that_answers_nobody_is_asked_so_often_and_no_more():

@@ -1,7 +1,9 @@
-"""Randomness is a function: every draw is a hash of what it is for, so any step can be drawn again, and nothing is ever global.
+"""Counter-based random numbers without global state.
 
-key = derive(run_seed, episode_id, agent, path, sample)      once per completion
-u   = uniforms(keys_B, position)                             one number in [0, 1) per row and token position
+Each random number is a hash of its purpose, so any step can be reproduced on its own.
+
+    key = derive(run_seed, episode_id, agent, path, sample)   # once per completion
+    u = uniforms(keys_B, position)          # one number in [0, 1) per row and token position
 """
 
 import hashlib
@@ -14,14 +16,16 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def derive(*parts: object) -> int:
-    """A 64-bit key from the printed form of `parts` (ints, strings and tuples of them), the same on every machine."""
+    """Hash the `repr` of `parts` (ints, strings and tuples of them) to a 64-bit key, the same on
+    every machine."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 def uniforms(keys_B: np.ndarray, position: int | np.ndarray) -> np.ndarray:
-    """Draws number `position` of every key's stream: float64 [B] in [0, 1), from uint64 [B]; [B, 1] with [L] gives [B, L].
+    """Return random number `position` of each key: uint64 [B] -> float64 [B] in [0, 1).
 
-    SplitMix64 as a counter-based generator (Steele, Lea and Flood 2014): the counter is added, the sum is mixed.
+    Keys [B, 1] with positions [L] give [B, L]. The generator is SplitMix64 with a counter (Steele,
+    Lea and Flood 2014): it adds the counter to the key and mixes the sum.
     """
     with np.errstate(over="ignore"):
         z = keys_B.astype(np.uint64) + (np.asarray(position, np.uint64) + np.uint64(1)) * _GOLDEN

@@ -1,4 +1,4 @@
-"""Draws depend on what they are for and on nothing else."""
+"""Tests that random numbers depend only on their key and position."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_a_key_is_the_same_in_every_process():
 
 
 def test_the_generator_is_splitmix64():
-    # the published first outputs of SplitMix64 from state 0
+    # the published first outputs of SplitMix64 for state 0
     outputs = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     drawn = [uniforms(np.array([0], dtype=np.uint64), position)[0] for position in range(3)]
     assert drawn == [(output >> 11) * 2.0**-53 for output in outputs]
@@ -44,5 +44,9 @@ def test_draws_are_uniform():
     keys_B = np.array([derive("uniform", k) for k in range(4000)], dtype=np.uint64)
     draws = np.concatenate([uniforms(keys_B, position) for position in range(5)])
     counts = np.histogram(draws, bins=20, range=(0.0, 1.0))[0]
-    assert ((counts - 1000) ** 2 / 1000).sum() < 43.8  # chi-square with 19 degrees of freedom, 99.9 %
-    assert np.corrcoef(uniforms(keys_B, 0), uniforms(keys_B, 1))[0, 1] == pytest.approx(0.0, abs=0.06)
+    assert (
+        (counts - 1000) ** 2 / 1000
+    ).sum() < 43.8  # chi-square with 19 degrees of freedom, 99.9 %
+    assert np.corrcoef(uniforms(keys_B, 0), uniforms(keys_B, 1))[0, 1] == pytest.approx(
+        0.0, abs=0.06
+    )

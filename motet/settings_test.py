@@ -1,4 +1,4 @@
-"""Counts and schedules by hand."""
+"""Tests counts and schedules against values computed by hand."""
 
 import pytest
 
@@ -42,20 +42,26 @@ def test_the_last_turn_weight_repeats():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": 0}, {"top_p": 0}, {"top_p": 1.1}, {"top_k": -1}, {"max_new_tokens": 0}]
+    "wrong",
+    [{"temperature": 0}, {"top_p": 0}, {"top_p": 1.1}, {"top_k": -1}, {"max_new_tokens": 0}],
 )
 def test_decode_settings_that_could_draw_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Decode(**wrong)
 
 
-# ---------------------------------------------------------------------------------------------------- who learns when
+# ------------------------------------------------------------ training schedule
 
 
 def learners(schedule: Schedule, steps: range, turns: int = 3) -> list[str]:
-    """Per step who learns, as POLICY and TURN (from 1)."""
-    seats = [(policy, turn) for policy in "pq" for turn in range(turns)]
-    return [" ".join(f"{p}{t + 1}" for p, t in seats if schedule.trains(step, p, t, seats)) for step in steps]
+    """Return which policies and turns are trained at each step, as POLICY and TURN (from 1)."""
+    policy_turns = [(policy, turn) for policy in "pq" for turn in range(turns)]
+    return [
+        " ".join(
+            f"{p}{t + 1}" for p, t in policy_turns if schedule.trains(step, p, t, policy_turns)
+        )
+        for step in steps
+    ]
 
 
 def test_simultaneously_everyone_learns_from_every_turn():
@@ -74,7 +80,8 @@ def test_turns_learn_first_turn_one_then_in_blocks_from_the_last_down_and_again(
 
 
 def test_the_published_turn_blocks():
-    # MAPoRL: updates 0-19 train turn 1, then blocks of 40 from the last turn down to 1; steps are counted from 1
+    # MAPoRL: updates 0-19 train turn 1, then blocks of 40 from the last turn down to turn 1. Our
+    # steps count from 1.
     schedule = Schedule(kind="turns", warmup=20, block=40)
     learns = [int(one[1]) for one in learners(schedule, range(1, 182))]
     assert learns == [1] * 20 + [3] * 40 + [2] * 40 + [1] * 40 + [3] * 40 + [2]
@@ -82,7 +89,10 @@ def test_the_published_turn_blocks():
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"block": 4}, "is for kind round_robin or turns"), ({"kind": "round_robin", "warmup": 2}, "is for kind turns")],
+    [
+        ({"block": 4}, "is for kind round_robin or turns"),
+        ({"kind": "round_robin", "warmup": 2}, "is for kind turns"),
+    ],
 )
 def test_a_schedule_refuses_what_it_would_not_read(fields, message):
     with pytest.raises(ValueError, match=message):

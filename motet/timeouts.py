@@ -1,16 +1,20 @@
-"""Time limits for code that is not Motet's own: an environment, and the reward inside it.
+"""Timeouts for external code: an environment, and the reward inside it.
 
-What awaits is cancelled. What does not await (it computes, or sleeps, or reads a socket) holds the event loop, so nothing that
-runs in the loop can end it. In the main thread a signal can: Python runs its handler between two instructions and in calls that
-wait, and what the handler raises comes out of the code that was running there. So:
+Code that awaits is cancelled. Code that does not await (it computes, sleeps or reads a socket)
+blocks the event loop, so nothing in the loop can stop it. In the main thread a signal can: Python
+runs the signal handler between two instructions and in blocking calls, and an exception of the
+handler is raised in the code that was running. The parts are:
 
-    _Call        one call of such code, and how long it may take
-    _Timed       its coroutine; says before every stretch, which ends at the next await, whose stretch it is
-    _Guard       a thread that watches the stretch, and sends the signal where it is longer than the limit; and a timer of
-                 the kernel's for code that lets no other thread run, such as the search for a regular expression
+    _Call        one call of external code, with its timeout
+    _Timed       wraps the coroutine of a call; records which call each stretch belongs to
+                 (a stretch runs until the next await)
+    _Guard       a thread that checks the current stretch and sends the signal after the timeout;
+                 and a kernel timer for code that lets no other thread run, such as a regular
+                 expression search
 
-A thread cannot be ended from outside in Python, and a process of its own would need an environment that can be pickled. Code in
-C that does not come back to Python hears no signal: `_Guard` can only say so, and end the process where that is Motet's own.
+Python cannot stop a thread from outside, and a separate process would need environments that can be
+pickled. C code that does not return to Python cannot be interrupted by a signal. `_Guard` can only
+report it, and end the process if it belongs to Motet.
 """
 
 import asyncio
@@ -32,25 +36,37 @@ T = TypeVar("T")
 
 
 class TimedOut(EnvironmentFault):
-    """An environment, or its reward, took longer than it may."""
+    """An environment or its reward exceeded its timeout."""
 
     cause = "timeout"
 
 
 class BrokenOff(BaseException):
-    """Raised in the midst of code that took too long. No Exception, or the code's own `except Exception` would keep it."""
+    """Raised inside code that exceeded its timeout.
+
+    It is not an Exception; otherwise the code's own `except Exception` would catch it.
+    """
 
 
 async def within(
-    seconds: float | None, what: str, action: Callable[[], Awaitable[T]], *, even_given_up: bool = False
+    seconds: float | None,
+    what: str,
+    action: Callable[[], Awaitable[T]],
+    *,
+    even_given_up: bool = False,
 ) -> T:
-    """What `action()` gives. Raises: TimedOut where it still waits, computes or sleeps after `seconds` (None: never).
+    """Run `action()` with a timeout and return its result.
 
-    A loop that computed meanwhile first gets to hear what has come: its own lateness is no fault of whom it asked. For the same
-    reason what does not await is timed from where it began or was woken.
+    If our own event loop was blocked, give it one more pass to process what arrived, before
+    declaring a timeout: the delay was not the action's fault. For the same reason, code that does
+    not await is timed from when it started or was resumed.
 
     Args:
-        even_given_up: also after `break_off`, as what closes what others began.
+        seconds: the timeout; None is no timeout.
+        what: name of the call, for error messages.
+        even_given_up: also run after `break_off`. Cleanup code needs this.
+
+    Raises: TimedOut if `action()` has not finished after `seconds`.
     """
     call, loop = _Call(seconds, what, even_given_up), asyncio.get_running_loop()
     doing = loop.create_task(_Timed(call, _asked(action)))
@@ -63,13 +79,14 @@ async def within(
         await _cancelled(doing)
         raise
     await _cancelled(doing)
-    if loop in _own_loops:  # the thread that it waited for works on: others must not wait behind it
+    if loop in _own_loops:  # its thread may still be running: a new pool keeps others from waiting
         loop.set_default_executor(_Threads())
     raise call.too_long()
 
 
 def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
-    """What `action()` gives, which does not await. Raises: TimedOut as `within`."""
+    """Run `action()`, which does not await, with a timeout and return its result.
+    Raises: TimedOut."""
     call = _Call(seconds, what)
     if _guard.has_given_up(call):
         _guard.broken_off(call)
@@ -79,10 +96,12 @@ def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
 
 @contextmanager
 def guarded(seconds: float | None) -> Iterator[None]:
-    """While this is open, `within` and `at_once` also break off what does not await. In the main thread only.
+    """Let `within` and `at_once` also interrupt code that does not await, inside this context.
+
+    It only works in the main thread.
 
     Args:
-        seconds: the shortest limit that will be asked for; None watches nothing.
+        seconds: the shortest timeout that will be used; None turns it off.
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -92,8 +111,11 @@ def guarded(seconds: float | None) -> Iterator[None]:
 
 
 def break_off(frame: FrameType | None) -> None:
-    """For a handler of signals that was given `frame`: breaks off the call that the signal came into, if it came into one, and
-    until `calls_go_on` every call of the main thread that would begin or go on."""
+    """Interrupt the current call. A signal handler calls this with its `frame`.
+
+    It interrupts the call in which the signal arrived, if there is one. Until `calls_go_on`, every
+    call of the main thread that starts or resumes is interrupted too.
+    """
     _guard.gives_up = True
     running = _guard.running
     if running is not None and not _in_our_hands(frame):
@@ -101,12 +123,15 @@ def break_off(frame: FrameType | None) -> None:
 
 
 def calls_go_on() -> None:
-    """What was broken off has ended."""
+    """Allow calls again, after the interrupted ones have ended."""
     _guard.gives_up = False
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, which would wait for ever for a thread that an environment was broken off in (`asyncio.to_thread`)."""
+    """Like `asyncio.run`, but does not wait for threads at the end.
+
+    `asyncio.run` would wait forever for the thread of an interrupted `asyncio.to_thread` call.
+    """
 
     async def begun() -> T:
         loop = asyncio.get_running_loop()
@@ -122,18 +147,20 @@ _own_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 class _Threads(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Waits for nobody."""
+        """Shut down without waiting for threads."""
         super().shutdown(wait=False, cancel_futures=cancel_futures)
 
 
 @contextmanager
 def process_of_its_own() -> Iterator[None]:
-    """For commands: the process ends, with a line and exit code 1, where a call can be broken off in no other way."""
+    """For commands: end the process with an error line and exit code 1 if a call cannot be
+    interrupted."""
     before, _guard.ends_process = _guard.ends_process, True
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)  # or it would kill a process that is about to end
+        # Otherwise the timer's signal would kill the process while it exits.
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         _guard.ends_process = before
 
 
@@ -145,30 +172,37 @@ async def _asked(action: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _cancelled(doing: "asyncio.Task[T]") -> None:
-    """Cancels it and waits until it has ended, which one that does not listen may take a while to do."""
+    """Cancel the task and wait until it has ended, up to `_HEARING_SECONDS` if it ignores the
+    cancellation."""
     doing.add_done_callback(_nobodys_news)
     doing.cancel()
     await asyncio.wait({doing}, timeout=_HEARING_SECONDS)
 
 
 def _nobodys_news(doing: "asyncio.Future[Any]") -> None:
-    """What a task raises while it is broken off has been looked at, so asyncio does not print it."""
+    """Retrieve the exception of an interrupted task, so that asyncio does not print it."""
     if not doing.cancelled():
         doing.exception()
 
 
 class _Call:
-    """One call of code that is not Motet's own."""
+    """One call of external code."""
 
     def __init__(self, seconds: float | None, what: str, even_given_up: bool = False) -> None:
-        self.seconds, self.what, self.even_given_up = math.inf if seconds is None else seconds, what, even_given_up
+        self.seconds, self.what, self.even_given_up = (
+            math.inf if seconds is None else seconds,
+            what,
+            even_given_up,
+        )
         self.broken_at: float | None = None
-        """When it was broken off last; None where it never was."""
+        """Time of the last interruption; None if there was none."""
 
     def stretch(self, action: Callable[..., T], *given: Any) -> T:
-        """`action(*given)`, watched. The guard never raises in this very frame, so it always knows whose stretch it is.
+        """Run `action(*given)` while the guard watches it.
 
-        Raises: EnvironmentFault for SystemExit, which asyncio would take for the end of the whole run.
+        The guard never raises in this frame, so `_guard.running` is always consistent.
+
+        Raises: EnvironmentFault for SystemExit, because asyncio would end the whole run.
         """
         if threading.current_thread() is not threading.main_thread():
             return action(*given)
@@ -177,24 +211,32 @@ class _Call:
         try:
             return action(*given)
         except SystemExit as error:
-            raise EnvironmentFault(f"{self.what} asked to exit, with {error.code!r}; expected an answer") from error
+            raise EnvironmentFault(
+                f"{self.what} asked to exit, with {error.code!r}; expected an answer"
+            ) from error
         finally:
             _guard.running = before
 
     def told(self, answer: Callable[[], T]) -> T:
-        """What `answer()` gives. Raises: TimedOut where it was broken off, whatever its own `except` made of that;
-        EnvironmentFault where it cancelled itself, or the run would take that for its own end."""
+        """Return the result of `answer()`.
+
+        Raises: TimedOut if the call was interrupted, even if its own `except` handled that.
+        EnvironmentFault if the call cancelled itself; otherwise the run would treat the
+        cancellation as its own.
+        """
         try:
             given = answer()
         except (Exception, BrokenOff, BaseExceptionGroup, asyncio.CancelledError) as error:
             if self.broken_at is not None or _is_broken_off(error):
                 raise self.too_long() from error
             if isinstance(error, asyncio.CancelledError):
-                raise EnvironmentFault(f"{self.what} was cancelled by its own code; expected an answer") from error
+                raise EnvironmentFault(
+                    f"{self.what} was cancelled by its own code; expected an answer"
+                ) from error
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # libraries raise some of their own, such as Rust's panics
+        except BaseException as error:  # some libraries define their own, such as Rust panics
             said = f"{self.what} raised {type(error).__name__}: {error}; expected an answer"
             raise EnvironmentFault(said) from error
         if self.broken_at is not None:
@@ -202,13 +244,14 @@ class _Call:
         return given
 
     def ended(self, task: "asyncio.Future[Any]") -> None:
-        """For a task that its code started."""
+        """Done-callback of tasks that the call's code started."""
         if self.broken_at is not None:
             _nobodys_news(task)
 
     def too_long(self) -> TimedOut:
         return TimedOut(
-            f"{self.what} did not end within {self.seconds:g} s; expected an answer: look at what the environment or its reward "
+            f"{self.what} did not end within {self.seconds:g} s; expected an answer: look at what "
+            f"the environment or its reward "
             f"waits for or computes, or raise rollout.timeout_seconds"
         )
 
@@ -219,7 +262,11 @@ def _is_broken_off(error: BaseException) -> bool:
 
 
 class _Timed(Coroutine[Any, Any, T]):
-    """A coroutine whose stretches are watched. In everything else it is the one inside, which anyio, for one, looks at."""
+    """A coroutine whose stretches are watched.
+
+    All other attributes are those of the wrapped coroutine, because libraries such as anyio inspect
+    them.
+    """
 
     def __init__(self, call: _Call, inside: Coroutine[Any, Any, T]) -> None:
         self._call, self._inside = call, inside
@@ -243,17 +290,17 @@ class _Timed(Coroutine[Any, Any, T]):
 
 
 class _Guard:
-    """Watches the stretches of the main thread while anybody has it open."""
+    """Watches the stretches of the main thread while at least one `guarded` context is open."""
 
     def __init__(self) -> None:
         self.running: tuple[_Call, float] | None = None
-        """Whose code the main thread is in, and since when."""
+        """The call that the main thread is running, and when its stretch began."""
         self.ends_process = False
         self.gives_up = False
-        """Whether the run of the main thread is to stop, so that no call goes on."""
+        """Whether the run in the main thread should stop, so that no call continues."""
         self._users = 0
         self._tick = 0.0
-        """Seconds between looks."""
+        """Seconds between checks."""
         self._put_back: Callable[[], None] = lambda: None
 
     @contextmanager
@@ -263,7 +310,8 @@ class _Guard:
         self._users += 1
         if self._users == 1:
             self._put_back = self._begin()
-        signal.setitimer(signal.ITIMER_VIRTUAL, self._tick, self._tick)  # of CPU time, and it sends _SIGNAL
+        # This timer measures CPU time and sends _SIGNAL.
+        signal.setitimer(signal.ITIMER_VIRTUAL, self._tick, self._tick)
         try:
             yield
         finally:
@@ -272,7 +320,11 @@ class _Guard:
                 self._put_back()
 
     def has_given_up(self, call: _Call) -> bool:
-        return self.gives_up and not call.even_given_up and threading.current_thread() is threading.main_thread()
+        return (
+            self.gives_up
+            and not call.even_given_up
+            and threading.current_thread() is threading.main_thread()
+        )
 
     def break_off(self, call: _Call) -> None:
         raise self.broken_off(call)
@@ -282,16 +334,19 @@ class _Guard:
         return BrokenOff(f"{call.what} is broken off")
 
     def _begin(self) -> Callable[[], None]:
-        """Starts to watch. What it gives ends that, and leaves signals and the loop as they were."""
+        """Start watching. Return a function that stops it and restores signal handlers and the
+        loop."""
         loop, over, main = asyncio.get_running_loop(), threading.Event(), threading.get_ident()
         makes_task, handler = loop.get_task_factory(), signal.signal(_SIGNAL, self._heard)
         made = makes_task or (lambda loop, work, **named: asyncio.Task(work, loop=loop, **named))
         timer = signal.getitimer(signal.ITIMER_VIRTUAL)
-        watch = threading.Thread(target=self._watch, args=(over, main), name="time limits", daemon=True)
+        watch = threading.Thread(
+            target=self._watch, args=(over, main), name="time limits", daemon=True
+        )
         watch.start()
 
         def make_task(loop: Any, inside: Any, **named: Any) -> Any:
-            # What the environment starts beside itself is its own too.
+            # Tasks that the environment starts belong to its call too.
             if self.running is None or isinstance(inside, _Timed):
                 return made(loop, inside, **named)
             task = made(loop, _Timed(call := self.running[0], inside), **named)
@@ -299,7 +354,8 @@ class _Guard:
             return task
 
         def end() -> None:
-            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)  # first of all: a second Ctrl-C may end this anywhere
+            # Reset the timer first, because a second Ctrl-C may interrupt this function anywhere.
+            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
             over.set()
             watch.join()
             self.running = None
@@ -310,7 +366,7 @@ class _Guard:
         return end
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread, in the midst of whatever it was doing."""
+        """Signal handler. It runs in the main thread, inside whatever code was running."""
         running = self.running
         if running is None or _in_our_hands(frame):
             return
@@ -330,34 +386,46 @@ class _Guard:
                 continue
             looks = looks + 1 if running is seen else 1
             seen = running
-            if signal.getsignal(_SIGNAL) == self._heard:  # who took it and put the default back would be killed by it
+            # If external code restored the default handler, the signal would kill the process.
+            if signal.getsignal(_SIGNAL) == self._heard:
                 signal.pthread_kill(main, _SIGNAL)
-            # Counted and not timed: a process that was suspended meanwhile has had no time to hear anything.
+            # Count checks instead of measuring time: a process that was suspended had no time to
+            # react.
             if looks == math.ceil(max(running[0].seconds, _DEAF_SECONDS) / tick):
                 self._tell(running[0])
 
     def _tell(self, call: _Call) -> None:
-        end = "so this process ends" if self.ends_process else f"kill -9 {os.getpid()} ends this process"
+        end = (
+            "so this process ends"
+            if self.ends_process
+            else f"kill -9 {os.getpid()} ends this process"
+        )
         said = (
-            f"\nerror: {call.what} does not end, and cannot be broken off: it is in code that does not come back to Python, or "
+            f"\nerror: {call.what} does not end, and cannot be broken off: it is in code that does "
+            f"not come back to Python, or "
             f"keeps whatever is raised; {end}. A run goes on with --resume\n"
         )
-        with suppress(OSError):  # who started it may hear no more
+        with suppress(OSError):  # stderr may be closed
             os.write(2, said.encode())
         if self.ends_process:
             os._exit(1)
 
 
 def _in_our_hands(frame: FrameType | None) -> bool:
-    """Whether a signal came just as a stretch begins or ends, where raising would leave it unknown whose code runs."""
+    """Return whether a signal arrived just as a stretch begins or ends.
+
+    Raising an exception there would leave `_guard.running` inconsistent.
+    """
     return frame is None or frame.f_code is _Call.stretch.__code__
 
 
 _SIGNAL = signal.SIGVTALRM
-"""Not SIGALRM, which rewards use for time limits of their own."""
+"""Not SIGALRM, because rewards use it for their own timeouts."""
 _SHORTEST_TICK, _LONGEST_TICK = 0.01, 1.0
 _PARTING_SECONDS = 5.0
-"""What is broken off has so long, or its limit if that is shorter, to close what it opened: then it is broken off again."""
+"""Time for interrupted code to clean up, or its timeout if that is shorter. Then it is interrupted
+again."""
 _DEAF_SECONDS = 10.0
-"""At least so long a call is asked to end before it is told that it does not."""
+"""Minimum time during which a call is interrupted repeatedly before it is reported as not
+interruptible."""
 _guard = _Guard()

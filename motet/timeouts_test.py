@@ -1,4 +1,5 @@
-"""Code that does not await is broken off where Python can hear of it, whatever it does; and nobody else is."""
+"""Tests that timeouts interrupt code that does not await, wherever Python allows it, and no other
+code."""
 
 import asyncio
 import gc
@@ -21,7 +22,7 @@ from motet.timeouts import TimedOut, at_once, break_off, guarded, run_loop, with
 
 LIMIT = 0.2
 LONG = 60.0
-"""Seconds: what is not broken off would take so long, and then end well."""
+"""Seconds that code takes, and then succeeds, if it is not interrupted."""
 
 
 def computes():
@@ -69,7 +70,7 @@ def keeps_exceptions():
 def makes_it_a_score():
     try:
         time.sleep(LONG)
-    except:  # noqa: E722 - as careless code does
+    except:  # noqa: E722 - like careless code
         return 0.0
     return 1.0
 
@@ -132,7 +133,9 @@ def test_what_does_not_await_is_broken_off(plain):
 @pytest.mark.parametrize(
     "where", [after_a_wait, in_a_task_of_its_own, in_a_task_group], ids=lambda where: where.__name__
 )
-@pytest.mark.parametrize("plain", [computes, sleeps, makes_it_a_score], ids=lambda plain: plain.__name__)
+@pytest.mark.parametrize(
+    "plain", [computes, sleeps, makes_it_a_score], ids=lambda plain: plain.__name__
+)
 def test_so_it_is_wherever_the_environment_does_it(plain, where):
     with pytest.raises(TimedOut):
         asyncio.run(asked(where(plain)))
@@ -195,7 +198,7 @@ def test_motets_own_code_is_never_broken_off():
         with guarded(1.0):
             assert await within(1.0, "step", as_coroutine(lambda: 1)) == 1
             end = time.monotonic() + 3.0
-            while time.monotonic() < end:  # as a learner or a sampler computes
+            while time.monotonic() < end:  # simulate a learner or sampler that computes
                 pass
             assert await within(1.0, "step", as_coroutine(lambda: 2)) == 2
 
@@ -223,15 +226,23 @@ def test_a_time_limit_of_the_environments_own_by_sigalrm_still_works():
 def test_afterwards_signals_tasks_and_threads_are_as_before():
     async def run():
         loop = asyncio.get_running_loop()
-        before = signal.getsignal(signal.SIGVTALRM), loop.get_task_factory(), threading.active_count()
+        before = (
+            signal.getsignal(signal.SIGVTALRM),
+            loop.get_task_factory(),
+            threading.active_count(),
+        )
         first, second = guarded(LIMIT), guarded(2 * LIMIT)
         first.__enter__()
         second.__enter__()
-        first.__exit__(None, None, None)  # two that are open at once may close in any order
+        first.__exit__(None, None, None)  # two open contexts may close in any order
         with pytest.raises(TimedOut):
             await within(LIMIT, "step", as_coroutine(sleeps))
         second.__exit__(None, None, None)
-        assert before == (signal.getsignal(signal.SIGVTALRM), loop.get_task_factory(), threading.active_count())
+        assert before == (
+            signal.getsignal(signal.SIGVTALRM),
+            loop.get_task_factory(),
+            threading.active_count(),
+        )
 
     asyncio.run(run())
 
@@ -280,7 +291,7 @@ def test_a_signals_handler_can_break_off_what_it_came_into():
         try:
             with pytest.raises(TimedOut):
                 await within(LONG, "step", as_coroutine(step))
-            signal.raise_signal(signal.SIGUSR1)  # into nobody's code: nothing happens
+            signal.raise_signal(signal.SIGUSR1)  # no call is running, so nothing happens
         finally:
             signal.signal(signal.SIGUSR1, before)
             timeouts.calls_go_on()
@@ -302,11 +313,13 @@ async def run():
 timeouts._DEAF_SECONDS = 0.5
 with timeouts.process_of_its_own():
     asyncio.run(run())
-"""
+"""  # noqa: E501
 
 
 def test_code_in_c_that_hears_nothing_ends_a_command_with_a_line():
-    ended = subprocess.run([sys.executable, "-c", DEAF], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", DEAF], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 1
     said = ended.stderr.strip().splitlines()
     assert len(said) == 1
@@ -323,7 +336,9 @@ def test_elsewhere_it_is_only_told(capfd, monkeypatch):
             with suppress(BaseException):
                 lets_go.wait(LONG)
 
-    monkeypatch.setattr(timeouts._Guard, "_tell", lambda guard, call: (told(guard, call), lets_go.set()))
+    monkeypatch.setattr(
+        timeouts._Guard, "_tell", lambda guard, call: (told(guard, call), lets_go.set())
+    )
     with pytest.raises(TimedOut):
         asyncio.run(asked(as_coroutine(deaf)))
     assert "kill -9" in capfd.readouterr().err
@@ -333,7 +348,10 @@ told = timeouts._Guard._tell
 
 
 def test_a_pool_of_threads_that_it_waits_for_is_broken_off_too(monkeypatch, capfd):
-    """Leaving the pool waits for its threads, so it takes a second exception, long before the call counts as deaf."""
+    """Leaving the pool waits for its threads.
+
+    A second exception is therefore needed, long before the call counts as not interruptible.
+    """
     monkeypatch.setattr(timeouts, "_PARTING_SECONDS", 0.1)
     monkeypatch.setattr(timeouts, "_DEAF_SECONDS", 0.1)
     lets_go = threading.Event()
@@ -364,7 +382,7 @@ def test_what_another_thread_does_breaks_off_nobody_in_the_main_thread():
             begun.wait(LONG)
             try:
                 for _ in range(10):
-                    time.sleep(LIMIT / 2)  # as a learner or a sampler computes
+                    time.sleep(LIMIT / 2)  # simulate a learner or sampler that computes
             finally:
                 lets_go.set()
         other.join()
@@ -410,7 +428,7 @@ async def exits():
 
 
 class Panic(BaseException):
-    """As Rust's panics are to Python."""
+    """Like the exceptions of Rust panics in Python."""
 
 
 async def panics():
@@ -437,7 +455,10 @@ async def exits_in_a_task():
 )
 def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
     async def run():
-        with guarded(seconds), pytest.raises(EnvironmentFault, match=f"step {told}; expected an answer"):
+        with (
+            guarded(seconds),
+            pytest.raises(EnvironmentFault, match=f"step {told}; expected an answer"),
+        ):
             await within(seconds, "step", step)
         return "goes on"
 
@@ -485,10 +506,14 @@ def test_threads_that_stand_still_keep_no_other_step_waiting():
     async def run():
         with guarded(LIMIT):
             for _ in range(3):
-                tries = [within(LIMIT, "step", stands_still) for _ in range(40)]  # more than a loop has threads
+                # More than the number of threads of a loop.
+                tries = [within(LIMIT, "step", stands_still) for _ in range(40)]
                 found = await asyncio.gather(*tries, return_exceptions=True)
                 assert all(isinstance(one, TimedOut) for one in found)
-                assert await within(LONG, "step", lambda: asyncio.to_thread(lambda: "answered")) == "answered"
+                assert (
+                    await within(LONG, "step", lambda: asyncio.to_thread(lambda: "answered"))
+                    == "answered"
+                )
 
     try:
         run_loop(run())
@@ -512,6 +537,10 @@ def test_a_signal_that_the_environment_gave_back_as_it_never_was_kills_nobody(mo
 
 @pytest.mark.parametrize("stderr", ["closed", "unread"])
 def test_code_in_c_that_hears_nothing_ends_a_command_that_nobody_listens_to(stderr):
-    gone = "import os; os.close(2)" if stderr == "closed" else "import os; r, w = os.pipe(); os.dup2(w, 2); os.close(r)"
+    gone = (
+        "import os; os.close(2)"
+        if stderr == "closed"
+        else "import os; r, w = os.pipe(); os.dup2(w, 2); os.close(r)"
+    )
     ended = subprocess.run([sys.executable, "-c", f"{gone}\n{DEAF}"], check=False, timeout=LONG)
     assert ended.returncode == 1

@@ -1,15 +1,20 @@
-"""What a critic reads of a Round: an agent's own observation, or everyone's side by side."""
+"""The input of a critic: an agent's own observation, or the joint observation."""
 
 from motet.core import Chat, Message, Prompt, Round
 
 
 def own_observation(round_: Round, agent: str) -> Prompt:
-    """What the agent itself was asked (IPPO, arXiv 2011.09533: the critic knows what the actor knows)."""
+    """Return the agent's own prompt (IPPO, arXiv 2011.09533: the critic sees what the
+    actor sees)."""
     return round_.prompts[agent]
 
 
 def joint_observation(round_: Round) -> Prompt:
-    """What all who act now were asked, each under its name (MAPPO, arXiv 2103.01955). One chat where any of them is a chat."""
+    """Return the prompts of all acting agents, each after its agent's name (MAPPO, arXiv
+    2103.01955).
+
+    The result is a chat if any of the prompts is a chat, else a string.
+    """
     texts = [f"{agent}: {_plain(prompt)}" for agent, prompt in round_.prompts.items()]
     if all(isinstance(prompt, str) for prompt in round_.prompts.values()):
         return "\n".join(texts)

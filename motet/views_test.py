@@ -1,4 +1,4 @@
-"""What a critic reads."""
+"""Tests the inputs of critics."""
 
 from motet.core import Message, Round
 from motet.views import joint_observation, own_observation

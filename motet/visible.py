@@ -1,4 +1,5 @@
-"""Text that somebody else wrote, on a person's terminal: every character is one that can be seen, and none is an instruction."""
+"""Safe output of external text on a terminal: control characters are escaped, and markup is not
+interpreted."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -11,12 +12,12 @@ from rich.text import Text
 
 
 def visible(text: str) -> str:
-    """With every control and format character but line ends and tabs written out, as in `\\x1b[2J`: none reaches the terminal."""
+    """Escape all control and format characters except newlines and tabs, as in `\\x1b[2J`."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def on_one_line(text: str) -> str:
-    """The same with line ends and tabs written out too: a name or a key cannot begin a line of its own."""
+    """Escape newlines and tabs as well, so that a name or key cannot start a new line."""
     return text if text.isprintable() else visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -27,21 +28,29 @@ def _shown(character: str) -> str:
 
 
 def styled(word: str, style: str, rest: str) -> Text:
-    """`word` in this style, and `rest` plain."""
+    """Return a Text with `word` in the given style and `rest` unstyled."""
     return Text.assemble((visible(word), style), visible(rest))
 
 
 class Console(RichConsole):
-    """Prints every text as it is, and `visible`: `[bold]` and `:skull:` in it are letters. rich's Text says what is styled."""
+    """A rich Console that prints all text literally and escapes control characters.
+
+    Markup such as `[bold]` and `:skull:` is not interpreted. Use rich's Text for styles.
+    """
 
     def __init__(self, *, stderr: bool = False, **how: Any) -> None:
         super().__init__(
-            stderr=stderr, **{"soft_wrap": False, **how, "markup": False, "emoji": False, "highlight": False}
+            stderr=stderr,
+            **{"soft_wrap": False, **how, "markup": False, "emoji": False, "highlight": False},
         )
 
     def render_str(self, text: str, **how: Any) -> Text:
-        return super().render_str(visible(text), **{**how, "markup": False, "emoji": False, "highlight": False})
+        return super().render_str(
+            visible(text), **{**how, "markup": False, "emoji": False, "highlight": False}
+        )
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         for part in super().render(renderable, options):
             yield part if part.control else Segment(visible(part.text), part.style)

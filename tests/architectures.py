@@ -1,4 +1,7 @@
-"""Tiny random models of many architectures of transformers, and what the bare model says of a row on its own."""
+"""Tiny random models of many transformers architectures.
+
+It also computes what the bare model returns for a single row.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,30 +12,37 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedModel
 
-from motet.policies.testing import make_tokenizer
+from tests.fixtures.model_folders import make_tokenizer
 
 CONTEXT = 64
 WINDOW = 7
 """Longer than any row of a short probe, and shorter than the rows of the tests."""
 
 SIZES: Mapping[str, Any] = {
-    "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2,
     "intermediate_size": 48, "max_position_embeddings": CONTEXT, "head_dim": 8, "pad_token_id": 0,
 }  # fmt: skip
 GPT: Mapping[str, Any] = {
-    "vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "pad_token_id": 0,
+    "vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT,
+    "pad_token_id": 0,
 }  # fmt: skip
 EXPERTS: Mapping[str, Any] = {
-    **SIZES, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+    **SIZES, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_group": 1,
     "moe_intermediate_size": 16, "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1,
     "shared_expert_intermediate_size": 16,
 }  # fmt: skip
 LATENT: Mapping[str, Any] = {
-    **EXPERTS, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+    **EXPERTS, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
     "qk_nope_head_dim": 8, "v_head_dim": 8,
 }  # fmt: skip
-MIXED: Mapping[str, Any] = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WINDOW}
-"""A layer that sees `WINDOW` tokens back, and one that sees all."""
+MIXED: Mapping[str, Any] = {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "sliding_window": WINDOW,
+}
+"""One layer with a sliding window of `WINDOW` tokens, and one with full attention."""
 HEADLESS = {name: size for name, size in SIZES.items() if name != "head_dim"}
 ROPE = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
 CAPPED = {"final_logit_softcapping": 2.0}
@@ -48,7 +58,8 @@ SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "codegen": ("codegen", {**GPT, "rotary_dim": 4}),
     "cohere": ("cohere", {**SIZES, "logit_scale": 0.2}),
     "cohere 2": ("cohere2", {**SIZES, **MIXED, "logit_scale": 0.5}),
-    "ctrl": ("ctrl", {"vocab_size": 300, "n_embd": 32, "dff": 48, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}),
+    "ctrl": ("ctrl", {"vocab_size": 300, "n_embd": 32, "dff": 48, "n_layer": 2, "n_head": 4,
+        "n_positions": CONTEXT}),
     "deepseek v2": ("deepseek_v2", LATENT),
     "deepseek v3": ("deepseek_v3", LATENT),
     "exaone 4": ("exaone4", {**SIZES, **MIXED}),
@@ -63,7 +74,8 @@ SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpt neo": (
         "gpt_neo",
         {
-            "vocab_size": 300, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": CONTEXT,
+            "vocab_size": 300, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
+            "max_position_embeddings": CONTEXT,
             "window_size": WINDOW, "attention_types": [[["global", "local"], 1]],
         },
     ),
@@ -80,8 +92,10 @@ SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mistral": ("mistral", {**SIZES, "sliding_window": WINDOW}),
     "mistral without windows": ("mistral", {**SIZES, "sliding_window": None}),
     "mixtral": ("mixtral", {**EXPERTS, "sliding_window": None}),
-    "modernbert decoder": ("modernbert-decoder", {**SIZES, **MIXED, "bos_token_id": 2, "eos_token_id": 1}),
-    "mpt": ("mpt", {"vocab_size": 300, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": CONTEXT}),
+    "modernbert decoder": ("modernbert-decoder",
+        {**SIZES, **MIXED, "bos_token_id": 2, "eos_token_id": 1}),
+    "mpt": ("mpt", {"vocab_size": 300, "d_model": 32, "n_heads": 4, "n_layers": 2,
+        "max_seq_len": CONTEXT}),
     "nanochat": ("nanochat", {**SIZES, **CAPPED}),
     "nemotron": ("nemotron", SIZES),
     "olmo 2": ("olmo2", SIZES),
@@ -93,7 +107,8 @@ SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "phi 3": ("phi3", {**SIZES, "sliding_window": WINDOW}),
     "phi 4": ("phi3", {**SIZES, "sliding_window": None}),
     "phimoe": ("phimoe", EXPERTS),
-    "qwen 2": ("qwen2", {**SIZES, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
+    "qwen 2": ("qwen2", {**SIZES, "use_sliding_window": True, "sliding_window": WINDOW,
+        "max_window_layers": 1}),
     "qwen 2.5": ("qwen2", SIZES),
     "qwen 2 moe": ("qwen2_moe", EXPERTS),
     "qwen 3": ("qwen3", {**SIZES, "tie_word_embeddings": True}),
@@ -110,16 +125,18 @@ SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
 }  # fmt: skip
-"""Name -> the model type of transformers and its settings."""
+"""Name -> the transformers model type, and its settings."""
 
 HYBRID = {
-    "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
 }  # fmt: skip
 _REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "llama 4": (
         "llama4_text",
         {
-            **EXPERTS, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW, "no_rope_layers": [1, 0],
+            **EXPERTS, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW,
+            "no_rope_layers": [1, 0],
             "layer_types": ["chunked_attention", "full_attention"],
         },
         r"\(Llama4ForCausalLM\) has no base model beside its language head",
@@ -127,30 +144,36 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "qwen 3 next": (
         "qwen3_next",
         {**EXPERTS, **HYBRID, "layer_types": ["linear_attention", "full_attention"]},
-        r"\(Qwen3NextForCausalLM\) .* has layers of linear or recurrent attention: LinearAttentionLayer",
+        (r"\(Qwen3NextForCausalLM\) .* has layers of linear or recurrent attention: "
+        r"LinearAttentionLayer"),
     ),
-    "lfm 2": ("lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}, "layers of linear or recurrent attention"),
+    "lfm 2": ("lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}, ("layers of linear or "
+    "recurrent attention")),
     "inkling": ("inkling_text", EXPERTS, "layers of linear or recurrent attention"),
     "minimax": ("minimax", EXPERTS, "keeps its past in a MiniMaxCache"),
-    "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "keeps no past"),
-    "rwkv": ("rwkv", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2}, "keeps no past"),
+    "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2,
+        "state_size": 4}, "keeps no past"),
+    "rwkv": ("rwkv", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2},
+        "keeps no past"),
     "recurrent gemma": ("recurrent_gemma", SIZES, "seem to only contain LinearAttention layers"),
     "openai gpt": ("openai-gpt", GPT, "keeps no past"),
     "trocr": (
         "trocr",
-        {"vocab_size": 300, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48},
+        {"vocab_size": 300, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4,
+            "decoder_ffn_dim": 48},
         "gives a row other logits beside longer rows than alone",
     ),
 }  # fmt: skip
 REFUSED: Mapping[str, str] = {kind: cause for kind, (_, _, cause) in _REFUSED.items()}
-"""Name -> what the refusal says of the cause."""
+"""Name -> the cause that the error message states."""
 KINDS = {**SOUND, **{kind: (name, settings) for kind, (name, settings, _) in _REFUSED.items()}}
 
 
 def make(kind: str, folder: Path, *, zero: bool = False, **changes: Any) -> Path:
-    """Writes the model of this kind, with weights large enough that mistakes show, and a tokenizer beside it.
+    """Write a model of this kind, and a tokenizer beside it.
 
-    With `zero` the embedding of token 0 is zero. `changes` are settings of the model.
+    The weights are large enough that errors are visible. With `zero` the embedding of token 0 is
+    zero. `changes` are settings of the model.
     """
     name, settings = KINDS[kind]
     tokenizer = make_tokenizer("gpt2", False, CONTEXT, 300)
@@ -169,8 +192,11 @@ def make(kind: str, folder: Path, *, zero: bool = False, **changes: Any) -> Path
     return folder
 
 
-def alone(model: PreTrainedModel, prompt: Sequence[int], answer: Sequence[int], temperature: float) -> Tensor:
-    """Log-probabilities of an answer's tokens from one pass of the bare model over one row, [L]."""
+def alone(
+    model: PreTrainedModel, prompt: Sequence[int], answer: Sequence[int], temperature: float
+) -> Tensor:
+    """Return the log-probabilities of an answer's tokens, [L], from one pass of the bare model over
+    one row."""
     row = torch.tensor([[*prompt, *answer]])
     logits_LV = model(input_ids=row, use_cache=False).logits[0, len(prompt) - 1 : -1]
     logp_LV = torch.log_softmax(logits_LV.float() / temperature, dim=-1)

@@ -1,4 +1,4 @@
-"""Sampling, scoring and training of many architectures, beside plain passes of the bare model over one row at a time."""
+"""Sampling, scoring and training of many architectures, compared with the bare model row by row."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from motet.core import SampleRequest
 from motet.errors import ConfigError
-from motet.policies import decode as decoding
-from motet.policies.abilities import Abilities
-from motet.policies.backbone import Backbone, Policy
-from motet.policies.critic import Critic
-from motet.policies.decode import Wish, decode
-from motet.policies.forward import forward
-from motet.policies.padding import Rows, padded
-from motet.policies.sampler import LocalSampler
+from motet.models import decode as decoding
+from motet.models.backbone import Backbone, Policy
+from motet.models.capabilities import Capabilities
+from motet.models.critic import Critic
+from motet.models.decode import DecodeRequest, decode
+from motet.models.forward import forward
+from motet.models.padding import Rows, padded
+from motet.models.sampler import LocalSampler
 from motet.settings import Decode, Lora
 from tests.architectures import REFUSED, SOUND, WINDOW, alone, make
 
@@ -30,7 +30,10 @@ PROMPTS = [
     [42],
 ]
 OF = [1, 0, 1, 2, 3]
-ANSWERS = [[(53 * place + row) % 250 + 20 for place in range(length)] for row, length in enumerate((12, 5, 1, 9, 11))]
+ANSWERS = [
+    [(53 * place + row) % 250 + 20 for place in range(length)]
+    for row, length in enumerate((12, 5, 1, 9, 11))
+]
 TEMPERATURES = [0.7, 1.0, 1.3, 2.0, 0.5]
 
 
@@ -45,22 +48,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], Path
 
 @pytest.fixture(scope="module", params=[True, False], ids=["row 0 zero", "row 0 random"])
 def zero(request: pytest.FixtureRequest) -> bool:
-    """Whether the embedding of token 0 is zero, as in a model that was made with `pad_token_id=0`."""
+    """True if the embedding of token 0 is zero, as in a model that was made with
+    `pad_token_id=0`."""
     return request.param
 
 
 @pytest.fixture(scope="module", params=sorted(SOUND))
-def backbone(request: pytest.FixtureRequest, made: Callable[[str, bool], Path], zero: bool) -> Backbone:
+def backbone(
+    request: pytest.FixtureRequest, made: Callable[[str, bool], Path], zero: bool
+) -> Backbone:
     return Backbone.load(made(request.param, zero), device="cpu", trainable_full=True)
 
 
 def rows() -> Rows:
     cpu = torch.device("cpu")
-    return Rows(*padded(PROMPTS, 0, "left", cpu), torch.tensor(OF), *padded(ANSWERS, 0, "right", cpu))
+    return Rows(
+        *padded(PROMPTS, 0, "left", cpu), torch.tensor(OF), *padded(ANSWERS, 0, "right", cpu)
+    )
 
 
 def bare(backbone: Backbone) -> list[Tensor]:
-    """Of every answer, as the model by itself has it."""
+    """Return the log-probabilities of every answer, computed by the bare model."""
     with backbone.plain_attention():
         return [
             alone(backbone.model, PROMPTS[of], answer, temperature)
@@ -68,7 +76,9 @@ def bare(backbone: Backbone) -> list[Tensor]:
         ]
 
 
-def test_training_and_scoring_give_log_probabilities_and_gradients_of_single_rows(backbone: Backbone) -> None:
+def test_training_and_scoring_give_log_probabilities_and_gradients_of_single_rows(
+    backbone: Backbone,
+) -> None:
     lesson = rows()
     logp_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES))
     expected_N = torch.cat(bare(backbone))
@@ -76,7 +86,9 @@ def test_training_and_scoring_give_log_probabilities_and_gradients_of_single_row
     with torch.no_grad():
         scored_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES), want_entropy=False)
     torch.testing.assert_close(scored_BL[lesson.mask_BL], expected_N, **CLOSE)
-    got, right = (_gradient(backbone, loss) for loss in (logp_BL[lesson.mask_BL].sum(), expected_N.sum()))
+    got, right = (
+        _gradient(backbone, loss) for loss in (logp_BL[lesson.mask_BL].sum(), expected_N.sum())
+    )
     assert (got - right).norm() < 1e-4 * right.norm()
 
 
@@ -91,17 +103,21 @@ def test_sampling_records_log_probabilities_of_single_rows(
     backbone: Backbone, shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoding, "SHARED", shared)
-    wishes = [
-        Wish(of, Decode(max_new_tokens=2 * WINDOW, temperature=temperature), key)
+    requests = [
+        DecodeRequest(of, Decode(max_new_tokens=2 * WINDOW, temperature=temperature), key)
         for key, (of, temperature) in enumerate(zip(OF, TEMPERATURES, strict=True))
     ]
-    for wish, answer in zip(wishes, decode(backbone, PROMPTS, wishes), strict=True):
+    for request, answer in zip(requests, decode(backbone, PROMPTS, requests), strict=True):
         with torch.no_grad(), backbone.plain_attention():
-            expected_L = alone(backbone.model, PROMPTS[wish.prompt], answer.tokens, wish.decode.temperature)
+            expected_L = alone(
+                backbone.model, PROMPTS[request.prompt], answer.tokens, request.decode.temperature
+            )
         torch.testing.assert_close(torch.tensor(answer.logprobs), expected_L, **CLOSE)
 
 
-@pytest.mark.parametrize("changes", [{}, {"word_embed_proj_dim": 16}], ids=["as wide as its blocks", "projected"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"word_embed_proj_dim": 16}], ids=["as wide as its blocks", "projected"]
+)
 def test_a_critic_reads_hidden_states_of_any_width(changes: dict[str, int], tmp_path: Path) -> None:
     backbone = Backbone.load(make("opt", tmp_path, **changes), device="cpu")
     critic = Critic.on("c", Policy("p", backbone), owns_trunk=False)
@@ -113,11 +129,17 @@ def test_a_critic_reads_hidden_states_of_any_width(changes: dict[str, int], tmp_
 def test_a_model_that_sees_all_of_the_past_has_every_ability_with_experts_too(
     kind: str, made: Callable[[str, bool], Path]
 ) -> None:
-    assert Backbone.load(made(kind, False), device="cpu").abilities == Abilities(True, True, True)
+    assert Backbone.load(made(kind, False), device="cpu").capabilities == Capabilities(
+        True, True, True
+    )
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt 2", "mixtral", "granite moe", "gpt oss", "opt", "jetmoe", "qwen 2 moe"])
-def test_two_adapters_on_one_base_sample_what_each_samples_alone(kind: str, made: Callable[[str, bool], Path]) -> None:
+@pytest.mark.parametrize(
+    "kind", ["llama", "gpt 2", "mixtral", "granite moe", "gpt oss", "opt", "jetmoe", "qwen 2 moe"]
+)
+def test_two_adapters_on_one_base_sample_what_each_samples_alone(
+    kind: str, made: Callable[[str, bool], Path]
+) -> None:
     backbone = Backbone.load(made(kind, False), device="cpu")
     torch.manual_seed(3)
     for seed, name in enumerate("ab"):
@@ -131,11 +153,15 @@ def test_two_adapters_on_one_base_sample_what_each_samples_alone(kind: str, made
     ]
     together = asyncio.run(LocalSampler(policies).sample(requests))
     for request, answer in zip(requests, together, strict=True):
-        (apart,) = asyncio.run(LocalSampler({request.policy: policies[request.policy]}).sample([request]))
+        (apart,) = asyncio.run(
+            LocalSampler({request.policy: policies[request.policy]}).sample([request])
+        )
         for one, other in zip(answer.completions, apart.completions, strict=True):
             assert one.tokens == other.tokens
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-    assert together[0].completions[0].logprobs != pytest.approx(together[1].completions[0].logprobs, abs=1e-2)
+    assert together[0].completions[0].logprobs != pytest.approx(
+        together[1].completions[0].logprobs, abs=1e-2
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(REFUSED))

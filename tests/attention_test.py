@@ -1,21 +1,26 @@
-"""Whole runs with another attention of transformers: everything that is loaded obeys the key, and learns the same."""
+"""Whole runs with another attention implementation of transformers.
+
+Every model that is loaded uses the configured one, and the results are the same.
+"""
 
 import pytest
 
 import motet
-from motet.config.parts import Base
+from motet.config.parts import ModelConfig
 from motet.config.verifier import VerifierTraining
-from motet.policies import backbone
+from motet.models import backbone
 from motet.verifier.model import Verifier
 from tests.small_runs import run_config, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 POLICIES = {"p": {"model": "tiny"}, "q": {"model": "tiny", "train": "lora"}}
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The attention of every model that is loaded."""
+    """Return the attention implementation of every model that is loaded."""
     found, load = [], backbone.load_model
 
     def noted(source, dtype, device, quantize, attention):
@@ -27,7 +32,9 @@ def asked(monkeypatch):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_base_policies_references_critics_warm_up_and_evaluation_obey_the_key(train, tmp_path, asked, attention):
+def test_base_policies_references_critics_warm_up_and_evaluation_obey_the_key(
+    train, tmp_path, asked, attention
+):
     config = run_config(
         policies=POLICIES,
         warmup={"steps": 2, "batch_size": 4},
@@ -48,7 +55,9 @@ def test_base_policies_references_critics_warm_up_and_evaluation_obey_the_key(tr
 
 
 def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, asked):
-    settings = VerifierTraining(model=Base(path=str(model_folder("llama")), device="cpu", attention="eager"))
+    settings = VerifierTraining(
+        model=ModelConfig(path=str(model_folder("llama")), device="cpu", attention="eager")
+    )
     found = motet.api.verifying._fresh(settings, [], None)
     assert isinstance(found, Verifier)
     assert asked == ["eager"]
@@ -56,12 +65,15 @@ def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, ask
 
 
 def test_what_the_machine_has_not_is_said_before_any_work():
-    with pytest.raises(motet.ConfigError, match=r"attention is flash_attention_2, and device is cpu; expected cuda"):
+    with pytest.raises(
+        motet.ConfigError, match=r"attention is flash_attention_2, and device is cpu; expected cuda"
+    ):
         motet.dry_run(run_config(), ["models.tiny.attention=flash_attention_2"])
 
 
 def test_an_unknown_one_is_named_with_those_there_are():
     with pytest.raises(
-        motet.ConfigError, match=r"models\.tiny\.attention: got 'flash', expected 'auto', 'sdpa', 'flash_at"
+        motet.ConfigError,
+        match=r"models\.tiny\.attention: got 'flash', expected 'auto', 'sdpa', 'flash_at",
     ):
         motet.read_config(run_config(), ["models.tiny.attention=flash"])

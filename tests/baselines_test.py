@@ -1,4 +1,4 @@
-"""A trained team beside what needs no training, as whole runs."""
+"""A trained team compared with baselines that need no training, as whole runs."""
 
 import json
 import re
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 import motet
-from motet import tables
+from motet import console
 from motet.cli import main
 from tests.small_runs import GAMES, LORA, run_config, summary
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 SHARED = {"name": f"{GAMES}:Shared", "turns": 2}
 ALL = (
     "trained team", "untrained team", "single agent", "naive concatenation", "sequential pipeline",
@@ -23,7 +25,8 @@ ALL = (
 
 
 def shared(**sections: Any) -> dict[str, Any]:
-    """Two turns for two players, one for one player alone: the team pays for about twice as many tokens."""
+    """Two turns for two players, one for a single player: the team uses about twice as many
+    tokens."""
     return run_config(**{"environment": SHARED, "rollout": {"samples": [2, 2]}, **sections})
 
 
@@ -36,8 +39,13 @@ def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def timeless(found: dict[str, Any]) -> dict[str, Any]:
-    """All but the clock's figures."""
-    return {**found, "rows": [{key: value for key, value in row.items() if key != "time"} for row in found["rows"]]}
+    """Return everything except times."""
+    return {
+        **found,
+        "rows": [
+            {key: value for key, value in row.items() if key != "time"} for row in found["rows"]
+        ],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +100,10 @@ def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(run):
 
 
 def test_talking_costs_what_was_said_on_the_way(run):
-    """Nearly every answer has the three tokens it may have: two agents, two turns, and in a discussion everything twice."""
+    """Nearly every answer has the maximum of three tokens.
+
+    There are two agents and two turns, and a discussion has twice as many answers.
+    """
     found = rows(measured(run, samples=4))
     tokens = {name: row["tokens_per_task"] for name, row in found.items()}
     assert tokens["one-round discussion"] == pytest.approx(2 * tokens["untrained team"], rel=0.15)
@@ -101,9 +112,13 @@ def test_talking_costs_what_was_said_on_the_way(run):
 
 
 def test_who_plays_alone_can_be_said(run):
-    notes = [rows(measured(run, **named))["single agent"]["note"] for named in ({}, {"single": "a"})]
+    notes = [
+        rows(measured(run, **named))["single agent"]["note"] for named in ({}, {"single": "a"})
+    ]
     assert notes == ["played by the policy of b", "played by the policy of a"]
-    with pytest.raises(motet.ConfigError, match="there is no agent 'c' to play alone; agents are a, b"):
+    with pytest.raises(
+        motet.ConfigError, match="there is no agent 'c' to play alone; agents are a, b"
+    ):
         measured(run, single="c")
 
 
@@ -124,13 +139,22 @@ def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
     relay = run_config(
         environment={"name": "relay"},
         rollout={"samples": [2, 1]},
-        algorithm={"compare": "task"},
+        algorithm={"group_by": "task"},
         evaluation={"tasks": 2},
     )
-    assert measured(relay)["left_out"]["naive concatenation"] == "after one turn of this game nothing is decided"
-    alone = measured(run_config(game={"players": ["a"]}, team={"a": "p"}, policies={"p": {"model": "tiny"}}))
+    assert (
+        measured(relay)["left_out"]["naive concatenation"]
+        == "after one turn of this game nothing is decided"
+    )
+    alone = measured(
+        run_config(game={"players": ["a"]}, team={"a": "p"}, policies={"p": {"model": "tiny"}})
+    )
     assert alone["left_out"] == dict.fromkeys(ALL[2:6], "the team is one agent")
-    assert [row["protocol"] for row in alone["rows"]] == ["untrained team", "best of n", "majority of n"]
+    assert [row["protocol"] for row in alone["rows"]] == [
+        "untrained team",
+        "best of n",
+        "majority of n",
+    ]
 
 
 def test_a_game_that_breaks_costs_its_task_and_is_counted():
@@ -150,21 +174,31 @@ def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
     found = measured(run, against=[other])
     assert tuple(rows(found)) == ("trained team", "trained team of solo", *ALL[1:])
     row, after = rows(found)["trained team of solo"], summary(other)["heldout"]["after"]
-    assert (row["success"]["mean"], row["reward"]["mean"]) == pytest.approx((after["success"], after["reward"]))
-    assert tuple(rows(measured(shared(), against=[other])))[:2] == ("untrained team", "trained team of solo")
-    strangers = train(run_config(name="strangers", environment={"name": "relay"}, rollout={"samples": [2, 2]}))
-    with pytest.raises(motet.ConfigError, match=r"strangers has other held-out tasks .*'eval 0' is"):
+    assert (row["success"]["mean"], row["reward"]["mean"]) == pytest.approx(
+        (after["success"], after["reward"])
+    )
+    assert tuple(rows(measured(shared(), against=[other])))[:2] == (
+        "untrained team",
+        "trained team of solo",
+    )
+    strangers = train(
+        run_config(name="strangers", environment={"name": "relay"}, rollout={"samples": [2, 2]})
+    )
+    with pytest.raises(
+        motet.ConfigError, match=r"strangers has other held-out tasks .*'eval 0' is"
+    ):
         measured(run, against=[strangers])
     with pytest.raises(motet.ConfigError, match="absent is no run folder"):
         measured(run, against=[tmp_path / "absent"])
 
 
-# ---------------------------------------------------------------------------------------------------- the command
+# -------------------------------------------------------------------------------------- the command
 
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    monkeypatch.setattr(tables.out, "_width", 160)  # in less a long time breaks names over two lines
+    # a narrower console breaks names over two lines
+    monkeypatch.setattr(console.out, "_width", 160)
 
     def call(line: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
@@ -184,8 +218,9 @@ def test_the_table_says_what_the_json_says(run, command):
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"│ {row['protocol']} +│ +{figures[0]} │ +{figures[1]} │", out)
     assert (
-        "best of n: the single agent's best sample, by success and then by reward: an oracle, so an upper bound" in out
-    )
+        "best of n: the single agent's best sample, by success and then by reward: an oracle, so "
+        "an upper bound"
+    ) in out
     assert "2,000 bootstrap resamples" in out
 
 
@@ -198,7 +233,10 @@ def test_the_table_says_what_the_json_says(run, command):
         ("--baselines --single c", "there is no agent 'c' to play alone; agents are a, b"),
         ("--baselines --against absent", "absent is no run folder"),
         ("--samples 0", "evaluation.samples: got 0, expected greater than 0"),
-        ("--pass-at 1,x", "--pass-at is '1,x'; expected different whole numbers with commas, such as 0,1,2"),
+        (
+            "--pass-at 1,x",
+            "--pass-at is '1,x'; expected different whole numbers with commas, such as 0,1,2",
+        ),
         ("--pass-at 2", "pass_at names 2; expected 1 to 1, the games per task: raise samples"),
     ],
 )
@@ -215,4 +253,7 @@ def test_pass_at_k_and_turns_are_printed(run, command):
     for k in ("1", "3"):
         assert re.search(rf"│ pass@{k} +│ +{found['pass_at'][k]:.3f} │", out)
     second = found["by_turn"][1]
-    assert re.search(rf"│ 2 +│ +{second['played']:.3f} │ +{second['reward']:.3f} │ +{second['success']:.3f} │", out)
+    assert re.search(
+        rf"│ 2 +│ +{second['played']:.3f} │ +{second['reward']:.3f} │ +{second['success']:.3f} │",
+        out,
+    )

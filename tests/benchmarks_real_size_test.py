@@ -1,4 +1,4 @@
-"""The bench of real sizes: its cases, and its figures by hand. Nothing is run."""
+"""The benchmark of real sizes: its cases, and its figures computed by hand. Nothing is run."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,9 @@ for folder in (BENCHMARKS, BENCHMARKS / "speed"):
         sys.path.remove(str(folder))
 
 
-def one(samples: int, seconds: float, play: float, learn: float, estimate: float, peer: Any = None) -> dict[str, Any]:
+def one(
+    samples: int, seconds: float, play: float, learn: float, estimate: float, peer: Any = None
+) -> dict[str, Any]:
     return {
         "title": "a case", "samples": samples, "tokens": 64 * samples, "seconds": seconds,
         "stages": {"play/prefill": 1.0, "play/decode": 4.0, "learn": 5.0},
@@ -26,7 +28,14 @@ def one(samples: int, seconds: float, play: float, learn: float, estimate: float
 
 
 CASES = {
-    "base": one(16, 10.0, 3e9, 4e9, 3e9, {"side": "TRL", "seconds": 20.0, "memory": 8e9, "times_faster": 4.0}),
+    "base": one(
+        16,
+        10.0,
+        3e9,
+        4e9,
+        3e9,
+        {"side": "TRL", "seconds": 20.0, "memory": 8e9, "times_faster": 4.0},
+    ),
     "rows": one(64, 30.0, 6e9, 5e9, 6e9),
     "four": one(32, 18.0, 3e9, 3e9, 3e9),
 }

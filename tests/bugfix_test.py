@@ -1,4 +1,4 @@
-"""The bug fix configs, on rows of one's own: no hub, no model of the hub."""
+"""The bug fix configs on local rows: no hub, no model of the hub."""
 
 import json
 
@@ -24,7 +24,9 @@ MODEL = {
 
 def written(folder, *rows):
     path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "task_id": f"t/{n}"}) + "\n" for n, row in enumerate(rows)))
+    path.write_text(
+        "".join(json.dumps({**row, "task_id": f"t/{n}"}) + "\n" for n, row in enumerate(rows))
+    )
     return str(path)
 
 
@@ -33,11 +35,18 @@ def reference(path, *overrides):
     return motet.evaluate(CONFIG, overrides, team="reference", show="silent")
 
 
-@pytest.mark.parametrize("overrides", [(), ("rollout.samples=[1,1,1,1]",), ("environment.mutants_per_row=3",)])
+@pytest.mark.parametrize(
+    "overrides", [(), ("rollout.samples=[1,1,1,1]",), ("environment.mutants_per_row=3",)]
+)
 def test_the_reference_team_repairs_a_mutant_of_every_row(tmp_path, overrides):
     figures = reference(written(tmp_path, *[ROW] * 4), *overrides)
     assert figures["episodes"] == (12 if "environment.mutants_per_row=3" in overrides else 4)
-    assert (figures["success"], figures["reward"], figures["faults"], figures["turns"]) == (1.0, 3.0, 0, 2.0)
+    assert (figures["success"], figures["reward"], figures["faults"], figures["turns"]) == (
+        1.0,
+        3.0,
+        0,
+        2.0,
+    )
     assert "rows_passed_over" not in figures
 
 
@@ -56,7 +65,9 @@ def test_data_without_any_bug_or_with_the_wrong_fields_is_one_clear_line(tmp_pat
     path = written(tmp_path, {**GIVEN, "buggy_solution": GIVEN["canonical_solution"]})
     with pytest.raises(ConfigError, match="bug_fix has no tasks for 'eval'; expected at least one"):
         reference(path, "environment.mutate=false")
-    with pytest.raises(ConfigError, match=r"data\.eval, row 1.*has no buggy_solution.*environment\.mutate: true"):
+    with pytest.raises(
+        ConfigError, match=r"data\.eval, row 1.*has no buggy_solution.*environment\.mutate: true"
+    ):
         reference(written(tmp_path, ROW), "environment.mutate=false")
 
 
@@ -68,7 +79,7 @@ def test_a_team_trains_on_mutants_over_two_attempts(tmp_path):
         models={"tiny": {"embedded": MODEL, "device": "cpu"}},
         team={"reviewer": "p", "fixer": "q"},
         rollout={"samples": [2, 1, 1, 1]},
-        algorithm={"name": "magrpo", "compare": "task", "absorb": False},
+        algorithm={"name": "magrpo", "group_by": "task", "repeat_last_reward": False},
     )
     motet.train(config, runs=tmp_path, show="silent")
     assert summary(tmp_path / "run")["heldout"]["after"]["episodes"] == 4
@@ -76,8 +87,14 @@ def test_a_team_trains_on_mutants_over_two_attempts(tmp_path):
 
 
 def test_paying_an_early_end_again_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"BugFix rewards the end .* set algorithm\.absorb: false"):
-        motet.train(CONFIG, [f"data.train.path={written(tmp_path, ROW)}", "algorithm.absorb=true"], runs=tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"BugFix rewards the end .* set algorithm\.repeat_last_reward: false"
+    ):
+        motet.train(
+            CONFIG,
+            [f"data.train.path={written(tmp_path, ROW)}", "algorithm.repeat_last_reward=true"],
+            runs=tmp_path,
+        )
 
 
 def test_the_embedded_config_plays_with_its_reference_team():

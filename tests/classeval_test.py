@@ -1,4 +1,7 @@
-"""ClassEval's own solutions, shared out and merged, have the verdict of a plain Python. Needs the data beside the checkout."""
+"""ClassEval's own solutions, split among agents and merged, get the verdict of plain Python.
+
+The tests need the data beside the checkout.
+"""
 
 import ast
 import asyncio
@@ -21,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data" / "classeval" / "test.jsonl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there")
 LIMITS = Limits(cpu_seconds=20, wall_seconds=90)
-"""Twice and thrice those of configs/classeval.yaml: these machines are busy."""
+"""Twice and three times those of configs/classeval.yaml, because the test machines are busy."""
 PLAIN = """
 import random, sys, unittest
 
@@ -35,9 +38,13 @@ sys.path.insert(0, "")
 random.seed(0)
 unittest.main("task", argv=["", "-q"])
 """
-"""unittest as anybody runs it, with numpy and no other package; but as in the sandbox, chance is always the same."""
+"""unittest as usual, with numpy and no other package. As in the sandbox, random numbers are
+seeded."""
 BY_USER = {"ClassEval_50"}
-"""Whether a read-only file can be written depends on who asks: root can, nobody cannot, and not every sandbox makes one."""
+"""Tasks whose verdict depends on the user: whether a read-only file can be written.
+
+root can, the user nobody cannot, and not every sandbox runs as nobody.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +60,24 @@ def rows():
 
 def passes_plainly(row):
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "task.py").write_text(f"{row['solution_code']}\n\n{row['test']}\n", encoding="utf-8")
+        (Path(folder) / "task.py").write_text(
+            f"{row['solution_code']}\n\n{row['test']}\n", encoding="utf-8"
+        )
         done = subprocess.run(
-            [sys.executable, "-c", PLAIN], cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, timeout=120
+            [sys.executable, "-c", PLAIN],
+            cwd=folder,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
         )
     return done.returncode == 0
 
 
 async def verdicts(environment, rows, silent=False):
-    """Row -> whether the class passes that the agents make of the known solution; or of nothing, where all are silent."""
+    """Return row -> True if the class passes that the agents' known solutions make.
+
+    If all agents are silent, the class is made of nothing.
+    """
 
     async def played(row):
         state = await environment.start(environment.task(row), 0)
@@ -73,11 +89,15 @@ async def verdicts(environment, rows, silent=False):
             assert transition.terms["overlap"] == transition.terms["ignored"] == 0.0, row["task_id"]
         return transition.terms["success"] == 1.0
 
-    return dict(zip([row["task_id"] for row in rows], await asyncio.gather(*map(played, rows)), strict=True))
+    return dict(
+        zip([row["task_id"] for row in rows], await asyncio.gather(*map(played, rows)), strict=True)
+    )
 
 
 def listed():
-    return set(re.findall(r"ClassEval_\d+", (ROOT / "docs" / "classeval.md").read_text(encoding="utf-8")))
+    return set(
+        re.findall(r"ClassEval_\d+", (ROOT / "docs" / "classeval.md").read_text(encoding="utf-8"))
+    )
 
 
 def test_a_sample_of_classes_has_the_verdict_of_a_plain_python(environment, tmp_path):
@@ -87,13 +107,15 @@ def test_a_sample_of_classes_has_the_verdict_of_a_plain_python(environment, tmp_
     assert {name for name, passes in plain.items() if not passes} <= listed()
     (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, sample)), encoding="utf-8")
     found = motet.evaluate(
-        ROOT / "configs" / "classeval.yaml", [f"data.eval.path={tmp_path / 'test.jsonl'}"], team="reference"
+        ROOT / "configs" / "classeval.yaml",
+        [f"data.eval.path={tmp_path / 'test.jsonl'}"],
+        team="reference",
     )
     assert found["success"] == pytest.approx(sum(plain.values()) / len(plain))
 
 
 def bare(text, indent=""):
-    """The methods of a class without it, with what stands around it in front."""
+    """Return the methods of a class without the class, after the code around it."""
     tree = ast.parse(text)
     (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     around = [ast.unparse(node) for node in tree.body if node is not found]
@@ -102,11 +124,15 @@ def bare(text, indent=""):
 
 
 WAYS = {
-    "fenced": lambda text: f"Of course. Here it is:\n\n```python\n{text}\n```\n\nEach method does what it should.",
+    "fenced": lambda text: (
+        f"Of course. Here it is:\n\n```python\n{text}\n```\n\nEach method does what it should."
+    ),
     "cut off": lambda text: f"```python\n{text}\n    def never_finished(self):\n        return (",
     "bare": bare,
     "indented": lambda text: bare(text, "    "),
-    "in prose": lambda text: f"Of course, here it is:\n\n{bare(text)}\n\nEach method does what it should.",
+    "in prose": lambda text: (
+        f"Of course, here it is:\n\n{bare(text)}\n\nEach method does what it should."
+    ),
     "with an example": lambda text: f"{text}\n\nresult = data = None\nprint(result.run(data))",
 }
 

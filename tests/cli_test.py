@@ -1,4 +1,7 @@
-"""The commands as a person meets them: what is wrong is one line, what is stopped can go on, what is printed can be read."""
+"""The commands as a user sees them.
+
+Errors are one line, stopped runs can be resumed, and output is readable.
+"""
 
 import io
 import json
@@ -21,7 +24,7 @@ GAME = '''
 import motet
 
 
-class Same:
+class Same(motet.Environment):
     """Two agents; 1 for both where what they say begins alike."""
 
     agents = ("left", "right")
@@ -46,9 +49,8 @@ class Same:
     async def step(self, turn, replies, seed):
         said = [reply.text for reply in replies.values()]
         same = float(said[0][:1] == said[1][:1])
-        return motet.Transition(turn + 1, dict.fromkeys(self.agents, same), done=turn == 1, terms={"success": same})
-
-    async def close(self, turn): ...
+        return motet.Transition(turn + 1, dict.fromkeys(self.agents, same), done=turn == 1, \
+terms={"success": same})
 
 
 class Taught(Same):
@@ -58,7 +60,7 @@ class Taught(Same):
 
 
 class Rows(Same):
-    tasks = property()
+    tasks = motet.Environment.tasks
 
     def task(self, row):
         return motet.Task(row["id"], row)
@@ -71,7 +73,8 @@ name: tiny
 threads: 1
 environment: {name: "./game.py:Same"}
 models:
-  small: {embedded: {hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, feed_forward: 16, vocabulary: 258}}
+  small: {embedded: {hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, \
+feed_forward: 16, vocabulary: 258}}
 policies:
   left: {model: small}
   right: {model: small}
@@ -88,7 +91,7 @@ LORA = "policies.left.train=lora policies.left."
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder to stand in, with a config, its game, a trained run, and things that are broken in many ways."""
+    """A folder with a config, its game, a trained run, and files that are broken in many ways."""
     folder = tmp_path_factory.mktemp("place")
     texts = {
         "game.py": GAME,
@@ -123,7 +126,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture
 def motet(place, monkeypatch, capsys):
-    """Runs a command line here and returns (exit code, stdout, stderr)."""
+    """Run a command line in that folder and return (exit code, stdout, stderr)."""
     monkeypatch.chdir(place)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setenv("COLUMNS", "100")
@@ -145,53 +148,73 @@ def call(patch, line):
 
 def contents(folder):
     files = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
-    return {path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in files}
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in files
+    }
 
 
-# ---------------------------------------------------------------------------------------------------- what is wrong
+# ------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
         # the config
-        ("optimizer.learnin_rate=1", "optimizer.learnin_rate: unknown key; did you mean learning_rate?"),
+        ("optimizer.learnin_rate=1", ("optimizer.learnin_rate: unknown key; did you mean "
+        "learning_rate?")),
         ("train.steps=2.5", "train.steps: got 2.5, expected a whole number"),
         ("optimizer.learning_rate=fast", "optimizer.learning_rate: got 'fast', expected a number"),
-        ("\"optimizer.learning_rate='5e-6'\"", "optimizer.learning_rate: got '5e-6', expected a number"),
+        ("\"optimizer.learning_rate='5e-6'\"", ("optimizer.learning_rate: got '5e-6', expected a "
+        "number")),
         ("train.steps", "override 'train.steps': expected KEY.KEY=VALUE, such as train.steps=100"),
         (f"{LORA}lora_dropout=0.1", "policies.left.lora_dropout: unknown key"),
-        (f"{LORA}lora.dropout=0.1", "policies.left.lora.dropout: unknown key; the keys here are: rank, alpha, targets"),
+        (f"{LORA}lora.dropout=0.1", ("policies.left.lora.dropout: unknown key; the keys here are: "
+        "rank, alpha, targets")),
         ("rollout.pairing=cross", "rollout.pairing: got 'cross', expected 'aligned' or 'crossed'"),
         ("algorithm.name=magroo", "algorithm.name is 'magroo' (did you mean 'marloo'?)"),
         ("evaluation.tasks=0", "evaluation.tasks: got 0, expected greater than 0"),
-        # who plays
+        # the players
         ("team.left=smal", "team.left names policy 'smal'; policies are: left, right"),
-        ("team.middle=left", "environment ./game.py:Same has the agents left, right: name each once"),
+        ("team.middle=left", ("environment ./game.py:Same has the agents left, right: name each "
+        "once")),
         (
             "team.left=null policies.left=null",
-            "team names right; environment ./game.py:Same has the agents left, right: name each once",
+            ("team names right; environment ./game.py:Same has the agents left, right: name each "
+            "once"),
         ),
-        ("policies.left.train=frozen policies.right.train=frozen", "every policy is frozen (left, right)"),
-        # how it is sampled
-        ("rollout.samples=[1]", "rollout.samples [1] gives groups of 1 at turn 1, but baseline group_mean"),
-        ("rollout.samples=[4,1]", "rollout.samples [4, 1] gives groups of 1 at turn 2, but baseline group_mean"),
-        ("rollout.samples=[99,99,2]", "makes 1 + 99 + 9801 = 9901 Rounds per task, more than rollout.max_nodes 4096"),
-        # what is played
-        ("environment.name=quikstart", "environment.name is 'quikstart' (did you mean 'quickstart'?)"),
+        ("policies.left.train=frozen policies.right.train=frozen", ("every policy is frozen "
+        "(left, right)")),
+        # sampling
+        ("rollout.samples=[1]", ("rollout.samples [1] gives groups of 1 at turn 1, but baseline "
+        "group_mean")),
+        ("rollout.samples=[4,1]", ("rollout.samples [4, 1] gives groups of 1 at turn 2, but "
+        "baseline group_mean")),
+        ("rollout.samples=[99,99,2]", ("makes 1 + 99 + 9801 = 9901 Rounds per task, more than "
+        "rollout.max_nodes 4096")),
+        # the environment
+        ("environment.name=quikstart", ("environment.name is 'quikstart' (did you mean "
+        "'quickstart'?)")),
         ("environment.name=./absent.py:Same", "absent.py does not exist; expected ./file.py:NAME"),
         ("environment.name=./game.py:Sme", "game.py defines no 'Sme' (did you mean 'Same'?)"),
-        ("environment.name=./game.py:Nothing", "a class without start, observe, step, close"),
-        ("environment.name=./broken.py:X", "cannot be imported: SyntaxError: '(' was never closed (broken.py, line 1)"),
+        (
+            "environment.name=./game.py:Nothing",
+            "got class Nothing, expected a subclass of motet.Environment",
+        ),
+        ("environment.name=./broken.py:X", ("cannot be imported: SyntaxError: '(' was never "
+        "closed (broken.py, line 1)")),
         ("environment.higest=1", "environment.higest: unknown key; did you mean highest?"),
         ("environment.highest=many", "environment.highest: got 'many', expected a whole number"),
-        ("reward.name=length", "reward.name is 'length'; expected package.module:NAME or ./file.py:NAME"),
+        ("reward.name=length", ("reward.name is 'length'; expected package.module:NAME or "
+        "./file.py:NAME")),
         ("reward.name=./game.py:rewad", "game.py defines no 'rewad'"),
-        ("reward.name=./game.py:Nothing", "which cannot score; expected a function, or a class with score"),
+        ("reward.name=./game.py:Nothing", ("which cannot score; expected a function, or a class "
+        "with score")),
         # the tasks
         ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
-        ("environment.name=./game.py:Rows", "has no tasks of its own: give data.train a name or a path"),
-        (f"{ROWS}absent.jsonl", "absent.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file"),
+        ("environment.name=./game.py:Rows", ("has no tasks of its own: give data.train a name or "
+        "a path")),
+        (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
+        ".parquet file")),
         (f"{ROWS}empty.jsonl", "empty.jsonl has 0 rows"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
@@ -200,18 +223,24 @@ def contents(folder):
         (f"{FOLDER}./absent", "model folder './absent' does not exist"),
         (f"{FOLDER}mute", "model folder 'mute' has no tokenizer"),
         (f"{FOLDER}thesis", "model folder 'thesis' has no config.json"),
-        (f"{FOLDER}weightless", "cannot be loaded: it has no model.safetensors and no model.safetensors.index.json"),
-        ("models.small.device=cuda:77", "device 'cuda:77' is not on this machine; there are: auto,"),
+        (f"{FOLDER}weightless", ("cannot be loaded: it has no model.safetensors and no "
+        "model.safetensors.index.json")),
+        ("models.small.device=cuda:77", ("device 'cuda:77' is not on this machine; there are: "
+        "auto,")),
         ("models.small.dtype=float16", "dtype float16 is not supported for a fully trained policy"),
         (f"{LORA}adapter=./absent", "adapter folder './absent' has no adapter_model.safetensors"),
-        (f"{LORA}lora.targets=[nope]", "adapter 'left' does not fit this model: Target modules {'nope'} not found"),
-        ("models.small.embedded.context=8", "the first prompt of agent left has 8 tokens, and model small has a context of 8"),
+        (f"{LORA}lora.targets=[nope]", ("adapter 'left' does not fit this model: Target modules "
+        "{'nope'} not found")),
+        ("models.small.embedded.context=8", ("the first prompt of agent left has 8 tokens, and "
+        "model small has a context of 8")),
         # warm-up
         ("warmup.stepz=3", "warmup.stepz: unknown key; did you mean steps?"),
         ("warmup.steps=3", "Same has neither demonstrations nor solutions to warm up on"),
     ],
 )  # fmt: skip
-def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(motet, place, line, complaint):
+def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(
+    motet, place, line, complaint
+):
     refused(motet, place, f"train run.yaml --overwrite {line}", complaint)
     refused(motet, place, f"train run.yaml name=new {line}", complaint)
 
@@ -230,39 +259,90 @@ def refused(motet, place, line, complaint):
     [
         ("train typo.yaml", "typo.yaml:12: train.stepz: unknown key; did you mean steps?"),
         ("train quoted.yaml", "quoted.yaml:12: train.steps: got '2', expected a whole number"),
-        ("train absent.yaml", "absent.yaml does not exist; expected a config file, or the folder of a run"),
+        (
+            "train absent.yaml",
+            "absent.yaml does not exist; expected a config file, or the folder of a run",
+        ),
         ("train list.yaml", 'list.yaml: got ["a"], expected keys and values'),
         ("train half.yaml", "half.yaml:2: not YAML"),
-        ("train thesis", "thesis has no config.yaml; expected a config file, or the folder of a run"),
+        (
+            "train thesis",
+            "thesis has no config.yaml; expected a config file, or the folder of a run",
+        ),
         ("train run.yaml --dry-run train.stepz=2", "train.stepz: unknown key; did you mean steps?"),
         # the run folder
-        ("train run.yaml", "runs/tiny exists; --resume goes on with that run, --overwrite deletes it and starts anew"),
+        (
+            "train run.yaml",
+            (
+                "runs/tiny exists; --resume goes on with that run, --overwrite deletes it and "
+                "starts anew"
+            ),
+        ),
         ("train run.yaml name=thesis --runs . --overwrite", "thesis exists and is no run folder"),
         ("train run.yaml --runs list.yaml", "list.yaml is a file; expected a folder for runs"),
-        ("train run.yaml name=new --resume", "runs/new holds no run to resume; start it without --resume"),
-        ("train run.yaml --resume seed=3", "another config, and a resumed run would be neither: seed was 0 and is 3"),
-        ("train run.yaml --resume --overwrite", "got --resume and --overwrite, expected at most one of them"),
+        (
+            "train run.yaml name=new --resume",
+            "runs/new holds no run to resume; start it without --resume",
+        ),
+        (
+            "train run.yaml --resume seed=3",
+            "another config, and a resumed run would be neither: seed was 0 and is 3",
+        ),
+        (
+            "train run.yaml --resume --overwrite",
+            "got --resume and --overwrite, expected at most one of them",
+        ),
         ("train run.yaml --seeds 0 --resume --overwrite", "got --resume and --overwrite"),
-        ("train run.yaml --seeds x", "--seeds is 'x'; expected different whole numbers with commas, such as 0,1,2"),
+        (
+            "train run.yaml --seeds x",
+            "--seeds is 'x'; expected different whole numbers with commas, such as 0,1,2",
+        ),
         ("train run.yaml --seeds 0,0", "--seeds is '0,0'; expected different whole numbers"),
         # warm-up
-        ("warmup run.yaml", "the config has no warmup section; expected one, such as warmup: {steps: 300}"),
-        ("warmup run.yaml warmup.steps=3", "Same has neither demonstrations nor solutions to warm up on"),
-        ("warmup run.yaml environment.name=./game.py:Taught warmup.steps=3 --into runs/tiny/models", "exists already"),
-        # a run is looked at
+        (
+            "warmup run.yaml",
+            "the config has no warmup section; expected one, such as warmup: {steps: 300}",
+        ),
+        (
+            "warmup run.yaml warmup.steps=3",
+            "Same has neither demonstrations nor solutions to warm up on",
+        ),
+        (
+            (
+                "warmup run.yaml environment.name=./game.py:Taught warmup.steps=3 --into "
+                "runs/tiny/models"
+            ),
+            "exists already",
+        ),
+        # reading a run
         ("evaluate runs/begun", "runs/begun has no trained team yet"),
-        ("evaluate runs/absent", "runs/absent does not exist; expected a config file, or the folder of a run"),
+        (
+            "evaluate runs/absent",
+            "runs/absent does not exist; expected a config file, or the folder of a run",
+        ),
         ("evaluate run.yaml --team reference", "Same has no solutions to play"),
         ("evaluate runs/tiny --shuffle-turn 1", "shuffle_turn is 1, but the game has one turn"),
-        ("evaluate run.yaml rollout.samples=[2,2] --shuffle-turn 2", "shuffle_turn is 2; expected 1 to 1"),
+        (
+            "evaluate run.yaml rollout.samples=[2,2] --shuffle-turn 2",
+            "shuffle_turn is 2; expected 1 to 1",
+        ),
         ("play runs/tiny --task 3", "task is 3; expected 0 to 2"),
-        ("play runs/tiny --interactive middle", "there is no agent 'middle' to play; agents are left, right"),
+        (
+            "play runs/tiny --interactive middle",
+            "there is no agent 'middle' to play; agents are left, right",
+        ),
         ("crossplay runs/tiny", "crossplay needs at least two run folders, got 1"),
         ("crossplay runs/tiny run.yaml", "run.yaml is no run folder"),
         ("crossplay runs/tiny runs/begun", "runs/begun has no trained team yet"),
-        ("crossplay runs/tiny runs/other", "runs/other plays another game than runs/tiny (environment.highest=2)"),
+        (
+            "crossplay runs/tiny runs/other",
+            "runs/other plays another game than runs/tiny (environment.highest=2)",
+        ),
         ("compare runs/tiny", "compare needs at least two run folders, got 1"),
-        ("compare runs/tiny runs/begun", "runs/begun has no summary.json: expected the folder of a finished run"),
+        (
+            "compare runs/tiny runs/begun",
+            "runs/begun has no summary.json: expected the folder of a finished run",
+        ),
     ],
 )
 def test_a_command_that_cannot_work_is_one_line_and_touches_nothing(motet, place, line, complaint):
@@ -272,36 +352,49 @@ def test_a_command_that_cannot_work_is_one_line_and_touches_nothing(motet, place
 def test_a_missing_library_is_named_before_the_old_run_is_deleted(motet, place, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     line = "train run.yaml --overwrite report.wandb={}"
-    refused(motet, place, line, 'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"')
+    refused(
+        motet,
+        place,
+        line,
+        'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"',
+    )
 
 
 def test_words_that_are_no_command_are_a_usage_error(motet, place):
     before = contents(place)
-    for line in ("train", "train run.yaml --frobnicate", "evaluate runs/tiny --team other", "trian run.yaml"):
+    for line in (
+        "train",
+        "train run.yaml --frobnicate",
+        "evaluate runs/tiny --team other",
+        "trian run.yaml",
+    ):
         code, _, err = motet(line)
         assert (code, "Traceback" in err) == (2, False)
     assert contents(place) == before
 
 
 def test_numbers_are_read_as_what_they_are(motet):
-    code, out, _ = motet("show run.yaml optimizer.learning_rate=5e-6 algorithm.turn_weights=[1.5,0.5]")
+    code, out, _ = motet(
+        "show run.yaml optimizer.learning_rate=5e-6 algorithm.turn_weights=[1.5,0.5]"
+    )
     assert code == 0
     assert "learning_rate: 5.0e-06" in out
     assert "turn_weights: [1.5, 0.5]" in out
 
 
-# ---------------------------------------------------------------------------------------------------- Ctrl-C
+# ------------------------------------------------------------------------------------------- Ctrl-C
 
 
 def stopped(folder, line, *at):
-    """Runs the command and sends SIGINT as each of `at` in turn is in a line of its stderr."""
+    """Run the command. Send SIGINT each time the next of `at` appears in a line of its stderr."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from motet.cli import main; main()", *shlex.split(line)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background job starts with SIGINT ignored, and so would everything below it; a person's terminal does not.
+        # A background job of a shell starts with SIGINT ignored, and its children inherit that. A
+        # terminal's foreground job does not.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
@@ -322,7 +415,9 @@ def command_in(said):
 
 
 def test_ctrl_c_ends_after_the_step_and_the_printed_command_goes_on(motet, tmp_path, place):
-    code, said = stopped(place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", "train ")
+    code, said = stopped(
+        place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", "train "
+    )
     assert code == 130
     step = int(re.search(r"stopped after step (\d+) of 200, checkpoint written", said)[1])
     assert (tmp_path / "long" / "checkpoints" / f"step-{step:06d}").is_dir()
@@ -339,11 +434,18 @@ def steps_of(run):
 
 
 def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
-    line = f"train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=600 --runs {tmp_path}"
+    line = (
+        "train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=600 --runs "
+        f"{tmp_path}"
+    )
     code, said = stopped(place, line, "warmup ")
     assert code == 130
     assert "stopped at once" in said
-    assert {path.name for path in (tmp_path / "warm").iterdir()} <= {"config.yaml", "metrics.jsonl", "models"}
+    assert {path.name for path in (tmp_path / "warm").iterdir()} <= {
+        "config.yaml",
+        "metrics.jsonl",
+        "models",
+    }
     assert not list((tmp_path / "warm").glob("models/*"))
     code, out, _ = motet(f"{line} --resume")
     assert code == 0
@@ -397,10 +499,12 @@ class Slow(Same):
     code, said = stopped(place, line, "thinking", "holding on")
     assert code == 130
     assert "stopping; once more stops without a checkpoint" in said
-    assert said.splitlines()[-1].startswith("stopped at once. Go on from what was recorded with: motet train")
+    assert said.splitlines()[-1].startswith(
+        "stopped at once. Go on from what was recorded with: motet train"
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- what is printed
+# ------------------------------------------------------------------------------------------- output
 
 
 def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
@@ -474,7 +578,9 @@ def test_an_evaluation_as_a_table_has_the_same_figures(motet):
 @pytest.mark.parametrize("name", ["quickstart", "relay"])
 def test_the_reference_team_succeeds_everywhere(motet, name):
     config = REPOSITORY / "configs" / f"{name}.yaml"
-    code, out, _ = motet(f"evaluate {config} evaluation.tasks=20 sandbox.workers=1 --team reference --json")
+    code, out, _ = motet(
+        f"evaluate {config} evaluation.tasks=20 sandbox.workers=1 --team reference --json"
+    )
     figures = json.loads(out)
     assert (code, figures["episodes"], figures["faults"], figures["success"]) == (0, 20, 0, 1.0)
 
@@ -482,7 +588,15 @@ def test_the_reference_team_succeeds_everywhere(motet, name):
 def test_a_team_can_be_watched(motet):
     code, out, _ = motet("play runs/tiny --task 1")
     assert code == 0
-    order = ["task eval 1", "turn 1", "left is asked:", "left 0:", "left says:", "right is asked:", "reward: left"]
+    order = [
+        "task eval 1",
+        "turn 1",
+        "left is asked:",
+        "left 0:",
+        "left says:",
+        "right is asked:",
+        "reward: left",
+    ]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
 
 
@@ -501,7 +615,11 @@ def test_a_person_takes_part_by_typing(motet, monkeypatch):
 def test_crossplay_is_a_matrix_in_a_table_in_json_and_as_a_picture(motet, tmp_path):
     code, out, _ = motet(f"crossplay runs/tiny runs/tiny --json --plot {tmp_path}/cross.png")
     found = json.loads(out)
-    assert (code, found["runs"], found["agents"]) == (0, ["runs/tiny", "runs/tiny"], ["left", "right"])
+    assert (code, found["runs"], found["agents"]) == (
+        0,
+        ["runs/tiny", "runs/tiny"],
+        ["left", "right"],
+    )
     assert [len(row) for row in found["success"]] == [2, 2]
     assert (tmp_path / "cross.png").stat().st_size > 1000
     code, out, _ = motet("crossplay runs/tiny runs/tiny --tasks 1")
@@ -519,7 +637,18 @@ def test_compare_names_what_differs(motet):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "warmup", "evaluate", "play", "crossplay", "compare", "show", "check", "verifier serve"]
+    "command",
+    [
+        "train",
+        "warmup",
+        "evaluate",
+        "play",
+        "crossplay",
+        "compare",
+        "show",
+        "check",
+        "verifier serve",
+    ],
 )
 def test_every_command_teaches_by_an_example_that_it_understands(motet, command):
     code, out, _ = motet(f"{command} --help")

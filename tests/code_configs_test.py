@@ -1,4 +1,4 @@
-"""The published code generation tasks as their configs have them, on rows of one's own: no hub, no model."""
+"""The published code generation tasks with their configs, on local rows: no hub, no model."""
 
 import asyncio
 import json
@@ -13,8 +13,12 @@ HUMANEVAL = {
     "task_id": "HumanEval/900",
     "prompt": 'def total(xs):\n    """Sum of squares."""\n',
     "entry_point": "total",
-    "canonical_solution": "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n",
-    "test": "def check(candidate):\n    assert candidate([3]) == 9\n    assert candidate([1, 2]) == 5\n",
+    "canonical_solution": (
+        "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n"
+    ),
+    "test": (
+        "def check(candidate):\n    assert candidate([3]) == 9\n    assert candidate([1, 2]) == 5\n"
+    ),
 }
 MBPP = {
     "task_id": 900,
@@ -39,7 +43,11 @@ def no_hub(monkeypatch):
 
 def written(folder, row, count=40):
     path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "task_id": f"{row['task_id']}-{n}"}) + "\n" for n in range(count)))
+    path.write_text(
+        "".join(
+            json.dumps({**row, "task_id": f"{row['task_id']}-{n}"}) + "\n" for n in range(count)
+        )
+    )
     return path
 
 
@@ -47,19 +55,35 @@ def written(folder, row, count=40):
 def test_the_reference_team_plays_the_whole_of_a_local_copy(tmp_path, no_hub, name, row):
     path = written(tmp_path, row)
     overrides = [f"data.eval.path={path}", "sandbox.workers=1"]
-    figures = motet.evaluate(ROOT / "configs" / f"{name}.yaml", overrides, team="reference", show="silent")
-    assert (figures["episodes"], figures["success"], figures["faults"], figures["tokens"]) == (40, 1.0, 0, 0)
+    figures = motet.evaluate(
+        ROOT / "configs" / f"{name}.yaml", overrides, team="reference", show="silent"
+    )
+    assert (figures["episodes"], figures["success"], figures["faults"], figures["tokens"]) == (
+        40,
+        1.0,
+        0,
+        0,
+    )
 
 
 def test_a_split_beside_the_path_cuts_it(tmp_path, no_hub):
-    overrides = ["data.eval.split=test[:3]", f"data.eval.path={written(tmp_path, HUMANEVAL)}", "sandbox.workers=1"]
-    figures = motet.evaluate(ROOT / "configs" / "humaneval.yaml", overrides, team="reference", show="silent")
+    overrides = [
+        "data.eval.split=test[:3]",
+        f"data.eval.path={written(tmp_path, HUMANEVAL)}",
+        "sandbox.workers=1",
+    ]
+    figures = motet.evaluate(
+        ROOT / "configs" / "humaneval.yaml", overrides, team="reference", show="silent"
+    )
     assert figures["episodes"] == 3
 
 
 def test_rows_without_solutions_are_one_clear_line(tmp_path, no_hub):
     row = {key: value for key, value in HUMANEVAL.items() if key != "canonical_solution"}
-    with pytest.raises(motet.MotetError, match="none of 40 tasks: problem HumanEval/900-0 has no solution in its data"):
+    with pytest.raises(
+        motet.MotetError,
+        match="none of 40 tasks: problem HumanEval/900-0 has no solution in its data",
+    ):
         motet.evaluate(
             ROOT / "configs" / "coophumaneval.yaml",
             [f"data.eval.path={written(tmp_path, row)}", "sandbox.workers=1"],
@@ -79,7 +103,7 @@ def test_a_config_is_short_and_its_splits_do_not_meet(name):
 
 
 def test_reference_games_are_played_at_once_and_come_back_in_order():
-    class Meeting:
+    class Meeting(motet.Environment):
         agents = ("a", "b")
         branches = True
         arrived = 0
@@ -100,9 +124,9 @@ def test_reference_games_are_played_at_once_and_come_back_in_order():
             self.arrived += 1
             while self.arrived < 5:
                 await asyncio.sleep(0)
-            return motet.Transition(state, dict.fromkeys(self.agents, float(state)), done=True, terms={"success": 1.0})
-
-        async def close(self, state): ...
+            return motet.Transition(
+                state, dict.fromkeys(self.agents, float(state)), done=True, terms={"success": 1.0}
+            )
 
     figures = motet.evaluate(run_config(), environment=Meeting(), team="reference", show="silent")
     assert (figures["episodes"], figures["reward"]) == (5, 2.0)

@@ -1,4 +1,4 @@
-"""What whole-run tests share: runs in a folder of their own, and model folders that are written once."""
+"""Shared fixtures of whole-run tests: runs in a temporary folder, and model folders made once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -8,25 +8,28 @@ from typing import Any
 import pytest
 
 import motet
-from motet.policies.testing import Architecture, make_model_folder
-from motet.verifier.testing import make_verifier_folder
+from tests.fixtures.model_folders import Architecture, make_model_folder
+from tests.fixtures.verifiers import make_verifier_folder
 from tests.verifier_serving import Served, serving
 
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Path]:
-    """`train(config, overrides=(), **named)`: trains in silence and returns the run's folder."""
+    """`train(config, overrides=(), **named)` trains without output and returns the run's folder."""
 
     def run(config: Mapping[str, Any], overrides: Sequence[str] = (), **named: Any) -> Path:
         runs = named.pop("runs", tmp_path / "runs")
-        return Path(runs) / motet.train(config, overrides, runs=runs, show="silent", **named)["name"]
+        return (
+            Path(runs) / motet.train(config, overrides, runs=runs, show="silent", **named)["name"]
+        )
 
     return run
 
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`model_folder(architecture, chat_template=False)`: a tiny random model of the hub's format."""
+    """`model_folder(architecture, chat_template=False)` returns a tiny random model in the hub's
+    format."""
 
     @cache
     def folder(architecture: Architecture, chat_template: bool = False) -> Path:
@@ -38,13 +41,16 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 
 @pytest.fixture(scope="session")
 def verifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random verifier with scores far apart."""
+    """A random verifier whose scores are far apart."""
     return make_verifier_folder(tmp_path_factory.mktemp("verifier"))
 
 
 @pytest.fixture(scope="module")
 def verifier_server(verifier_folder: Path) -> Iterator[Served]:
-    """One for all that do not end it: in the end it is the one that was started, and nothing broke in it."""
+    """One server for all tests that do not end it.
+
+    At the end of the module the same server must still run, without an error in its log.
+    """
     with serving(verifier_folder, "--max-body-mb", "8") as one:
         yield one
         code, complaints = one.stop()

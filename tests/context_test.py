@@ -1,4 +1,4 @@
-"""Whoever uses a model whose context is shortened is told so, whatever the command."""
+"""Every command that uses a model whose context is shortened says so."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,15 @@ import motet
 from motet import api
 from motet.config.verifier import VerifierTraining
 from motet.core import Message
-from motet.policies.testing import make_model_folder
-from motet.verifier.answers import Answer, write_answers
+from motet.verifier.answers import LabelledAnswer, write_answers
 from motet.verifier.http_server import HttpServer
 from motet.verifier.model import Verifier
+from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 SAID = "is limited to 48 tokens, of 96"
 
 
@@ -31,7 +33,9 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_evaluation_says_so_once_for_a_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluation_says_so_once_for_a_model(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     motet.evaluate(run_config(models={"tiny": {"path": str(model), "device": "cpu"}}))
     assert capsys.readouterr().err.count(SAID) == 1
 
@@ -42,7 +46,10 @@ def test_training_a_verifier_and_serving_it_say_so(
     settings = VerifierTraining.model_validate(
         {"model": {"path": str(model), "device": "cpu"}, "epochs": 1, "held_out": 0.5}
     )
-    answers = [Answer(f"q{n // 2}", (Message("user", f"{n // 2}?"),), f"{n}", f"{n}", bool(n % 2)) for n in range(8)]
+    answers = [
+        LabelledAnswer(f"q{n // 2}", (Message("user", f"{n // 2}?"),), f"{n}", f"{n}", bool(n % 2))
+        for n in range(8)
+    ]
     write_answers(tmp_path / "answers.jsonl", answers)
     api.train_verifier(settings, tmp_path / "answers.jsonl", tmp_path / "trained")
     assert capsys.readouterr().err.count(SAID) == 1

@@ -1,4 +1,4 @@
-"""Critics and clipped updates, by config alone, on whole steps of a small game."""
+"""Critics and clipped updates, selected by config alone, on whole steps of a small game."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,14 +9,16 @@ import pytest
 import torch
 
 import motet
-from motet.build import bases
-from motet.build.company import Company, assemble, ensemble_of, pace_of
-from motet.build.scene import Scene, open_scene
+from motet.assembly import bases
+from motet.assembly.models import Models, assemble, components_of, step_config_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.core import CreditState
 from motet.trainer.loop import one_step
 from tests.small_runs import LORA, ROOT, TINY, run_config, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 TWO_TURNS: dict[str, Any] = {"game": {"turns": 2}, "rollout": {"samples": [2, 2]}}
 FULL = {"p": {"model": "tiny"}, "q": {"model": "tiny"}}
@@ -25,29 +27,37 @@ PER_TURN = {"a": ["p", "q"], "b": ["p", "q"]}
 
 
 @contextmanager
-def company_of(tmp_path: Any, **sections: Any) -> Iterator[tuple[Scene, Company]]:
-    with open_scene(motet.read_config(run_config(**{**TWO_TURNS, **sections})), train=True) as scene:
-        yield scene, assemble(scene, asyncio.run(bases.raw(scene, tmp_path, None)), train=True)
+def models_of(tmp_path: Any, **sections: Any) -> Iterator[tuple[TaskSetup, Models]]:
+    with open_task_setup(
+        motet.read_config(run_config(**{**TWO_TURNS, **sections})), train=True
+    ) as setup:
+        yield setup, assemble(setup, asyncio.run(bases.raw(setup, tmp_path, None)), train=True)
 
 
-def play(scene: Scene, company: Company, number: int = 1) -> dict[str, float]:
-    ensemble, tasks = ensemble_of(scene, company), scene.tasks["train"]
-    return dict(asyncio.run(one_step(ensemble, tasks, number, pace_of(scene), CreditState()))[0].metrics)
+def play(setup: TaskSetup, models: Models, number: int = 1) -> dict[str, float]:
+    components, tasks = components_of(setup, models), setup.tasks["train"]
+    return dict(
+        asyncio.run(one_step(components, tasks, number, step_config_of(setup), CreditState()))[
+            0
+        ].metrics
+    )
 
 
-def copies(company: Company) -> dict[str, list[torch.Tensor]]:
-    """Every weight of every policy and critic, by name."""
-    everyone = {**company.policies, **company.critics}
+def copies(models: Models) -> dict[str, list[torch.Tensor]]:
+    """Copy every weight of every policy and critic, by name."""
+    everyone = {**models.policies, **models.critics}
     return {name: [p.detach().clone() for p in one.parameters()] for name, one in everyone.items()}
 
 
 def moved(before: dict[str, list[torch.Tensor]], after: dict[str, list[torch.Tensor]]) -> set[str]:
     return {
-        name for name in before if any(not torch.equal(*pair) for pair in zip(before[name], after[name], strict=True))
+        name
+        for name in before
+        if any(not torch.equal(*pair) for pair in zip(before[name], after[name], strict=True))
     }
 
 
-# ---------------------------------------------------------------------------------------------------- who trains what
+# ---------------------------------------------------------------------------------- who trains what
 
 
 @pytest.mark.parametrize("policies", [FULL, LORA], ids=["full", "lora"])
@@ -58,15 +68,20 @@ def moved(before: dict[str, list[torch.Tensor]], after: dict[str, list[torch.Ten
         *[("mappo", how) for how in ("full", "lora", "head")],
     ],
 )
-def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(tmp_path, policies, algorithm, how):
+def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
+    tmp_path, policies, algorithm, how
+):
     sections = {"policies": policies, "algorithm": {"name": algorithm}, "critic": {"train": how}}
-    with company_of(tmp_path, **sections) as (_, company):
-        models = {
-            id(one.backbone): one.backbone.model for one in (*company.policies.values(), *company.critics.values())
+    with models_of(tmp_path, **sections) as (_, models):
+        used = {
+            id(one.backbone): one.backbone.model
+            for one in (*models.policies.values(), *models.critics.values())
         }
-        can_learn = {id(p) for model in models.values() for p in model.parameters() if p.requires_grad}
-        heads = {id(p) for critic in company.critics.values() for p in critic.head.parameters()}
-        learners = set(company.learners.values())
+        can_learn = {
+            id(p) for model in used.values() for p in model.parameters() if p.requires_grad
+        }
+        heads = {id(p) for critic in models.critics.values() for p in critic.head.parameters()}
+        learners = set(models.learners.values())
         stepped = [
             id(parameter)
             for learner in learners
@@ -74,7 +89,7 @@ def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
             for group in course.adamw.param_groups
             for parameter in group["params"]
         ]
-        assert len(heads) == 2 * len(company.critics) == (4 if algorithm == "ippo" else 2)
+        assert len(heads) == 2 * len(models.critics) == (4 if algorithm == "ippo" else 2)
         assert len(stepped) == len(set(stepped))
         assert set(stepped) == can_learn | heads
 
@@ -92,27 +107,35 @@ def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
 )
 def test_every_algorithm_moves_everyone_and_its_critics(tmp_path, algorithm, how):
     sections = {"policies": LORA, "algorithm": {"name": algorithm}, "critic": {"train": how}}
-    with company_of(tmp_path, **sections) as (scene, company):
-        before = copies(company)
-        figures = play(scene, company)
-        assert moved(before, copies(company)) == {*company.policies, *company.critics}
-        for critic in company.critics:
+    with models_of(tmp_path, **sections) as (setup, models):
+        before = copies(models)
+        figures = play(setup, models)
+        assert moved(before, copies(models)) == {*models.policies, *models.critics}
+        for critic in models.critics:
             assert figures[f"learn/value_error/{critic}"] > 0.0
 
 
 def test_agents_that_share_a_policy_share_its_critic_and_its_steps(tmp_path):
     sections = {"policies": {"p": {"model": "tiny"}}, "team": {"a": "p", "b": "p"}}
-    with company_of(tmp_path, **sections, algorithm={"name": "ippo", "minibatches": 2}) as (scene, company):
-        play(scene, company)
-        assert list(company.critics) == ["critic-a"]
-        assert [company.learners[name].state(name)[1] for name in ("p", "critic-a")] == [{"step": 8}] * 2
+    with models_of(tmp_path, **sections, algorithm={"name": "ippo", "minibatches": 2}) as (
+        setup,
+        models,
+    ):
+        play(setup, models)
+        assert list(models.critics) == ["critic-a"]
+        assert [models.learners[name].state(name)[1] for name in ("p", "critic-a")] == [
+            {"step": 8}
+        ] * 2
 
 
 @pytest.mark.parametrize("warmup", [None, {"steps": 2, "batch_size": 4}], ids=["cold", "warm"])
 def test_a_critic_may_stand_on_a_model_that_nobody_plays_with(train, warmup):
     config = run_config(
         **TWO_TURNS,
-        models={name: {"embedded": TINY | {"hidden_size": width}, "device": "cpu"} for name, width in SIZES.items()},
+        models={
+            name: {"embedded": TINY | {"hidden_size": width}, "device": "cpu"}
+            for name, width in SIZES.items()
+        },
         algorithm={"name": "maac"},
         critic={"model": "judge"},
         warmup=warmup,
@@ -121,13 +144,20 @@ def test_a_critic_may_stand_on_a_model_that_nobody_plays_with(train, warmup):
 
 
 def test_incentives_are_refused_where_nobody_knows_who_was_right(train):
-    with pytest.raises(motet.ConfigError, match="Coded has no gold labels: use an environment that says so"):
+    with pytest.raises(
+        motet.ConfigError, match="Coded has no gold labels: use an environment that says so"
+    ):
         train(run_config(algorithm={"name": "mareinforce", "incentives": {"beta1": 1.0}}))
 
 
 def test_incentives_are_refused_where_nobody_answers_twice():
-    with pytest.raises(motet.ConfigError, match=r"what changes between turns, and rollout\.samples \[1\] plays one"):
-        motet.dry_run(ROOT / "configs" / "debate.yaml", ["rollout.samples=[1]", "algorithm.incentives={alpha1: 1}"])
+    with pytest.raises(
+        motet.ConfigError, match=r"what changes between turns, and rollout\.samples \[1\] plays one"
+    ):
+        motet.dry_run(
+            ROOT / "configs" / "debate.yaml",
+            ["rollout.samples=[1]", "algorithm.incentives={alpha1: 1}"],
+        )
 
 
 @pytest.mark.parametrize(
@@ -139,9 +169,12 @@ def test_incentives_are_refused_where_nobody_answers_twice():
     ],
 )
 def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
-    cost = motet.dry_run(ROOT / "configs" / "debate.yaml", [f"schedule={schedule}", "train.steps=50"])
+    cost = motet.dry_run(
+        ROOT / "configs" / "debate.yaml", [f"schedule={schedule}", "train.steps=50"]
+    )
     assert cost.warnings == [
-        f"in 50 steps the schedule lets {seats} learn nothing: shorten its block or warmup" for seats in idle
+        f"in 50 steps the schedule lets {policy_turns} learn nothing: shorten its block or warmup"
+        for policy_turns in idle
     ]
 
 
@@ -156,41 +189,49 @@ def test_the_relays_configs_take_two_steps(name):
     assert motet.check(ROOT / "configs" / f"{name}.yaml", ["train.tasks_per_step=4"])["steps"] == 2
 
 
-# ---------------------------------------------------------------------------------------------------- what a step is
+# ----------------------------------------------------------------------------------- what a step is
 
 
 def gradients(tmp_path: Any, algorithm: dict[str, Any], **sections: Any) -> dict[str, torch.Tensor]:
-    """Of the policies' first optimiser step: AdamW's first average is (1 − β1) of it."""
+    """Return the gradient of the policies' first optimizer step. AdamW's first average is (1 − β1)
+    of it."""
     wide = {"learning_rate": 1e-2, "betas": [0.0, 0.95], "clip_norm": 1e9}
-    with company_of(tmp_path, algorithm=algorithm, optimizer=wide, **sections) as (scene, company):
-        play(scene, company)
+    with models_of(tmp_path, algorithm=algorithm, optimizer=wide, **sections) as (setup, models):
+        play(setup, models)
         return {
             name: torch.cat(
-                [t.flatten() for key, t in company.learners[name].state(name)[0].items() if "sq" not in key]
+                [
+                    t.flatten()
+                    for key, t in models.learners[name].state(name)[0].items()
+                    if "sq" not in key
+                ]
             )
-            for name in company.policies
+            for name in models.policies
         }
 
 
 def close(ones: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> bool:
-    return all(float((ones[name] - others[name]).norm()) < 1e-6 * float(others[name].norm()) for name in others)
+    return all(
+        float((ones[name] - others[name]).norm()) < 1e-6 * float(others[name].norm())
+        for name in others
+    )
 
 
-PLAIN = {"whiten": False, "epochs": 1, "trace": 1.0}
+PLAIN = {"whiten": False, "epochs": 1, "gae_lambda": 1.0}
 
 
 def test_one_epoch_of_one_minibatch_of_ppo_is_the_policy_gradient(tmp_path):
-    clipped = gradients(tmp_path / "x", {"name": "ippo", **PLAIN, "trace": 0.7})
-    plain = gradients(tmp_path / "y", {"name": "iac", "reduce": "token_mean", "trace": 0.7})
+    clipped = gradients(tmp_path / "x", {"name": "ippo", **PLAIN, "gae_lambda": 0.7})
+    plain = gradients(tmp_path / "y", {"name": "iac", "reduce": "token_mean", "gae_lambda": 0.7})
     assert min(float(gradient.norm()) for gradient in plain.values()) > 1e-2
     assert close(clipped, plain)
 
 
 @pytest.mark.parametrize("name", ["ippo", "mappo", "maporl"])
 def test_ppo_whose_critic_says_zero_is_reinforce_with_returns(tmp_path, name):
-    # the head of a new critic is zero, so at the first step nothing has to be forced
+    # the head of a new critic is zero, so at the first step its value needs no forcing
     fields = {"maporl": {"kl_in": "none", "kl_coefficient": 0.0, "minibatches": 1}}.get(name, {})
-    rule = {"maporl": {"returns": "discounted_sum", "discount": 0.3}}.get(name, {})
+    rule = {"maporl": {"returns": "discounted_sum", "gamma": 0.3}}.get(name, {})
     clipped = gradients(tmp_path / "x", {"name": name, **PLAIN, **fields})
     plain = gradients(tmp_path / "y", {"name": "mareinforce", "reduce": "token_mean", **rule})
     assert min(float(gradient.norm()) for gradient in plain.values()) > 1e-2
@@ -199,8 +240,11 @@ def test_ppo_whose_critic_says_zero_is_reinforce_with_returns(tmp_path, name):
 
 def test_the_ratio_is_one_at_the_first_update_and_has_moved_after_several(tmp_path):
     for epochs in (1, 3):
-        with company_of(tmp_path / str(epochs), algorithm={"name": "ippo", "epochs": epochs}) as (scene, company):
-            figures = play(scene, company)
+        with models_of(tmp_path / str(epochs), algorithm={"name": "ippo", "epochs": epochs}) as (
+            setup,
+            models,
+        ):
+            figures = play(setup, models)
         assert (abs(figures["learn/ratio"] - 1.0) < 1e-5) == (epochs == 1)
         assert (figures["learn/moved"] < 1e-9) == (epochs == 1)
         assert figures["learn/sampler_mismatch"] < 1e-5
@@ -209,32 +253,49 @@ def test_the_ratio_is_one_at_the_first_update_and_has_moved_after_several(tmp_pa
 def test_a_policy_that_has_moved_too_far_takes_no_further_step(tmp_path):
     for stop, taken in ((1e-9, 1), (1e9, 4)):
         algorithm = {"name": "ippo", "stop_at_kl": stop}
-        with company_of(tmp_path / str(taken), algorithm=algorithm) as (scene, company):
-            play(scene, company)
-            done = {name: learner.state(name)[1]["step"] for name, learner in company.learners.items()}
+        with models_of(tmp_path / str(taken), algorithm=algorithm) as (setup, models):
+            play(setup, models)
+            done = {
+                name: learner.state(name)[1]["step"] for name, learner in models.learners.items()
+            }
         assert done == {"p": taken, "q": taken, "critic-a": 4, "critic-b": 4}
 
 
-# ---------------------------------------------------------------------------------------------------- schedules
+# ---------------------------------------------------------------------------------------- schedules
 
 TURNS = {"kind": "turns", "warmup": 1, "block": 2}
 
 
 @pytest.mark.parametrize("policies", [FULL, LORA], ids=["full", "lora"])
-def test_a_block_of_a_turn_moves_the_policies_of_that_turn_and_no_bit_of_the_others(tmp_path, policies):
-    sections = {"policies": policies, "team": PER_TURN, "schedule": TURNS, "algorithm": {"name": "ippo"}}
-    with company_of(tmp_path, **sections, critic={"train": "head"}) as (scene, company):
+def test_a_block_of_a_turn_moves_the_policies_of_that_turn_and_no_bit_of_the_others(
+    tmp_path, policies
+):
+    sections = {
+        "policies": policies,
+        "team": PER_TURN,
+        "schedule": TURNS,
+        "algorithm": {"name": "ippo"},
+    }
+    with models_of(tmp_path, **sections, critic={"train": "head"}) as (setup, models):
         for number, who in ((1, "p"), (2, "q"), (3, "q"), (4, "p")):
-            before = copies(company)
-            play(scene, company, number)
-            assert moved(before, copies(company)) == {who, *company.critics}
+            before = copies(models)
+            play(setup, models, number)
+            assert moved(before, copies(models)) == {who, *models.critics}
 
 
 @pytest.mark.parametrize(
     ("schedule", "team", "taken"),
     [
-        ({"kind": "simultaneous"}, {"a": "p", "b": "q"}, {"p": 5, "q": 5, "critic-a": 5, "critic-b": 5}),
-        ({"kind": "round_robin", "block": 2}, {"a": "p", "b": "q"}, {"p": 3, "q": 2, "critic-a": 3, "critic-b": 2}),
+        (
+            {"kind": "simultaneous"},
+            {"a": "p", "b": "q"},
+            {"p": 5, "q": 5, "critic-a": 5, "critic-b": 5},
+        ),
+        (
+            {"kind": "round_robin", "block": 2},
+            {"a": "p", "b": "q"},
+            {"p": 3, "q": 2, "critic-a": 3, "critic-b": 2},
+        ),
         (TURNS, PER_TURN, {"p": 3, "q": 2, "critic-a": 5}),
     ],
     ids=["simultaneous", "round_robin", "turns"],
@@ -251,7 +312,12 @@ def test_every_learning_rate_ends_where_the_run_does(train, schedule, team, take
     )
     found = steps(train(config))
     for name, count in taken.items():
-        rates = [row[f"learn/learning_rate/{name}"] for row in found if f"learn/learning_rate/{name}" in row]
+        rates = [
+            row[f"learn/learning_rate/{name}"]
+            for row in found
+            if f"learn/learning_rate/{name}" in row
+        ]
         assert len(rates) == count
         assert rates == sorted(rates, reverse=True)
-        assert rates[-1] == pytest.approx(1e-3)  # a tenth, at its last update and not before
+        # a tenth, reached at the last update and not before
+        assert rates[-1] == pytest.approx(1e-3)

@@ -1,4 +1,4 @@
-"""What the documentation shows runs as it is written."""
+"""The examples in the documentation run as they are written."""
 
 import os
 import re
@@ -30,12 +30,22 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
 
 
 def run(command: str, folder: Path) -> str:
-    """With this interpreter in the place of `python`, and of the `motet` command."""
+    """Run a command with this interpreter in place of `python` and of the `motet` command."""
     python = re.sub(r"^motet ", 'python -c "from motet.cli import main; main()" ', command)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "OMP_NUM_THREADS": "1", "PATH": "/nowhere"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{folder}",
+        "OMP_NUM_THREADS": "1",
+        "PATH": "/nowhere",
+    }
     line = re.sub(r"^python", sys.executable, python)
     done = subprocess.run(
-        ["/bin/sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

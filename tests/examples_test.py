@@ -1,7 +1,10 @@
-"""Every script in examples/ is short, and runs to its end from a folder like the repository's root."""
+"""Every script in examples/ is short, and runs to its end from a folder like the
+repository's root."""
 
+import asyncio
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -10,7 +13,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
-SCRIPTS = sorted((REPOSITORY / "examples").glob("*.py"))
+LOOP = REPOSITORY / "examples" / "loop.py"
+SCRIPTS = sorted(set((REPOSITORY / "examples").glob("*.py")) - {LOOP})
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +36,27 @@ def run(root, script):
 def test_an_example_is_at_most_forty_lines_and_says_how_to_run_it(script):
     text = script.read_text()
     assert len(text.splitlines()) <= 40
-    assert f"Run: python examples/{script.name}" in text.splitlines()[0]
+    assert f"Run: python examples/{script.name}" in text.partition('"""\n\n')[0]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_runs_and_its_team_learns(root, script):
-    before, after = map(float, re.search(r"held out: ([\d.]+) -> ([\d.]+)", run(root, script.name)).groups())
+    before, after = map(
+        float, re.search(r"held out: ([\d.]+) -> ([\d.]+)", run(root, script.name)).groups()
+    )
     assert after > before + 0.2
     assert (root / "runs" / script.stem / "curve.png").is_file()
+
+
+def test_the_loop_by_hand_is_at_most_150_lines_and_takes_a_step():
+    assert len(LOOP.read_text().splitlines()) <= 150
+    loop = runpy.run_path(str(LOOP))
+    before, after = asyncio.run(loop["main"](steps=1, warmup_steps=3))
+    assert (before, after) == (0.0, 0.0), "nobody writes programs after three steps of warm-up"
+
+
+@pytest.mark.slow
+def test_the_loop_by_hand_reaches_the_success_of_the_quickstart():
+    before, after = asyncio.run(runpy.run_path(str(LOOP))["main"]())
+    assert before < 0.4
+    assert after > 0.9

@@ -1,4 +1,7 @@
-"""The published experiments' commands, word for word: what each means, and a few steps of each with a tiny model and own rows."""
+"""The published experiments' commands, word for word.
+
+Each is translated, and run for a few steps with a tiny model and local rows.
+"""
 
 import json
 import re
@@ -11,31 +14,37 @@ import pytest
 import motet
 from motet.config.load import make_config
 from motet.config.schema import check_trainable
-from motet.environments.registry import options_of, resolve
-from motet.experiments.aliases import KEYS
+from motet.environments.registry import resolve
+from motet.experiments.comlrl_keys import CRITIC_KEYS, KEYS
 from motet.experiments.command import _parser, translated_from
-from motet.experiments.maporl_aliases import KEYS as MAPORL_KEYS
-from motet.experiments.rows import Goes, Joins
-from motet.experiments.trainers import TRAINERS
-from motet.policies.testing import make_model_folder
+from motet.experiments.keys import Combined, Renamed
+from motet.experiments.maporl_keys import KEYS as MAPORL_KEYS
+from motet.experiments.translate import TRAINERS
+from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, episodes, steps, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 HE, CHE = "openai/openai_humaneval", "OpenMLRL/CoopHumanEval"
 COMMANDS = {
     "python experiments/train_grpo.py --config experiments/configs/grpo_he_config.yaml": {
-        "environment.helpers": 0, "data.train.name": HE, "rollout.samples": [4], "algorithm.name": "grpo"
+        "environment.helpers": 0, "data.train.name": HE, "rollout.samples": [4],
+        "algorithm.name": "grpo"
     },
     "python experiments/train_magrpo.py --config experiments/configs/magrpo_che_config.yaml": {
-        "environment.helpers": 1, "data.train.name": CHE, "rollout.samples": [4], "algorithm.name": "magrpo"
+        "environment.helpers": 1, "data.train.name": CHE, "rollout.samples": [4],
+        "algorithm.name": "magrpo"
     },
     "python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml": {
-        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4], "rollout.expand": "random",
+        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4],
+        "rollout.expand": "random",
         "algorithm.pruned": "lend",
     },
     """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
-        --override model_name=bigcode/starcoder2-3b""": {"models.base.path": "bigcode/starcoder2-3b"},
+        --override model_name=bigcode/starcoder2-3b""":
+        {"models.base.path": "bigcode/starcoder2-3b"},
     """python experiments/train_grpo.py --config experiments/configs/grpo_che_config.yaml \\
         --override grpo.num_train_epochs=20 grpo.learning_rate=5e-6""": {
         "train.epochs": 20, "optimizer.learning_rate": 5e-6
@@ -55,22 +64,24 @@ COMMANDS = {
         "train.epochs": 10, "rollout.samples": [4, 4], "algorithm.turn_weights": [1.2, 0.8]
     },
     "python experiments/train_iac.py --config experiments/configs/iac_he_config.yaml": {
-        "algorithm.name": "iac", "algorithm.critic_view": "own", "rollout.samples": [1, 1], "critic.coefficient": 1.2
+        "algorithm.name": "iac", "algorithm.critic_view": "own", "rollout.samples": [1, 1],
+        "critic.coefficient": 1.2
     },
     "python experiments/train_maac.py --config experiments/configs/maac_che_config.yaml": {
-        "algorithm.critic_view": "joint", "algorithm.trace": 0.0, "critic.optimizer.learning_rate": 4e-6
+        "algorithm.critic_view": "joint", "algorithm.gae_lambda": 0.0,
+        "critic.optimizer.learning_rate": 4e-6
     },
     """python experiments/train_iac.py --config experiments/configs/iac_che_config.yaml \\
         --override iac.use_separate_critic=false iac.value_clip_range=0.2 critic_model=null""": {
         "critic.train": "policy", "algorithm.clip_value": 0.2
     },
 }  # fmt: skip
-"""A published command -> what it means in Motet's words."""
+"""Published command -> its meaning in Motet's config."""
 NAMES = [f"{number}" for number in range(1, len(COMMANDS) + 1)]
 
 
 def words_of(command: str) -> tuple[str, list[str]]:
-    """(trainer, the words behind its script)"""
+    """Return (trainer, the arguments after its script)."""
     _, script, *words = shlex.split(command.replace("\\\n", ""))
     return script.removeprefix("experiments/train_").removesuffix(".py"), words
 
@@ -93,7 +104,9 @@ def at_the_root(monkeypatch):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return make_model_folder(tmp_path_factory.mktemp("models") / "tiny", "qwen3", chat_template=True, context=4096)
+    return make_model_folder(
+        tmp_path_factory.mktemp("models") / "tiny", "qwen3", chat_template=True, context=4096
+    )
 
 
 @pytest.fixture
@@ -109,27 +122,35 @@ def problem(number):
         "prompt": f'def plus{number}(x):\n    """Returns x plus {number}."""\n',
         "entry_point": f"plus{number}",
         "canonical_solution": f"    return x + {number}\n",
-        "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n    assert candidate(-1) == {number - 1}\n",
+        "test": (
+            f"def check(candidate):\n    assert candidate(1) == {1 + number}\n    assert "
+            f"candidate(-1) == {number - 1}\n"
+        ),
     }
 
 
 def run(command, model, rows, runs, monkeypatch, *more):
-    """The command, cut down to a step or two; what is cut away is said as a user would."""
+    """Run the command, shortened to one or two steps with overrides that a user could give."""
     trainer, words = words_of(command)
     small = {
-        f"{trainer}.num_train_epochs": 1, f"{trainer}.num_generations": 2, f"{trainer}.max_new_tokens": 8, "model_name": model,
-        "dataset.name": rows, "dataset.type": "humaneval", "dataset.train_split": "train[:2]", "dataset.eval_split": "test[2:]",
+        f"{trainer}.num_train_epochs": 1, f"{trainer}.num_generations": 2,
+        f"{trainer}.max_new_tokens": 8, "model_name": model, "dataset.name": rows,
+        "dataset.type": "humaneval", "dataset.train_split": "train[:2]",
+        "dataset.eval_split": "test[2:]",
         "motet.threads": 1, "motet.report.tensorboard": "false", "motet.sandbox.workers": 1,
     }  # fmt: skip
-    if TRAINERS[trainer].has_critic:
+    has_critic = trainer in ("iac", "maac")
+    if has_critic:
         small[f"{trainer}.rollout_buffer_size"] = 1
-    if TRAINERS[trainer].has_critic and "critic_model=null" not in words:
+    if has_critic and "critic_model=null" not in words:
         small["critic_model.name"] = model
     flags = ["--num_epochs", "1"] if "--num_epochs" in words else []
     flags += ["--model_name", str(model)] if "--model_name" in words else []
     overrides = ["--override", *(f"{key}={value}" for key, value in small.items())]
     script = f"experiments/train_{trainer}.py"
-    monkeypatch.setattr(sys, "argv", [script, *words, *overrides, *flags, "--output_base_dir", str(runs), *more])
+    monkeypatch.setattr(
+        sys, "argv", [script, *words, *overrides, *flags, "--output_base_dir", str(runs), *more]
+    )
     runpy.run_path(script, run_name="__main__")
 
 
@@ -151,19 +172,26 @@ def test_a_published_command_trains(command, model, rows, tmp_path, monkeypatch,
     turns = len(found.rollout.samples)
     played = [episode for number in (1, 2) for episode in episodes(folder, f"train-{number:06d}")]
     assert [episode.task.id for episode in played] in (["Plus/0", "Plus/1"], ["Plus/1", "Plus/0"])
-    assert {len(completion.tokens or ()) for e in played for s in e.root.samples.values() for completion in s} <= set(
-        range(1, 9)
-    )
+    assert {
+        len(completion.tokens or ())
+        for e in played
+        for s in e.root.samples.values()
+        for completion in s
+    } <= set(range(1, 9))
     assert len(steps(folder)) == 2
     assert len(weights(folder)) == len(played[0].root.prompts)
-    assert any(key.startswith("learn/value_error/") for key in steps(folder)[0]) == bool(found.critic_of)
+    assert any(key.startswith("learn/value_error/") for key in steps(folder)[0]) == bool(
+        found.critic_of
+    )
     kept = motet.read_config(folder)
     assert kept.models["base"].path == str(model)
     assert len(kept.rollout.samples) == turns
     assert "wandb is off" in capsys.readouterr().out
 
 
-def test_a_second_turn_hears_of_the_first_and_no_test_that_grades(model, rows, tmp_path, monkeypatch):
+def test_a_second_turn_hears_of_the_first_and_no_test_that_grades(
+    model, rows, tmp_path, monkeypatch
+):
     command = next(command for command in COMMANDS if "mt_magrpo_he" in command)
     run(command, model, rows, tmp_path / "runs", monkeypatch)
     (folder,) = (tmp_path / "runs").iterdir()
@@ -172,9 +200,10 @@ def test_a_second_turn_hears_of_the_first_and_no_test_that_grades(model, rows, t
     said = "".join(message.content for prompt in second.prompts.values() for message in prompt)
     number = int(episodes(folder)[0].task.id.removeprefix("Plus/"))
     assert all(
-        [message.role for message in prompt] == ["user", "assistant", "user"] for prompt in second.prompts.values()
+        [message.role for message in prompt] == ["user", "assistant", "user"]
+        for prompt in second.prompts.values()
     )
-    assert f"plus{number}(-1)" not in said  # the first test may be shown, the second grades
+    assert f"plus{number}(-1)" not in said  # the first test may be shown, the second one grades
 
 
 def test_the_same_command_again_is_another_run_beside_the_first(model, rows, tmp_path, monkeypatch):
@@ -201,8 +230,12 @@ def test_an_experiment_trains_on_rows_of_its_own_data(name, tmp_path, monkeypatc
         pytest.skip(f"{file} is not here: it holds a copy of the benchmark")
     wide = make_model_folder(tmp_path / "wide", "qwen3", chat_template=True, context=20_000)
     trainer = name.removeprefix("mt_").partition("_")[0]
-    kind = meaning(trainer, ["--config", f"experiments/configs/{name}_config.yaml"]).environment.name
-    command = f"python experiments/train_{trainer}.py --config experiments/configs/{name}_config.yaml"
+    kind = meaning(
+        trainer, ["--config", f"experiments/configs/{name}_config.yaml"]
+    ).environment.name
+    command = (
+        f"python experiments/train_{trainer}.py --config experiments/configs/{name}_config.yaml"
+    )
     splits = ["--override", "dataset.train_split=test[3:4]", "motet.data.eval=null"]
     own_type = {"code_generation": "humaneval", "code_completion": "classeval"}[kind]
     run(command, wide, file, tmp_path / "runs", monkeypatch, *splits, f"dataset.type={own_type}")
@@ -211,7 +244,9 @@ def test_an_experiment_trains_on_rows_of_its_own_data(name, tmp_path, monkeypatc
     assert len(steps(folder)) == 1
 
 
-def test_what_would_be_run_can_be_seen_and_nothing_starts(model, rows, tmp_path, monkeypatch, capsys):
+def test_what_would_be_run_can_be_seen_and_nothing_starts(
+    model, rows, tmp_path, monkeypatch, capsys
+):
     command = next(command for command in COMMANDS if "mt_magrpo_he" in command)
     run(command, model, rows, tmp_path / "runs", monkeypatch, "--dry-run")
     out = capsys.readouterr().out
@@ -220,24 +255,30 @@ def test_what_would_be_run_can_be_seen_and_nothing_starts(model, rows, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments" / "configs").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_published_config_is_a_config_of_motet(path):
     trainer = path.stem.removeprefix("mt_").split("_")[0]
     found = meaning(trainer, ["--config", str(path.relative_to(ROOT))])
     kind = resolve(found.environment.name)
-    options_of(kind).model_validate_json(json.dumps(found.environment.options))
+    kind.Options.model_validate_json(json.dumps(found.environment.options))
     check_trainable(found)
     assert len(path.read_text().splitlines()) <= 40
 
 
-@pytest.mark.parametrize("keys", [KEYS, MAPORL_KEYS], ids=["comlrl", "maporl"])
+@pytest.mark.parametrize("keys", [{**KEYS, **CRITIC_KEYS}, MAPORL_KEYS], ids=["comlrl", "maporl"])
 def test_the_readme_names_every_key_that_goes_somewhere(keys):
     page = (ROOT / "experiments" / "README.md").read_text()
-    named = {row.spellings[0].rpartition(".")[2] for row in keys if isinstance(row, Goes | Joins)}
+    named = {
+        key.rpartition(".")[2] for key, rule in keys.items() if isinstance(rule, Renamed | Combined)
+    }
     unnamed = {name for name in named if not re.search(rf"\b{name}\b", page)}
-    assert unnamed <= {"project", "entity", "name", "tags"}  # of wandb.*
+    assert unnamed <= {"project", "entity", "name", "tags"}  # keys of wandb.*
 
 
 def test_every_trainer_has_its_script():
-    scripts = {path.stem.removeprefix("train_") for path in (ROOT / "experiments").glob("train_*.py")}
+    scripts = {
+        path.stem.removeprefix("train_") for path in (ROOT / "experiments").glob("train_*.py")
+    }
     assert scripts == {*TRAINERS, "reward"}, "reward is a verifier's, and no run"

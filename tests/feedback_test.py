@@ -1,4 +1,5 @@
-"""Whole runs with feedback between turns: what their records show that agents were told, and what never."""
+"""Whole runs with feedback between turns: their records show what agents read, and what
+they never do."""
 
 import ast
 import asyncio
@@ -33,14 +34,16 @@ from motet.core import (
 from motet.credit.assign import assign_credit
 from motet.environments.coding.generation import CodeGeneration
 from motet.environments.coding.problems import read_problem
-from motet.policies.testing import make_model_folder
 from motet.rollout.collect import collect
 from motet.rollout.record import read_episodes, write_episode
 from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
+from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import contents, episodes, run_config, summary
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 ROWS = [
     {
@@ -48,37 +51,56 @@ ROWS = [
         "prompt": 'def twice(x):\n    """Twice x.\n\n    >>> twice(3)\n    6\n    """\n',
         "entry_point": "twice",
         "canonical_solution": "    return 2 * x\n",
-        "test": "def check(candidate):\n    assert candidate(41) == 82\n    assert candidate(-7) == -14\n",
+        "test": (
+            "def check(candidate):\n    assert candidate(41) == 82\n    assert candidate(-7) "
+            "== -14\n"
+        ),
     },
     {
         "task_id": "own/last",
-        "prompt": 'def last(xs):\n    """The last of xs, None where there is none.\n\n    >>> last([1, 2])\n    2\n    """\n',
+        "prompt": (
+            'def last(xs):\n    """The last of xs, None where there is none.\n\n    >>> '
+            'last([1, 2])\n    2\n    """\n'
+        ),
         "entry_point": "last",
         "canonical_solution": "    return xs[-1] if xs else None\n",
-        "test": "def check(candidate):\n    assert candidate([8, 9]) == 9\n    assert candidate([]) is None\n",
+        "test": (
+            "def check(candidate):\n    assert candidate([8, 9]) == 9\n    assert "
+            "candidate([]) is None\n"
+        ),
     },
 ]
 HUMANEVAL = Path(__file__).parents[1] / "../shared/data/humaneval/test.jsonl"
 PAIR = {"helper": "p", "main": "q"}
-REVISE = {"helper": "Revise the function `aux`: write all of it again", "main": ": write all of it again"}
+REVISE = {
+    "helper": "Revise the function `aux`: write all of it again",
+    "main": ": write all of it again",
+}
 
 
-# ---------------------------------------------------------------------------------------------------- the small run
+# ------------------------------------------------------------------------------------ the small run
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model that can read long prompts."""
-    return make_model_folder(tmp_path_factory.mktemp("reader") / "model", chat_template=True, context=8192, seed=2)
+    """A tiny model with a context for long prompts."""
+    return make_model_folder(
+        tmp_path_factory.mktemp("reader") / "model", chat_template=True, context=8192, seed=2
+    )
 
 
 @pytest.fixture
 def coding(tmp_path: Path, reader: Path):
-    """`coding(feedback, game={}, **sections)`: the config of a two-turn run on two problems, with two joint actions a turn."""
+    """`coding(feedback, game={}, **sections)` returns the config of a two-turn run.
+
+    It has two problems, with two joint actions per turn.
+    """
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
 
-    def config(feedback: Mapping[str, Any], game: Mapping[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+    def config(
+        feedback: Mapping[str, Any], game: Mapping[str, Any] | None = None, **sections: Any
+    ) -> dict[str, Any]:
         source = {"path": str(rows)}
         return run_config(
             environment={"name": "code_generation", "feedback": feedback, **(game or {})},
@@ -96,7 +118,7 @@ def coding(tmp_path: Path, reader: Path):
 
 
 def second_prompts(run: Path) -> list[tuple[str, Prompt]]:
-    """(agent, its prompt) of every second turn in the training records."""
+    """Return (agent, its prompt) of every second turn in the training records."""
     roots = [episode.root for episode in episodes(run) if episode.root is not None]
     rounds = [round_ for root in roots for _, round_ in walk(root) if round_.turn == 1]
     return [pair for round_ in rounds for pair in round_.prompts.items()]
@@ -107,11 +129,11 @@ def whole(prompt: Prompt) -> str:
 
 
 def news(run: Path) -> list[str]:
-    """What each of them ends with: helper's, main's, helper's, ..."""
+    """Return the last message of each second prompt: helper's, main's, helper's, ..."""
     return [prompt[-1].content for _, prompt in second_prompts(run)]
 
 
-# ---------------------------------------------------------------------------------------------------- modes that ask nobody
+# ---------------------------------------------------------------------------- modes that ask nobody
 
 OWN = """
 async def tell(attempt):
@@ -130,8 +152,16 @@ def sometimes(attempt):
     [
         ("plain", "", ""),
         ("passed", "Result: not all tests passed.\n\n", "Result: not all tests passed.\n\n"),
-        ("level_passed", "Levels:\n1. does not hold\n2. not all", "Levels:\n1. does not hold\n2. not all"),
-        ("level_feedback", "Your part:\n- Problem: `aux` is not defined", "Your part:\n- Problem: `"),
+        (
+            "level_passed",
+            "Levels:\n1. does not hold\n2. not all",
+            "Levels:\n1. does not hold\n2. not all",
+        ),
+        (
+            "level_feedback",
+            "Your part:\n- Problem: `aux` is not defined",
+            "Your part:\n- Problem: `",
+        ),
         ("own.py:tell", "helper got 0%\n\n", "main is told this\n\n"),
     ],
 )
@@ -146,7 +176,9 @@ def test_a_run_records_what_each_agent_was_told(train, coding, tmp_path, mode, t
     assert summary(run)["heldout"]["after"]["faults"] == 0
 
 
-def test_what_an_authors_function_raises_is_a_counted_fault_of_its_joint_action(train, coding, tmp_path):
+def test_what_an_authors_function_raises_is_a_counted_fault_of_its_joint_action(
+    train, coding, tmp_path
+):
     (tmp_path / "own.py").write_text(OWN)
     run = train(coding({"mode": f"{tmp_path}/own.py:sometimes"}))
     after = summary(run)["heldout"]["after"]
@@ -154,15 +186,17 @@ def test_what_an_authors_function_raises_is_a_counted_fault_of_its_joint_action(
     assert {text.partition("\n")[0] for text in news(run)} == {"go on"}
 
 
-# ---------------------------------------------------------------------------------------------------- an expert
+# ---------------------------------------------------------------------------------------- an expert
 
 
 @pytest.fixture(scope="module")
 def expert(reader: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """(base_url, log) of a server of its own process, with a tiny model."""
+    """Return (base_url, log) of a server with a tiny model, in its own process."""
     log = tmp_path_factory.mktemp("expert") / "log.jsonl"
     script = Path(__file__).with_name("openai_server.py")
-    server = subprocess.Popen([sys.executable, str(script), str(reader), str(log)], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        [sys.executable, str(script), str(reader), str(log)], stdout=subprocess.PIPE, text=True
+    )
     assert server.stdout is not None
     try:
         yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1", log
@@ -177,8 +211,14 @@ KEY = "sk-nobody-may-read-this"
 def test_an_experts_edits_reach_the_agents_and_its_key_no_file(train, coding, expert, monkeypatch):
     base_url, log = expert
     monkeypatch.setenv("EXPERT_KEY", KEY)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there: this machine is reached without it
-    settings = {"base_url": base_url, "model": "tiny", "key_variable": "EXPERT_KEY", "max_tokens": 12}
+    # no proxy is there: requests to this machine do not use it
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    settings = {
+        "base_url": base_url,
+        "model": "tiny",
+        "key_variable": "EXPERT_KEY",
+        "max_tokens": 12,
+    }
     run = train(coding({"mode": "expert_edits"}, expert=settings))
     asked = [json.loads(line) for line in log.read_text().splitlines()]
     answers = {line["answer"].strip() for line in asked}
@@ -202,7 +242,7 @@ def test_a_dead_expert_is_counted_and_no_silence(train, coding, expert):
     unknown = {"base_url": f"{base_url}/nowhere", "model": "tiny"}
     run = train(coding({"mode": "expert_edits"}, expert=unknown))
     assert summary(run)["heldout"]["after"]["causes"] == {"environment/expert_refused": 2}
-    for episode in episodes(run):  # where all joint actions fail, the task does
+    for episode in episodes(run):  # if all joint actions fail, the task fails
         assert episode.root is None
         assert (episode.fault.where, episode.fault.cause) == ("environment", "expert_refused")
         assert "nowhere/chat/completions answered with status 404" in episode.fault.message
@@ -210,7 +250,8 @@ def test_a_dead_expert_is_counted_and_no_silence(train, coding, expert):
 
 @pytest.mark.parametrize("cause", ["unreachable", "timeout"])
 def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and never says a word
+    # it accepts connections and never answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         if cause == "unreachable":
             silent.close()
@@ -224,20 +265,29 @@ def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
     ("expert", "message"),
     [
         (None, r"there is no expert: add a section with at least\nexpert: \{base_url: "),
-        ({"key_variable": "NO_SUCH_KEY"}, "expert.key_variable names NO_SUCH_KEY, which is not set: put the key of"),
+        (
+            {"key_variable": "NO_SUCH_KEY"},
+            "expert.key_variable names NO_SUCH_KEY, which is not set: put the key of",
+        ),
         ({"key_variable": "BAD_KEY"}, "BAD_KEY holds what cannot be a key"),
     ],
 )
-def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(coding, monkeypatch, tmp_path, expert, message):
+def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
+    coding, monkeypatch, tmp_path, expert, message
+):
     monkeypatch.setenv("BAD_KEY", "schlüssel\x07")
-    section = None if expert is None else {"base_url": "http://localhost:1/v1", "model": "tiny", **expert}
+    section = (
+        None if expert is None else {"base_url": "http://localhost:1/v1", "model": "tiny", **expert}
+    )
     with pytest.raises(motet.ConfigError, match=message) as caught:
-        motet.train(coding({"mode": "expert_edits"}, expert=section), runs=tmp_path / "runs", show="silent")
+        motet.train(
+            coding({"mode": "expert_edits"}, expert=section), runs=tmp_path / "runs", show="silent"
+        )
     assert "schl" not in str(caught.value)
     assert not (tmp_path / "runs" / "run" / "episodes").exists()
 
 
-# ---------------------------------------------------------------------------------------------------- a person
+# ----------------------------------------------------------------------------------------- a person
 
 
 def test_a_person_gives_feedback_to_a_played_task(coding, monkeypatch, capsys):
@@ -263,20 +313,24 @@ def test_a_person_who_leaves_is_a_fault_that_says_what_to_do(coding, monkeypatch
 
 def test_training_on_a_persons_feedback_needs_a_terminal(coding, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("no terminal\n\n"))
-    with pytest.raises(motet.ConfigError, match="there is no terminal to ask at: start the command in a terminal"):
+    with pytest.raises(
+        motet.ConfigError, match="there is no terminal to ask at: start the command in a terminal"
+    ):
         motet.train(coding({"mode": "human"}), runs=tmp_path, show="silent")
 
 
 def test_feedback_is_given_only_between_turns(coding):
-    with pytest.raises(motet.ConfigError, match=r"the game has one turn: play more, with rollout.samples=\[1,1\]"):
+    with pytest.raises(
+        motet.ConfigError, match=r"the game has one turn: play more, with rollout.samples=\[1,1\]"
+    ):
         motet.play(coding({}), ["rollout.samples=[1]"], person="feedback", show="silent")
 
 
-# ---------------------------------------------------------------------------------------------------- no test that grades
+# ------------------------------------------------------------------------------ no test that grades
 
 
 class Scripted:
-    """A core.Sampler that answers as `say(task, agent, turn, sample)` does."""
+    """A core.Sampler that answers with `say(task, agent, turn, sample)`."""
 
     def __init__(self, say: Callable[[str, str, int, int], str]) -> None:
         self.say = say
@@ -288,9 +342,13 @@ class Scripted:
 
     def _answered(self, request: SampleRequest) -> Sampled:
         episode, path, turn, agent = request.id
-        first = [path[0]] if path else range(len(request.keys))  # which answer of the first turn this goes on from
+        # the index of the first turn's answer that this path continues
+        first = [path[0]] if path else range(len(request.keys))
         texts = [self.say(episode.partition(":")[2], agent, turn, index) for index in first]
-        return Sampled((1,), tuple(Completion(request.policy, text, "stop", 0, (1,), (-1.0,)) for text in texts))
+        return Sampled(
+            (1,),
+            tuple(Completion(request.policy, text, "stop", 0, (1,), (-1.0,)) for text in texts),
+        )
 
 
 def played(
@@ -299,9 +357,11 @@ def played(
     samples: tuple[int, ...],
     **options: Any,
 ) -> list[Episode]:
-    """Episodes of code generation on `rows`, with a team that says what `say(task)(agent, turn, sample)` says."""
+    """Play code generation on `rows`. The team answers with `say(task)(agent, turn, sample)`."""
     with Sandbox(2) as sandbox:
-        game = CodeGeneration(CodeGeneration.Options(**options), sandbox=sandbox, turns=len(samples))
+        game = CodeGeneration(
+            CodeGeneration.Options(**options), sandbox=sandbox, turns=len(samples)
+        )
         tasks = [game.task(row) for row in rows]
         voices = {task.id: say(task) for task in tasks}
         sampler = Scripted(lambda task, agent, turn, sample: voices[task](agent, turn, sample))
@@ -312,18 +372,23 @@ TEAM = Team({"helper": ("p",), "main": ("q",)}, {"helper": Decode(), "main": Dec
 
 
 def fails(task: Task) -> Callable[[str, int, int], str]:
-    """Programs that show what they are given: one returns it, one raises with it, one does not parse."""
+    """Return programs that reveal their input.
+
+    One returns it, one raises with it, one has a syntax error.
+    """
     name = task.fields["entry_point"]
     mains = [
         f"def {name}(*xs):\n    return aux(*xs), xs",
         f"def {name}(*xs):\n    assert not xs, xs\n    return 1",
         f"def {name}(:",
     ]
-    return lambda agent, turn, sample: "def aux(*xs):\n    return xs" if agent == "helper" else mains[sample]
+    return lambda agent, turn, sample: (
+        "def aux(*xs):\n    return xs" if agent == "helper" else mains[sample]
+    )
 
 
 def asserted(text: str) -> str | None:
-    """A test as Python writes it, whatever its layout; None for what is no test."""
+    """Normalise a test to Python's own spelling, whatever its layout; None if it is no test."""
     try:
         (statement,) = ast.parse(text).body
     except (SyntaxError, ValueError):
@@ -332,18 +397,28 @@ def asserted(text: str) -> str | None:
 
 
 def check_that_no_test_is_told(rows: Sequence[Mapping[str, Any]], found: Sequence[Episode]) -> int:
-    """In any prompt of any turn, beyond the task's own text. Returns how many examples of that text feedback repeated."""
+    """Check that no prompt of any turn has a grading test, beyond the task's own text.
+
+    Returns how many examples of that text the feedback repeated.
+    """
     repeated = 0
     for row, episode in zip(rows, found, strict=True):
         assert episode.fault is None
         assert episode.root is not None
         problem = read_problem(row)
         own = {ast.unparse(ast.parse(example)) for example in problem.examples}
-        graded = {asserted(re.sub(r"\bcandidate\b", problem.entry_point, case.text)) for case in problem.suite.cases}
+        graded = {
+            asserted(re.sub(r"\bcandidate\b", problem.entry_point, case.text))
+            for case in problem.suite.cases
+        }
         secret = [test for test in graded - {None} if not any(test in example for example in own)]
         for _, round_ in walk(episode.root):
-            for text in (whole(prompt).replace(problem.text, "") for prompt in round_.prompts.values()):
-                lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("- ")]
+            for text in (
+                whole(prompt).replace(problem.text, "") for prompt in round_.prompts.values()
+            ):
+                lines = [
+                    line.partition(": ")[2] for line in text.splitlines() if line.startswith("- ")
+                ]
                 shown = {asserted(line) for line in lines} - {None}
                 assert shown <= own
                 assert [test for test in secret if test in text] == []
@@ -358,11 +433,13 @@ def test_no_test_that_grades_is_told_by_default():
 
 
 def test_a_test_is_told_where_the_options_say_so():
-    """So the search finds what it looks for."""
+    """This proves that the search finds such a test."""
     found = played(ROWS[:1], fails, (1, 1), feedback={"sandbox_slice": 1})
     assert found[0].root is not None
     (second,) = [round_ for _, round_ in walk(found[0].root) if round_.turn == 1]
-    assert all("- Failed: assert twice(41) == 82\n" in whole(prompt) for prompt in second.prompts.values())
+    assert all(
+        "- Failed: assert twice(41) == 82\n" in whole(prompt) for prompt in second.prompts.values()
+    )
     assert all("twice(-7)" not in whole(prompt) for prompt in second.prompts.values())
     with pytest.raises(AssertionError):
         check_that_no_test_is_told(ROWS[:1], found)
@@ -386,16 +463,22 @@ def test_no_test_that_grades_stands_in_any_prompt_of_a_run(train, coding):
     ]
 
 
-# ---------------------------------------------------------------------------------------------------- the page in docs
+# --------------------------------------------------------------------------------- the page in docs
 
 
 @pytest.mark.parametrize("mode", ["level_passed", "level_feedback"])
 def test_the_page_on_feedback_shows_what_an_agent_reads(mode):
     page = (Path(__file__).parents[1] / "docs" / "feedback.md").read_text()
-    prompt = 'def twice(x):\n    """Twice x.\n\n    >>> twice(2)\n    4\n    >>> twice(-2)\n    -4\n    """\n'
+    prompt = (
+        'def twice(x):\n    """Twice x.\n\n    >>> twice(2)\n    4\n    >>> twice(-2)\n    '
+        '-4\n    """\n'
+    )
     parts = {"helper": "def aux(x): return abs(x)", "main": "def twice(x): return x + abs(x)"}
     (episode,) = played(
-        [{**ROWS[0], "prompt": prompt}], lambda task: lambda agent, *_: parts[agent], (1, 1), feedback={"mode": mode}
+        [{**ROWS[0], "prompt": prompt}],
+        lambda task: lambda agent, *_: parts[agent],
+        (1, 1),
+        feedback={"mode": mode},
     )
     assert parts["main"] in page
     assert episode.root is not None
@@ -404,20 +487,31 @@ def test_the_page_on_feedback_shows_what_an_agent_reads(mode):
     assert f"```\n{second.prompts['main'][-1].content}\n```" in page
 
 
-# ---------------------------------------------------------------------------------------------------- absorbing stops
+# ---------------------------------------------------------------------------- repeated last rewards
 
 NEARLY = (
     ("nothing", "nothing"),
     ("def aux(x):\n    return x", "def twice(x):\n    return x"),
-    ("def aux(x):\n    return x", "def twice(x):\n    y = aux(x)\n    return y + abs(y)"),  # fails below zero only
+    # fails only for negative numbers
+    ("def aux(x):\n    return x", "def twice(x):\n    y = aux(x)\n    return y + abs(y)"),
 )
-"""What helper and main may say at turn one, and not solve it."""
-SOLUTION = {"helper": "def aux(x):\n    return x", "main": "def twice(x):\n    y = aux(x)\n    return y + y"}
-"""With every level reached; a solution that reaches fewer, such as a main that only passes on, may earn less than a good try."""
+"""Answers of helper and main at turn one that do not solve the task."""
+SOLUTION = {
+    "helper": "def aux(x):\n    return x",
+    "main": "def twice(x):\n    y = aux(x)\n    return y + y",
+}
+"""A solution that reaches every reward level.
+
+A solution that reaches fewer, such as a main that only calls the helper, may earn less than a good
+attempt.
+"""
 
 
 def solves_late(task: Task) -> Callable[[str, int, int], str]:
-    """Sample 0 solves the task at once; the others say something of NEARLY, and solve it the same way at turn two."""
+    """Sample 0 solves the task at once.
+
+    The others answer with an item of NEARLY at turn one, and with the same solution at turn two.
+    """
 
     def say(agent: str, turn: int, sample: int) -> str:
         if sample == 0 or turn == 1:
@@ -428,8 +522,8 @@ def solves_late(task: Task) -> Callable[[str, int, int], str]:
 
 
 @pytest.mark.parametrize("reward", [{}, {"shift": -4.0}, {"scale": 10.0, "shift": 1.0}])
-@pytest.mark.parametrize("discount", [1.0, 0.9])
-def test_solving_at_turn_one_never_earns_less_than_solving_at_turn_two(tmp_path, reward, discount):
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_solving_at_turn_one_never_earns_less_than_solving_at_turn_two(tmp_path, reward, gamma):
     path = tmp_path / "episodes.jsonl"
     with path.open("w") as file:
         for episode in played(ROWS[:1], solves_late, (4, 1), reward=reward):
@@ -440,13 +534,17 @@ def test_solving_at_turn_one_never_earns_less_than_solving_at_turn_two(tmp_path,
     solved = [root.outcomes[0], *(outcome.next.outcomes[0] for outcome in root.outcomes[1:])]
     assert [outcome.terms["success"] for outcome in solved] == [1.0] * 4
 
-    def returns(absorb: bool) -> list[float]:
-        algorithm = resolve("mareinforce", {"absorb": absorb, "discount": discount})
+    def returns(repeat_last_reward: bool) -> list[float]:
+        algorithm = resolve(
+            "mareinforce", {"repeat_last_reward": repeat_last_reward, "gamma": gamma}
+        )
         samples = assign_credit(recorded, Scores(), algorithm, CreditState(), TEAM, turns=2).samples
-        return [sample.advantage for sample in samples if sample.turn == 0 and sample.id.agent == "main"]
+        return [
+            sample.advantage for sample in samples if sample.turn == 0 and sample.id.agent == "main"
+        ]
 
-    early, *late = returns(absorb=True)
+    early, *late = returns(repeat_last_reward=True)
     assert early >= max(late)
     assert late == sorted(late)
-    early, *late = returns(absorb=False)
+    early, *late = returns(repeat_last_reward=False)
     assert (early < max(late)) == ("shift" not in reward or reward["shift"] > 0)

@@ -1,26 +1,75 @@
-"""Imports point down the floors of ARCHITECTURE.md, never up and never sideways between two rooms of one floor."""
+"""Imports follow the layers of ARCHITECTURE.md.
+
+They point down, never up, and never sideways between two packages of one layer.
+"""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "motet"
 FLOORS = [
-    {"core", "errors", "settings", "seeding", "plugins", "visible", "reading", "timeouts", "testing"},
+    {
+        "core",
+        "errors",
+        "settings",
+        "seeding",
+        "plugins",
+        "visible",
+        "reading",
+        "timeouts",
+    },
     {"credit", "losses", "views", "sandbox", "endpoint"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
-    {"environments", "rollout", "policies", "config.parts", "config.schema", "config.verifier", "config.yaml"},
+    {
+        "environments",
+        "rollout",
+        "models",
+        "config.parts",
+        "config.schema",
+        "config.verifier",
+        "config.yaml",
+    },
     {"trainer", "verifier", "cluster"},
-    {"build", "config.load"},
-    {"cli", "cli_verifier", "cli_words", "endings", "__init__", "api", "tables", "experiments"},
+    {"assembly", "config.load"},
+    {
+        "cli",
+        "cli_verifier",
+        "cli_options",
+        "exit_codes",
+        "__init__",
+        "api",
+        "console",
+        "experiments",
+    },
 ]
-SHARED = (FLOORS[0], FLOORS[5], FLOORS[6], {"config.parts", "config.schema", "config.verifier", "config.yaml"})
-"""Floors of single files that may read each other: the words below, the builders and the doors above."""
-HEAVY = {"ray", "vllm", "wandb", "fastapi", "starlette", "uvicorn", "openai", "httpx2", "math_verify"}
+SHARED = (
+    FLOORS[0],
+    FLOORS[5],
+    FLOORS[6],
+    {"config.parts", "config.schema", "config.verifier", "config.yaml"},
+)
+"""Layers whose modules may import each other: the basic modules, the assembly and the
+interfaces."""
+HEAVY = {
+    "ray",
+    "vllm",
+    "wandb",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "openai",
+    "httpx2",
+    "math_verify",
+}
 
+TEST = re.compile(r"(_test|conftest)\.py$")
+OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
+"""Folders of the repository that an installed package does not have."""
 LAZY = {"motet.verifier.connections", "motet.verifier.http_server"}
-"""Modules that subclass what is heavy, and are imported only inside functions themselves."""
+"""Modules that subclass heavy classes. They may be imported only inside functions."""
 
 
 def floor_of(room: str) -> int:
@@ -28,7 +77,8 @@ def floor_of(room: str) -> int:
 
 
 def room_of(module: str) -> str:
-    """`motet.credit.returns` -> `credit`; `motet` itself -> `__init__`; config counts by file."""
+    """`motet.credit.returns` -> `credit`; `motet` itself -> `__init__`; modules of config count by
+    file."""
     parts = module.split(".")[1:]
     if not parts:
         return "__init__"
@@ -37,7 +87,7 @@ def room_of(module: str) -> str:
 
 def sources():
     for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.name.endswith("_test.py") and path.relative_to(PACKAGE) != Path("config/__init__.py"):
+        if not TEST.search(path.name) and path.relative_to(PACKAGE) != Path("config/__init__.py"):
             parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
             yield path, ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -53,7 +103,9 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-@pytest.mark.parametrize(("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in sources()])
+@pytest.mark.parametrize(
+    ("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in sources()]
+)
 def test_imports_point_down(path, module):
     here = room_of(module)
     for line, imported in imports_of(path):
@@ -63,6 +115,13 @@ def test_imports_point_down(path, module):
         if there == here or any({here, there} <= floor for floor in SHARED):
             continue
         assert floor_of(there) < floor_of(here), f"{path}:{line}: {here} may not import {there}"
+
+
+def test_the_package_imports_nothing_that_an_installed_one_lacks():
+    for path, module in sources():
+        names = [name for _, name in imports_of(path)]
+        assert not OUTSIDE & {name.split(".")[0] for name in names}, module
+        assert not [name for name in names if TEST.search(f"{name}.py")], module
 
 
 def test_every_room_has_a_floor():
@@ -84,13 +143,21 @@ def test_environments_and_core_know_no_tensors():
             "rewards",
             "data",
         }:
-            assert not [i for _, i in imports_of(path) if i.split(".")[0] in {"torch", "transformers", "peft"}], module
+            assert not [
+                i
+                for _, i in imports_of(path)
+                if i.split(".")[0] in {"torch", "transformers", "peft"}
+            ], module
 
 
 def test_heavy_libraries_are_imported_only_inside_functions():
     for path, module in sources():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                names = (
+                    [alias.name for alias in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module or ""]
+                )
                 heavy = {name for name in names if name.split(".")[0] in HEAVY or name in LAZY}
                 assert not heavy or module in LAZY, module

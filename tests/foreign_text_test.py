@@ -1,4 +1,7 @@
-"""What a command prints has no control character and no picture that stood in somebody's file, name, key or answer."""
+"""Commands print control characters of foreign text escaped, and emoji codes unchanged.
+
+Foreign text comes from a file, a name, a key or an answer.
+"""
 
 import re
 import sys
@@ -13,7 +16,9 @@ from motet.verifier.quality import Bin
 from tests.small_runs import TINY
 
 HARM = "\x1b[2J\x1b]0;t\x07\x9b31m\u202e\u2066:skull:[bold red]x[/bold red][/]\r"
-HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 GAME = f"""
 import motet
@@ -21,7 +26,7 @@ import motet
 HARM = {HARM!r}
 
 
-class Harmful:
+class Harmful(motet.Environment):
     agents = (HARM, "b")
     branches = True
 
@@ -42,8 +47,6 @@ class Harmful:
     async def step(self, turn, replies, seed):
         raise ValueError(HARM) if seed % 2 else RuntimeError(HARM)
 
-    async def close(self, turn): ...
-
 
 class Pays(Harmful):
     async def step(self, turn, replies, seed):
@@ -57,7 +60,7 @@ class Pays(Harmful):
 
 @pytest.fixture
 def said(tmp_path, monkeypatch, capfd):
-    """`motet WORDS` in a fresh folder: the exit code, and all that was printed."""
+    """Run `motet WORDS` in a fresh folder; return the exit code and all output."""
     monkeypatch.chdir(tmp_path)
     Path("game.py").write_text(GAME, encoding="utf-8", errors="surrogatepass")
 
@@ -92,7 +95,7 @@ def config(environment: str) -> dict:
 
 
 def check(printed: str) -> None:
-    """Every text is there as it was written, and what cannot be seen is spelt."""
+    """Check that every text is printed, with invisible characters escaped."""
     assert not HIDDEN.findall(COLOURS.sub("", printed).replace("\r\n", "\n")), printed
     assert "☠" not in printed
     assert "💀" not in printed
@@ -132,9 +135,11 @@ def test_a_config_with_hidden_characters_is_shown_spelt_and_is_the_same_config(s
 def test_agents_prompts_terms_answers_and_faults_are_spelt_by_every_command(said):
     name = written("Pays")
     for words in (
-        ("train", name, "--dry-run"), ("train", name), ("evaluate", "runs/run"), ("play", "runs/run"),
-        ("evaluate", "runs/run", "--baselines"), ("replay", "runs/run"), ("compare", "runs/run", "runs/run"),
-        ("crossplay", "runs/run", "runs/run", "--plot", "cross.png"), ("evaluate", "runs/run", "--json"),
+        ("train", name, "--dry-run"), ("train", name), ("evaluate", "runs/run"),
+        ("play", "runs/run"), ("evaluate", "runs/run", "--baselines"), ("replay", "runs/run"),
+        ("compare", "runs/run", "runs/run"),
+        ("crossplay", "runs/run", "runs/run", "--plot", "cross.png"),
+        ("evaluate", "runs/run", "--json"),
     ):  # fmt: skip
         code, printed = said(*words)
         check(printed)
@@ -151,4 +156,6 @@ def test_labels_of_plots_are_letters(tmp_path):
     learning_curve([], {"name": name}, tmp_path / "curve.png")
     cross_matrix([[0.5]], [name], tmp_path / "cross.png", (name, name))
     reliability_curve([Bin(0.0, 1.0, 3, 0.5, 0.5)], name, tmp_path / "reliability.png")
-    assert all((tmp_path / f"{one}.png").stat().st_size for one in ("curve", "cross", "reliability"))
+    assert all(
+        (tmp_path / f"{one}.png").stat().st_size for one in ("curve", "cross", "reliability")
+    )

@@ -1,7 +1,10 @@
-"""Small games for whole runs, and a way to kill one. A model that babbles earns something else for everything it says, so no
-group of samples is flat.
+"""Small games for whole runs, and a way to kill a run.
 
-    python tests/games.py RUNS < [[CONFIG, LINES], ...]      trains each config, and kills it when metrics.jsonl has LINES lines
+Every text of a random model earns a different reward, so no group of samples is flat.
+
+    python tests/games.py RUNS < [[CONFIG, LINES], ...]
+
+This trains each config, and kills the run when metrics.jsonl has LINES lines.
 """
 
 import json
@@ -9,30 +12,32 @@ import os
 import signal
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import motet
-from motet.environments.forward import forward
 
 
 @dataclass(frozen=True)
 class Talk:
-    """The state: the task's number, and what was said so far."""
+    """The state: the task's number, and all answers so far."""
 
     number: int
     said: tuple[str, ...] = ()
 
 
 def luck(state: Talk) -> float:
-    """From 0 to 1, and nobody can foresee it."""
+    """A pseudo-random number from 0 to 1 (a hash of the state)."""
     return zlib.crc32(repr((state.number, state.said)).encode()) % 101 / 100
 
 
-class Lottery:
-    """Everyone's reward of every turn is the luck of all that was said; success is a luck of half or more."""
+class Lottery(motet.Environment[Talk]):
+    """The reward of every agent and turn is the hash of all answers so far.
+
+    Success is a reward of at least .5.
+    """
 
     branches = True
 
@@ -40,17 +45,17 @@ class Lottery:
         """Options of the lottery."""
 
         players: tuple[str, ...] = ("a", "b")
-        """Who plays; all speak at every turn."""
+        """The players; all of them answer at every turn."""
         turns: int = 1
-        """Length of a game."""
+        """Number of turns of a game."""
         chat: tuple[str, ...] = ()
         """Players whose prompts are chats."""
         jackpot: float | None = None
-        """What the first turn earns, whatever was said."""
+        """Fixed reward of the first turn, independent of the answers."""
         lost: tuple[int, ...] = ()
-        """Tasks of which every step raises."""
+        """Tasks whose every step raises."""
         unlucky: float = -1.0
-        """A step with at most this much luck raises."""
+        """A step raises if its luck is at most this."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -70,26 +75,32 @@ class Lottery:
         text = f"{agent}{state.number} {' '.join(state.said)}:"
         return (motet.Message("user", text),) if agent in self.options.chat else text
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         if state.number in self.options.lost:
             raise KeyError(f"task {state.number} is lost")
         after = Talk(state.number, (*state.said, *(replies[agent].text for agent in self.agents)))
         if luck(after) <= self.options.unlucky:
             raise ValueError("out of luck")
         turn = len(after.said) // len(self.agents)
-        reward = self.options.jackpot if turn == 1 and self.options.jackpot is not None else luck(after)
+        reward = (
+            self.options.jackpot if turn == 1 and self.options.jackpot is not None else luck(after)
+        )
         terms = {"success": float(luck(after) >= 0.5), "length": float(sum(map(len, after.said)))}
-        return motet.Transition(after, dict.fromkeys(self.agents, reward), turn == self.options.turns, terms)
-
-    async def close(self, state: Talk) -> None: ...
+        return motet.Transition(
+            after, dict.fromkeys(self.agents, reward), turn == self.options.turns, terms
+        )
 
 
 class Coded(Lottery):
-    """The lottery with something to warm up on, and with names for what is said."""
+    """The lottery with demonstrations for a warm-up, and with conventions."""
 
     def demonstrate(self, task: motet.Task, seed: int) -> motet.Demonstration:
         agent = self.agents[seed % len(self.agents)]
-        return motet.Demonstration(agent, self._prompt(Talk(task.fields["number"]), agent), "no" if seed % 3 else "yes")
+        return motet.Demonstration(
+            agent, self._prompt(Talk(task.fields["number"]), agent), "no" if seed % 3 else "yes"
+        )
 
     def solve(self, state: Talk, seed: int) -> dict[str, str]:
         return dict.fromkeys(self.agents, "yes")
@@ -99,7 +110,8 @@ class Coded(Lottery):
 
 
 class Shared(Coded):
-    """The coded lottery for one player too, whose game has one turn, and with answers to vote on."""
+    """The coded lottery that can also be played alone, in one turn, and whose answers can
+    be voted on."""
 
     def alone(self) -> "Shared":
         return type(self)(self.options.model_copy(update={"players": ("solo",), "turns": 1}))
@@ -109,30 +121,36 @@ class Shared(Coded):
 
 
 def broken_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
-    """A scorer whose server is away for the tasks with an odd number."""
+    """A reward whose server does not answer for tasks with an odd number."""
     if task.fields["number"] % 2:
         raise TimeoutError("no answer")
     return 0.25
 
 
-# ---------------------------------------------------------------------------------------------------- killing
+# ------------------------------------------------------------------------------------------ killing
 
 
-class Fatal:
-    """The same game; the process is killed, without a last word, at the first use of it once `metrics` has `lines` lines."""
+class Fatal(Coded):
+    """The same game, which kills its process once `metrics` has `lines` lines.
 
-    def __init__(self, environment: Any, metrics: Path, lines: int) -> None:
-        self.environment, self._metrics, self._lines = environment, metrics, lines
-        self.agents, self.branches = environment.agents, environment.branches
-        self.observe, self.step, self.close = environment.observe, environment.step, environment.close
+    The process gets SIGKILL at the next use of the game.
+    """
 
-    def __getattr__(self, name: str) -> Any:
+    def __init__(self, options: Coded.Options, metrics: Path, lines: int) -> None:
+        super().__init__(options)
+        self._metrics, self._lines = metrics, lines
+
+    def provides(self, method: Callable[..., Any]) -> bool:
         self._perhaps_die()
-        return forward(self.environment, name)
+        return super().provides(method)
 
-    async def start(self, task: motet.Task, seed: int) -> Any:
+    def demonstrate(self, task: motet.Task, seed: int) -> motet.Demonstration:
         self._perhaps_die()
-        return await self.environment.start(task, seed)
+        return super().demonstrate(task, seed)
+
+    async def start(self, task: motet.Task, seed: int) -> Talk:
+        self._perhaps_die()
+        return await super().start(task, seed)
 
     def _perhaps_die(self) -> None:
         if self._metrics.is_file() and self._metrics.read_bytes().count(b"\n") >= self._lines:
@@ -141,12 +159,12 @@ class Fatal:
 
 def train_and_die(config: dict[str, Any], lines: int, runs: Path) -> None:
     options = {key: value for key, value in config["environment"].items() if key != "name"}
-    game = Fatal(Coded(Coded.Options(**options)), runs / config["name"] / "metrics.jsonl", lines)
+    game = Fatal(Coded.Options(**options), runs / config["name"] / "metrics.jsonl", lines)
     motet.train(config, environment=game, runs=runs, show="silent")
 
 
 def main(runs: Path) -> None:
-    """One child per config, all from this process, which has imported what they need. Prints the signals they died of."""
+    """Fork one child per config, after the imports. Prints the signals that ended the children."""
     assert motet.train
     died = []
     for config, lines in json.load(sys.stdin):

@@ -1,4 +1,4 @@
-"""docs/gpu.md says what `--dry-run` says of the model it is about."""
+"""docs/gpu.md has the figures that `--dry-run` prints for its model."""
 
 import json
 import re
@@ -7,21 +7,23 @@ from pathlib import Path
 import pytest
 
 import motet
-from motet.api import survey
-from motet.build import scene
-from motet.policies import memory
-from motet.policies.quantized import Quantize
+from motet.api import memory_estimate
+from motet.assembly import task_setup
+from motet.models import memory
+from motet.models.quantized import Quantize
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "gpu.md").read_text()
 CODER = {
-    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
-    "num_key_value_heads": 2, "max_position_embeddings": 32768, "vocab_size": 151936, "tie_word_embeddings": True,
+    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+    "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+    "max_position_embeddings": 32768, "vocab_size": 151936, "tie_word_embeddings": True,
 }  # fmt: skip
-"""The shape of Qwen2.5-Coder-0.5B-Instruct, as the hub has it."""
+"""The shape of Qwen2.5-Coder-0.5B-Instruct on the hub."""
 SEVEN = CODER | {
-    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
-    "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False,
+    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "tie_word_embeddings": False,
 }  # fmt: skip
 """The shape of Qwen2.5-7B-Instruct."""
 ROW = {
@@ -32,21 +34,30 @@ ROW = {
 
 
 WRITER = {
-    "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16,
-    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "vocab_size": 151936,
+    "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144,
+    "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+    "head_dim": 128, "max_position_embeddings": 40960, "vocab_size": 151936,
     "tie_word_embeddings": True,
 }  # fmt: skip
 """The shape of Qwen3-1.7B."""
 
 
 HELD_OUT = 32
-"""Tasks of the config's evaluation."""
+"""Number of tasks of the config's evaluation."""
+
+
+PROMPT = 256
+"""Tokens of a first prompt, about as many as HumanEval's problems have."""
 
 
 @pytest.fixture(autouse=True)
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU samples with copies of weights, and the page is about a GPU."""
-    monkeypatch.setattr(survey, "is_cpu", lambda device: False)
+    """Estimate as on a GPU: a CPU samples with copies of the weights. The tokenizer is not
+    available."""
+    monkeypatch.setattr(memory_estimate, "is_cpu", lambda device: False)
+    monkeypatch.setattr(
+        memory_estimate, "_prompt_lengths", lambda setup: dict.fromkeys(setup.config.team, PROMPT)
+    )
 
 
 @pytest.fixture
@@ -56,7 +67,11 @@ def here(tmp_path: Path) -> list[str]:
     train.write_text(json.dumps(ROW))
     rows = (json.dumps(ROW | {"task_id": f"row {number}"}) for number in range(HELD_OUT))
     heldout.write_text("\n".join(rows))
-    return [f"models.coder.path={tmp_path}", f"data.train.path={train}", f"data.eval.path={heldout}"]
+    return [
+        f"models.coder.path={tmp_path}",
+        f"data.train.path={train}",
+        f"data.eval.path={heldout}",
+    ]
 
 
 def gibibytes(overrides: list[str]) -> list[str]:
@@ -65,7 +80,9 @@ def gibibytes(overrides: list[str]) -> list[str]:
 
 
 def test_the_table_is_what_the_dry_run_estimates(here):
-    table = re.findall(r"^\| (\d+)[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    table = re.findall(
+        r"^\| (\d+)[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE
+    )
     assert [budget for budget, *_ in table] == ["4096", "8192", "16384"]
     for budget, *figures in table:
         assert gibibytes([*here, f"train.token_budget={budget}"]) == figures
@@ -73,35 +90,58 @@ def test_the_table_is_what_the_dry_run_estimates(here):
 
 
 def test_no_more_is_counted_than_the_plan_fills(here):
-    """Of 4 tasks a policy reads a prompt and 8 answers of 256 tokens. With 4 answers in two turns, 4 Rounds follow the first."""
+    """A policy reads 4 prompts of 256 tokens and 8 answers of 256 tokens per task.
+
+    With 4 answers in two turns, 4 Rounds follow the first. Their prompts have grown by one answer.
+    """
 
     def total(*overrides: str) -> int:
-        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*here, *overrides]).memory["total"]
+        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*here, *overrides]).memory[
+            "total"
+        ]
 
-    assert total("train.token_budget=9216") == total("train.token_budget=99999") > total("train.token_budget=9215")
+    assert (
+        total("train.token_budget=9216")
+        == total("train.token_budget=99999")
+        > total("train.token_budget=9215")
+    )
     two = ("rollout.samples=[4,4]",)
-    filled = 4 * (256 + 4 * 256) + 4 * 4 * (256 + 4 * 256)
+    filled = 4 * (PROMPT + 4 * 256) + 4 * 4 * (PROMPT + 256 + 4 * 256)
     assert total(*two, f"train.token_budget={filled}") == total(*two, "train.token_budget=999999")
-    assert total(*two, f"train.token_budget={filled}") > total(*two, f"train.token_budget={filled - 1}")
+    assert total(*two, f"train.token_budget={filled}") > total(
+        *two, f"train.token_budget={filled - 1}"
+    )
 
 
 def test_no_more_rows_are_counted_than_are_played(here):
-    """Held-out tasks play 32 x 4 answers of both agents at once, 64 in place of 256 where each is played once."""
+    """Evaluation plays 32 x 4 answers of both agents at once, which is 256 rows.
+
+    If each task is played once, it plays 64 rows.
+    """
     few = [*here, "train.token_budget=1", "train.tokens_per_batch=999999"]
 
     def total(*overrides: str) -> int:
-        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*few, *overrides]).memory["total"]
+        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*few, *overrides]).memory[
+            "total"
+        ]
 
     assert total() == total("train.rows_per_batch=999") > total("train.rows_per_batch=255")
     once = "evaluation.samples=1"
-    assert total(once) == total(once, "train.rows_per_batch=64") > total(once, "train.rows_per_batch=63")
+    assert (
+        total(once)
+        == total(once, "train.rows_per_batch=64")
+        > total(once, "train.rows_per_batch=63")
+    )
 
 
 def test_full_models_need_what_the_page_says(here, monkeypatch):
     full = [f"policies.{agent}={{train: full, lora: null}}" for agent in ("helper", "main")]
-    ((said, least),) = re.findall(r"([\d.]+) GiB in all; with\n  checkpointing and moments in 8 bits ([\d.]+)\.", PAGE)
+    ((said, least),) = re.findall(
+        r"([\d.]+) GiB in all; with\n  checkpointing and moments in 8 bits ([\d.]+)\.", PAGE
+    )
     assert f"{float(gibibytes([*here, *full])[-1]):.1f}" == said
-    monkeypatch.setattr(scene, "check_optimizer", lambda kind, device: None)  # what is not installed can be counted too
+    # the estimate must not need the library
+    monkeypatch.setattr(task_setup, "check_optimizer", lambda kind, device: None)
     fewer = ["models.coder.checkpointing=true", "optimizer.kind=adamw_8bit"]
     assert f"{float(gibibytes([*here, *full, *fewer])[-1]):.1f}" == least
 
@@ -127,6 +167,10 @@ def test_two_full_writers_fit_the_gpu_that_their_config_names(tmp_path, config, 
     (tmp_path / "config.json").write_text(json.dumps(WRITER))
     (tmp_path / "rows.jsonl").write_text(json.dumps({field: "Cats sleep."}))
     rows = [f"data.{split}.path={tmp_path / 'rows.jsonl'}" for split in ("train", "eval")]
-    memory = motet.dry_run(ROOT / "configs" / f"{config}.yaml", [f"models.qwen.path={tmp_path}", *rows]).memory
-    (gigabytes,) = re.findall(r"a GPU with (\d+) GB", (ROOT / "configs" / f"{config}.yaml").read_text())
+    memory = motet.dry_run(
+        ROOT / "configs" / f"{config}.yaml", [f"models.qwen.path={tmp_path}", *rows]
+    ).memory
+    (gigabytes,) = re.findall(
+        r"a GPU with (\d+) GB", (ROOT / "configs" / f"{config}.yaml").read_text()
+    )
     assert 0.5 < memory["total"] / (int(gigabytes) * 1e9) < 0.9

@@ -1,4 +1,4 @@
-"""`import motet` is quick: what is heavy waits until something is trained or played."""
+"""`import motet` is fast: heavy libraries are loaded only for training or play."""
 
 import json
 import subprocess
@@ -7,20 +7,23 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
 HEAVY = (
-    "torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "uvicorn", "datasets", "matplotlib", "bitsandbytes",
-    "math_verify",
+    "torch", "transformers", "peft", "ray", "vllm", "wandb", "fastapi", "uvicorn", "datasets",
+    "matplotlib", "bitsandbytes", "math_verify",
 )  # fmt: skip
 SCRIPT = f"""
 import json, sys, time
 begun = time.process_time()
 import motet
 seconds = time.process_time() - begun
-print(json.dumps({{"seconds": seconds, "heavy": [name for name in {HEAVY} if name in sys.modules]}}))
+print(json.dumps({{"seconds": seconds, "heavy": \
+[name for name in {HEAVY} if name in sys.modules]}}))
 """
 
 
 def imported():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 

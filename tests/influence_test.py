@@ -1,29 +1,31 @@
-"""What a debate amounts to, from the game to the files of a run and the terminal."""
+"""Influence in a debate, from the game to the files of a run and the terminal."""
 
 import sys
 
 import pytest
 
 import motet
-from motet import tables
+from motet import console
 from motet.cli import main
 from tests.small_runs import recorded, rows, run_config, steps, summary
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 SCRIPT = {"ann": (1.0, 1.0), "bob": (0.0, 1.0), "cat": (1.0, 0.0)}
-"""Who is right at each turn, whatever is said: bob follows the others, cat follows bob."""
+"""Who is right at each turn, whatever is answered: bob follows the others, cat follows bob."""
 
 
-class Scripted:
-    """A debate of two turns that always goes the same way. An answer pays 1 where it is right."""
+class Scripted(motet.Environment[int]):
+    """A debate of two turns with a fixed course. A right answer earns 1."""
 
     agents = tuple(SCRIPT)
     branches = True
     says_right = True
 
     class Options(motet.Settings):
-        """None."""
+        """No options."""
 
     def __init__(self, options: Options) -> None: ...
 
@@ -42,8 +44,6 @@ class Scripted:
         terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
         return motet.Transition(turn + 1, right, turn == 1, terms)
 
-    async def close(self, turn: int) -> None: ...
-
 
 @pytest.fixture
 def run(train):
@@ -52,7 +52,9 @@ def run(train):
         "policies": {"p": {"model": "tiny"}},
         "team": dict.fromkeys(SCRIPT, "p"),
     }
-    return train(run_config(**debate, rollout={"samples": [2, 2]}, train={"steps": 1, "tasks_per_step": 2}))
+    return train(
+        run_config(**debate, rollout={"samples": [2, 2]}, train={"steps": 1, "tasks_per_step": 2})
+    )
 
 
 def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed(run):
@@ -61,16 +63,21 @@ def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed
     assert after["by_turn"][0]["terms"]["right/bob"] == 0.0
     assert recorded(motet.evaluate(run, show="silent")) == after
     expected = {
-        "right/turn1": 2 / 3, "right/turn1/ann": 1.0, "right/turn1/bob": 0.0, "right/turn1/cat": 1.0, "majority/turn1": 1.0,
-        "right/turn2": 2 / 3, "right/turn2/ann": 1.0, "right/turn2/bob": 1.0, "right/turn2/cat": 0.0, "majority/turn2": 1.0,
+        "right/turn1": 2 / 3, "right/turn1/ann": 1.0, "right/turn1/bob": 0.0,
+        "right/turn1/cat": 1.0, "majority/turn1": 1.0,
+        "right/turn2": 2 / 3, "right/turn2/ann": 1.0, "right/turn2/bob": 1.0,
+        "right/turn2/cat": 0.0, "majority/turn2": 1.0,
         "turn_reward/turn1/ann": 1.0, "turn_reward/turn1/bob": 0.0, "turn_reward/turn2/bob": 1.0,
-        "improved": 1 / 3, "declined": 1 / 3, "kept_right": 1 / 3, "kept_wrong": 0.0, "corrected": 1.0, "spoiled": 0.5,
-        "persuaded/ann/bob": 1.0, "persuaded/cat/bob": 1.0, "misled/bob/ann": 0.0, "misled/bob/cat": 1.0,
+        "improved": 1 / 3, "declined": 1 / 3, "kept_right": 1 / 3, "kept_wrong": 0.0,
+        "corrected": 1.0, "spoiled": 0.5, "persuaded/ann/bob": 1.0, "persuaded/cat/bob": 1.0,
+        "misled/bob/ann": 0.0, "misled/bob/cat": 1.0,
     }  # fmt: skip
     (step,) = steps(run)
     assert {name: step[f"play/{name}"] for name in expected} == pytest.approx(expected)
-    # two tasks; two openings with two endings each in training, one game in the evaluation
-    assert [step[f"play/{name}"] for name in ("wrong_to_right", "right_to_wrong", "persuasions")] == [8, 8, 8]
+    # two tasks; training has two first and two second joint actions each, the evaluation one game
+    assert [
+        step[f"play/{name}"] for name in ("wrong_to_right", "right_to_wrong", "persuasions")
+    ] == [8, 8, 8]
     assert "play/persuaded/bob/ann" not in step
     last = rows(run)[-1]
     assert (last["evaluate/persuaded/ann/bob"], last["evaluate/wrong_to_right"]) == (1.0, 2)
@@ -78,12 +85,16 @@ def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed
 
 def test_evaluate_prints_it_as_tables(run, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["motet", "evaluate", str(run)])
-    monkeypatch.setattr(tables.out, "_width", 80)
+    monkeypatch.setattr(console.out, "_width", 80)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (None, 0)
     printed = capsys.readouterr().out
-    table_rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    table_rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in printed.splitlines()
+        if "│" in line
+    ]
     assert ["bob", "0.000", "1.000"] in table_rows
     assert ["majority", "1.000", "1.000"] in table_rows
     assert ["1 to 2  cat", "0.000", "1.000", "0.000", "0.000", "-", "1.000"] in table_rows

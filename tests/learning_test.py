@@ -1,4 +1,4 @@
-"""The claims of the README, as runs of minutes: `make test-slow`."""
+"""The claims of the README, as runs of several minutes: `make test-slow`."""
 
 from pathlib import Path
 
@@ -37,7 +37,9 @@ def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
     before, after = learnt("bugfix_tiny", tmp_path)
     assert before <= 0.45
     assert after >= 0.75
-    assert motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent")["success"] <= 0.30
+    assert (
+        motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent")["success"] <= 0.30
+    )
 
 
 @pytest.mark.parametrize("config", ["debate", "debate_magrpo"])

@@ -1,4 +1,7 @@
-"""Whole runs with less memory: checkpointing changes no result, and moments in 8 bits are saved and resumed."""
+"""Whole runs that save memory.
+
+Gradient checkpointing changes no result, and 8-bit moments are saved and resumed.
+"""
 
 import json
 import shutil
@@ -10,7 +13,9 @@ from safetensors.torch import load_file
 import motet
 from tests.small_runs import LORA, TINY, rows, run_config, steps, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
 @pytest.mark.parametrize("policies", [run_config()["policies"], LORA], ids=["full", "lora"])
@@ -22,7 +27,8 @@ def test_a_run_with_checkpointing_learns_what_one_without_does(policies, train, 
         critic={"train": "policy"},
     )
     plain, again = (
-        steps(train(config, [f"models.tiny.checkpointing={on}"], runs=tmp_path / on)) for on in ("false", "true")
+        steps(train(config, [f"models.tiny.checkpointing={on}"], runs=tmp_path / on))
+        for on in ("false", "true")
     )
     assert len(plain) == 2
     for one, other in zip(plain, again, strict=True):
@@ -30,7 +36,9 @@ def test_a_run_with_checkpointing_learns_what_one_without_does(policies, train, 
 
 
 def test_a_run_with_moments_in_8_bits_resumes_as_if_it_had_never_stopped(train, tmp_path):
-    pytest.importorskip("bitsandbytes", reason='AdamW in 8 bits needs pip install "motet[quantized]"')
+    pytest.importorskip(
+        "bitsandbytes", reason='AdamW in 8 bits needs pip install "motet[quantized]"'
+    )
     config = run_config(
         models={"tiny": {"embedded": TINY | {"vocabulary": 300}, "device": "cpu"}},
         optimizer={"kind": "adamw_8bit", "learning_rate": 1e-2},

@@ -1,4 +1,7 @@
-"""A run whose training does not give the log-probabilities of its sampling ends before any weight has moved."""
+"""A run whose training log-probabilities differ from those of its sampling stops at once.
+
+It stops before any weight has changed.
+"""
 
 import re
 from collections.abc import Callable
@@ -12,25 +15,30 @@ from safetensors.torch import load_file
 
 from motet.batch import Batch
 from motet.errors import MotetError
-from motet.policies import abilities, attention, cache, decode
-from motet.policies.backbone import Backbone
-from motet.policies.decode import Wish
-from motet.policies.forward import forward
-from motet.policies.padding import Rows, padded
-from motet.policies.suspect import suspect
+from motet.models import attention, cache, capabilities, decode
+from motet.models.backbone import Backbone
+from motet.models.decode import DecodeRequest
+from motet.models.forward import forward
+from motet.models.padding import Rows, padded
+from motet.models.suspect import suspect
 from motet.settings import Decode, Lora
-from motet.trainer.guards import MISMATCH
+from motet.trainer.alarms import MISMATCH
 from tests.architectures import SOUND, WINDOW, alone, make
 from tests.small_runs import run_config, steps
 
 CPU = torch.device("cpu")
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
 def config(folder: Path, sound: Path, **sections: Any) -> dict[str, Any]:
-    """`p` is played by the model in `folder`, and `q` by a sound one."""
+    """The model in `folder` plays as `p`, and a sound one as `q`."""
     played = {
-        "models": {"odd": {"path": str(folder), "device": "cpu"}, "sound": {"path": str(sound), "device": "cpu"}},
+        "models": {
+            "odd": {"path": str(folder), "device": "cpu"},
+            "sound": {"path": str(sound), "device": "cpu"},
+        },
         "policies": {"p": {"model": "odd"}, "q": {"model": "sound"}},
         "decode": {"max_new_tokens": 12},
         "optimizer": {"learning_rate": 1e-3},
@@ -39,50 +47,70 @@ def config(folder: Path, sound: Path, **sections: Any) -> dict[str, Any]:
 
 
 def claim_of(ability: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """Abilities of the first model that is loaded, claimed without a trial."""
+    """Claim this capability for the first model that is loaded, without testing it."""
 
     def claim(monkeypatch: pytest.MonkeyPatch) -> None:
-        tried = getattr(abilities, ability)
+        tried = getattr(capabilities, ability)
         odd = {"Gemma2ForCausalLM", "MistralForCausalLM"}
-        claimed = lambda backbone: type(backbone.model).__name__ in odd or tried(backbone)  # noqa: E731
-        monkeypatch.setattr(abilities, ability, claimed)
+        claimed = lambda backbone: (  # noqa: E731
+            type(backbone.model).__name__ in odd or tried(backbone)
+        )
+        monkeypatch.setattr(capabilities, ability, claimed)
 
     return claim
 
 
 def pass_over_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our attention does not look at windows, and nobody tries it."""
+    """Make our attention ignore windows, and skip its test."""
 
     def shares(backbone: Backbone) -> bool:
         backbone.model.set_attn_implementation(attention.NAME)
         return True
 
     monkeypatch.setattr(attention, "HARMLESS", attention.HARMLESS | {"sliding_window"})
-    monkeypatch.setitem(attention.AttentionMaskInterface._global_mapping, attention.NAME, attention.sdpa_mask)
-    monkeypatch.setattr(abilities, "_shares_prompts", shares)
-    monkeypatch.setattr(abilities, "_streams", lambda backbone: True)
+    monkeypatch.setitem(
+        attention.AttentionMaskInterface._global_mapping, attention.NAME, attention.sdpa_mask
+    )
+    monkeypatch.setattr(capabilities, "_shares_prompts", shares)
+    monkeypatch.setattr(capabilities, "_streams", lambda backbone: True)
 
 
 def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention to shared prompts is sharper than the model's own, and nobody tries it."""
+    """Scale attention to shared prompts differently from the model's own, and skip its test."""
 
     def shares(backbone: Backbone) -> bool:
         backbone.model.set_attn_implementation(attention.NAME)
         return True
 
     attend = cache.SharedPrompt.attend
-    monkeypatch.setattr(cache.SharedPrompt, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 3.0 * scale))
-    monkeypatch.setattr(abilities, "_shares_prompts", shares)
-    monkeypatch.setattr(abilities, "_streams", lambda backbone: False)
+    monkeypatch.setattr(
+        cache.SharedPrompt,
+        "attend",
+        lambda self, q, k, v, scale: attend(self, q, k, v, 3.0 * scale),
+    )
+    monkeypatch.setattr(capabilities, "_shares_prompts", shares)
+    monkeypatch.setattr(capabilities, "_streams", lambda backbone: False)
     monkeypatch.setattr(decode, "SHARED", 1)
 
 
 @pytest.mark.parametrize(
     ("kind", "claim", "said"),
     [
-        ("gemma 2", claim_of("_ends_in_head"), r"Gemma2ForCausalLM\. .*Suspected: .*\(Abilities\.ends_in_head\)"),
-        ("mistral", pass_over_windows, r"MistralForCausalLM\. .*Suspected: .*\(Abilities\.streams\)"),
-        ("llama", share_at_another_scale, r"LlamaForCausalLM\. .*Suspected: .*\(Abilities\.shares_prompts\)"),
+        (
+            "gemma 2",
+            claim_of("_ends_in_head"),
+            r"Gemma2ForCausalLM\. .*Suspected: .*\(Capabilities\.ends_in_head\)",
+        ),
+        (
+            "mistral",
+            pass_over_windows,
+            r"MistralForCausalLM\. .*Suspected: .*\(Capabilities\.streams\)",
+        ),
+        (
+            "llama",
+            share_at_another_scale,
+            r"LlamaForCausalLM\. .*Suspected: .*\(Capabilities\.shares_prompts\)",
+        ),
     ],
 )
 def test_an_ability_that_a_model_does_not_have_stops_the_run_before_its_weights_move(
@@ -93,14 +121,20 @@ def test_an_ability_that_a_model_does_not_have_stops_the_run_before_its_weights_
         claim(wrong)
         with pytest.raises(MotetError, match=said) as error:
             train(config(folder, sound))
-    assert re.match(r"policy p: before its first update training gives log-probabilities .* nats", str(error.value))
+    assert re.match(
+        r"policy p: before its first update training gives log-probabilities .* nats",
+        str(error.value),
+    )
     assert "\n" not in str(error.value)
     run = tmp_path / "runs" / "run"
     (saved,) = (run / "checkpoints").iterdir()
     assert saved.name == "step-000000"
     kept = load_file(saved / "tensors.safetensors")
     start = dict(Backbone.load(folder, device="cpu", trainable_full=True).model.named_parameters())
-    assert all(torch.equal(kept[f"weights.p.{place}"], weight) for place, weight in enumerate(start.values()))
+    assert all(
+        torch.equal(kept[f"weights.p.{place}"], weight)
+        for place, weight in enumerate(start.values())
+    )
     assert not steps(run)
     assert [row["step"] for row in steps(train(config(folder, sound), resume=True))] == [1, 2]
 
@@ -120,44 +154,58 @@ def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
     """These had the largest mismatches of `SOUND`."""
     assert kind in SOUND
     backbone = Backbone.load(make(kind, tmp_path), device="cpu", dtype=dtype)
-    prompts = [[(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)]
-    wishes = [Wish(key % 4, Decode(max_new_tokens=20, temperature=temperature), key) for key in range(16)]
-    answers = decode.decode(backbone, prompts, wishes)
+    prompts = [
+        [(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)
+    ]
+    requests = [
+        DecodeRequest(key % 4, Decode(max_new_tokens=20, temperature=temperature), key)
+        for key in range(16)
+    ]
+    answers = decode.decode(backbone, prompts, requests)
     rows = Rows(
         *padded(prompts, backbone.pad_id, "left", backbone.device),
-        torch.tensor([wish.prompt for wish in wishes]),
+        torch.tensor([request.prompt for request in requests]),
         *padded([answer.tokens for answer in answers], backbone.pad_id, "right", backbone.device),
     )
     with torch.no_grad():
-        trained_BL, _ = forward(backbone, rows, torch.full((len(wishes),), temperature))
+        trained_BL, _ = forward(backbone, rows, torch.full((len(requests),), temperature))
     sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
     mismatch = (trained_BL[rows.mask_BL] - sampled_N).abs().mean().item()
     assert mismatch < MISMATCH[dtype] / temperature / 5
 
 
 def test_the_completions_that_are_wrong_are_looked_into_not_the_first_ones(tmp_path, monkeypatch):
-    """A mistake with windows shows in rows that are longer than the window, here in the last two."""
+    """An error in the window shows only in rows longer than the window, here the last two."""
     pass_over_windows(monkeypatch)
     backbone = Backbone.load(make("mistral", tmp_path), device="cpu")
     prompts = [[5, 60], [(37 * place) % 250 + 20 for place in range(3 * WINDOW)]]
     of, answers = [0] * 6 + [1] * 2, [[20 + row, 30 + row] for row in range(8)]
-    rows = Rows(*padded(prompts, 0, "left", CPU), torch.tensor(of), *padded(answers, 0, "right", CPU))
+    rows = Rows(
+        *padded(prompts, 0, "left", CPU), torch.tensor(of), *padded(answers, 0, "right", CPU)
+    )
     with torch.no_grad(), backbone.plain_attention():
         sampled = [
-            alone(backbone.model, prompts[prompt], answer, 1.0) for prompt, answer in zip(of, answers, strict=True)
+            alone(backbone.model, prompts[prompt], answer, 1.0)
+            for prompt, answer in zip(of, answers, strict=True)
         ]
     nothing, one = torch.zeros((8, 2)), torch.ones(8)
-    assert suspect(backbone, Batch("p", *rows, torch.stack(sampled), nothing, one, one)).endswith("(Abilities.streams)")
+    assert suspect(backbone, Batch("p", *rows, torch.stack(sampled), nothing, one, one)).endswith(
+        "(Capabilities.streams)"
+    )
 
 
 @pytest.mark.parametrize("adapters", [1, 2])
 @pytest.mark.parametrize("shares", [True, False])
-def test_adapters_are_suspected_where_several_shared_a_batch_of_sampling(adapters, shares, tmp_path):
+def test_adapters_are_suspected_where_several_shared_a_batch_of_sampling(
+    adapters, shares, tmp_path
+):
     backbone = Backbone.load(make("llama", tmp_path), device="cpu")
     for number in range(adapters):
         backbone.add_adapter(f"p{number}", Lora(rank=2), seed=number)
-    backbone.abilities = replace(backbone.abilities, shares_prompts=shares, streams=False)
-    rows = Rows(*padded([[5, 60]], 0, "left", CPU), torch.tensor([0]), *padded([[20, 30]], 0, "right", CPU))
+    backbone.capabilities = replace(backbone.capabilities, shares_prompts=shares, streams=False)
+    rows = Rows(
+        *padded([[5, 60]], 0, "left", CPU), torch.tensor([0]), *padded([[20, 30]], 0, "right", CPU)
+    )
     nothing, one = torch.zeros((1, 2)), torch.ones(1)
     batch = Batch("p0", *rows, torch.full((1, 2), -99.0), nothing, one, one)
 
@@ -167,7 +215,7 @@ def test_adapters_are_suspected_where_several_shared_a_batch_of_sampling(adapter
 
     assert backbone.mixes_adapters
     assert ("Backbone.mixes_adapters" in said()) == (adapters > 1)
-    assert ("Abilities.shares_prompts" in said()) == shares
+    assert ("Capabilities.shares_prompts" in said()) == shares
     backbone.mixes_adapters = False
     assert "Backbone.mixes_adapters" not in said()
     assert ("the cache" in said()) == (not shares)

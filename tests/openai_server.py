@@ -1,8 +1,9 @@
-"""A tiny model behind the OpenAI chat protocol, for tests:
+"""A tiny model behind the OpenAI chat protocol, for tests.
 
-    python tests/openai_server.py MODEL LOG      prints the port it listens on
+    python tests/openai_server.py MODEL LOG      prints the port that it listens on
 
-LOG gets one JSON line per question: its messages and the answer. Greedy, so that the same question has the same answer.
+LOG gets one JSON line per request: its messages and the answer. Decoding is greedy, so the same
+request always has the same answer.
 """
 
 import json
@@ -18,7 +19,7 @@ MOST_TOKENS = 24
 
 
 class Server(HTTPServer):
-    """One question at a time: there is one model."""
+    """Handles one request at a time, because there is one model."""
 
     def __init__(self, folder: str, log: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -30,10 +31,16 @@ class Server(HTTPServer):
         prompt = self.words.apply_chat_template(
             request["messages"], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
-        longest = min(request["max_tokens"], MOST_TOKENS) if "max_tokens" in request else MOST_TOKENS
+        longest = (
+            min(request["max_tokens"], MOST_TOKENS) if "max_tokens" in request else MOST_TOKENS
+        )
         with torch.inference_mode():
-            tokens = self.model.generate(**prompt, max_new_tokens=longest, min_new_tokens=8, do_sample=False)
-        text = self.words.decode(tokens[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
+            tokens = self.model.generate(
+                **prompt, max_new_tokens=longest, min_new_tokens=8, do_sample=False
+            )
+        text = self.words.decode(
+            tokens[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True
+        )
         with self.log.open("a") as file:
             file.write(json.dumps({"asked": request, "answer": text}) + "\n")
         return text
@@ -48,8 +55,14 @@ class Handler(BaseHTTPRequestHandler):
             return
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = self.server.answer(request)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
-        self._send(200, {"object": "chat.completion", "model": request["model"], "choices": [choice]})
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "length",
+        }
+        self._send(
+            200, {"object": "chat.completion", "model": request["model"], "choices": [choice]}
+        )
 
     def _send(self, status: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
@@ -60,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Do not log."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run that cannot go on, or is asked not to, leaves what it has, and goes on as if nothing had been."""
+"""A run that fails or is stopped keeps its results, and resumes as if it had never stopped."""
 
 import asyncio
 import json
@@ -12,34 +12,30 @@ import pytest
 from safetensors.torch import load_file
 
 import motet
-from motet.environments.forward import forward
 from motet.errors import Interrupted
 from motet.trainer import checkpoint
 from tests.games import Coded
 from tests.small_runs import LORA, contents, rows, run_config, summary, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 STEPS = {"steps": 6, "tasks_per_step": 2, "checkpoint_every": 4}
 LONG = run_config(train=STEPS, evaluation={"every": 2})
 
 
-class Troubled:
-    """The game; once `metrics` has `lines` lines, every move is trouble."""
+class Troubled(Coded):
+    """The game; once `metrics` has `lines` lines, every step calls `trouble`."""
 
     def __init__(self, metrics: Path, lines: int, trouble: Any) -> None:
-        self.environment = Coded(Coded.Options())
+        super().__init__(Coded.Options())
         self._metrics, self._lines, self._trouble = metrics, lines, trouble
-        self.agents, self.branches = self.environment.agents, self.environment.branches
-        self.observe, self.start, self.close = self.environment.observe, self.environment.start, self.environment.close
-
-    def __getattr__(self, name: str) -> Any:
-        return forward(self.environment, name)
 
     async def step(self, *given: Any) -> motet.Transition:
         if self._metrics.is_file() and self._metrics.read_bytes().count(b"\n") >= self._lines:
             await self._trouble()
-        return await self.environment.step(*given)
+        return await super().step(*given)
 
 
 async def away() -> None:
@@ -47,9 +43,8 @@ async def away() -> None:
 
 
 async def terminated() -> None:
-    if (
-        signal.getsignal(signal.SIGTERM) is not signal.default_int_handler
-    ):  # only once: another game may have been first
+    # only once: another game may have sent it already
+    if signal.getsignal(signal.SIGTERM) is not signal.default_int_handler:
         os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.sleep(60)
 
@@ -61,22 +56,37 @@ def steps_saved(run: Path) -> list[int]:
 def the_same(run: Path, unbroken: Path) -> bool:
     return all(
         found(run) == found(unbroken)
-        for found in (rows, weights, lambda run: contents(run / "episodes"), lambda run: summary(run)["heldout"])
+        for found in (
+            rows,
+            weights,
+            lambda run: contents(run / "episodes"),
+            lambda run: summary(run)["heldout"],
+        )
     )
 
 
-# what has the metrics after "before", step 1, step 2, its evaluation, step 3, step 4, its evaluation, step 5, ...
-PLACES = {"in step 2": (2, 1), "in the evaluation after step 2": (3, 2), "in step 4": (5, 3), "in step 6": (8, 5)}
+# the lines of the metrics are "before", step 1, step 2, its evaluation, step 3, step 4, its
+# evaluation, step 5, ...
+PLACES = {
+    "in step 2": (2, 1),
+    "in the evaluation after step 2": (3, 2),
+    "in step 4": (5, 3),
+    "in step 6": (8, 5),
+}
 
 
 @pytest.mark.parametrize(
-    ("error", "trouble"), [(motet.MotetError, away), (Interrupted, terminated)], ids=["away", "term"]
+    ("error", "trouble"),
+    [(motet.MotetError, away), (Interrupted, terminated)],
+    ids=["away", "term"],
 )
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_in_the_way_of_a_step_leaves_the_one_before(place, error, trouble, train, tmp_path):
     lines, before = PLACES[place]
     run = tmp_path / "runs" / "run"
-    with pytest.raises(error, match=rf"after step {before} of 6.*Go on with: motet train .*config\.yaml --resume"):
+    with pytest.raises(
+        error, match=rf"after step {before} of 6.*Go on with: motet train .*config\.yaml --resume"
+    ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", lines, trouble))
     assert steps_saved(run)[0] == before
     assert len(rows(run)) == lines
@@ -93,19 +103,28 @@ def test_stopped_before_the_first_step_a_run_begins_again(train, tmp_path):
     assert the_same(run, train(LONG, runs=tmp_path / "unbroken"))
 
 
-def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_looking_at(train, tmp_path):
+def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_looking_at(
+    train, tmp_path
+):
     run = tmp_path / "runs" / "run"
     with pytest.raises(
-        motet.MotetError, match=r"step 3: 100% of the joint actions failed.*the verifier is away\. What is saved"
+        motet.MotetError,
+        match=r"step 3: 100% of the joint actions failed.*the verifier is away\. What is saved",
     ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
     assert "the verifier is away" in (run / "episodes" / "train-000003.jsonl").read_text()
 
 
 def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
-    """The policies take one update each: q's is not a number, so p's is the only one, and the weights are no longer whole."""
+    """Each policy takes one update. q's is not finite, so only p is updated.
+
+    The weights are then inconsistent.
+    """
     config = run_config(
-        policies=LORA, train=STEPS, optimizer={"learning_rate": 3e37, "clip_norm": 1e30}, algorithm={"name": "magrpo"}
+        policies=LORA,
+        train=STEPS,
+        optimizer={"learning_rate": 3e37, "clip_norm": 1e30},
+        algorithm={"name": "magrpo"},
     )
     run = tmp_path / "runs" / "run"
     with pytest.raises(
@@ -118,17 +137,18 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
     assert str(told.value).startswith(str(again.value))
 
 
-# ---------------------------------------------------------------------------------------------------- alarms, the best
+# --------------------------------------------------------------------------------- alarms, the best
 
 
 def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, tmp_path):
-    bounds = {"patience": 2, "min_entropy": 50.0, "max_cut": None}
+    bounds = {"patience": 2, "min_entropy": 50.0, "max_truncated": None}
     run = train(run_config(train=STEPS, guards=bounds))
     assert [row["run/alarms"] for row in rows(run) if "run/alarms" in row] == [0, 1, 1, 1, 1, 1]
     (alarm,) = summary(run)["alarms"]
     assert (alarm["step"], alarm["bound"]) == (2, "min_entropy")
     with pytest.raises(
-        motet.MotetError, match=r"alarm at step 2: learn/entropy.*What is saved stands after step 2 of 6"
+        motet.MotetError,
+        match=r"alarm at step 2: learn/entropy.*What is saved stands after step 2 of 6",
     ):
         train(run_config(train=STEPS, guards={**bounds, "stop": True}), runs=tmp_path / "stopped")
     stopped = train(run_config(train=STEPS, guards=bounds), resume=True, runs=tmp_path / "stopped")
@@ -137,7 +157,9 @@ def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, 
 
 
 def test_the_best_team_is_kept_with_its_checkpoint(train):
-    config = run_config(train={**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "play/reward"})
+    config = run_config(
+        train={**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "play/reward"}
+    )
     run = train(config)
     earned = {row["step"]: row["play/reward"] for row in rows(run) if "play/reward" in row}
     best = max(earned, key=lambda step: (earned[step], -step))
@@ -150,13 +172,18 @@ def test_the_best_team_is_kept_with_its_checkpoint(train):
     again = train(config | {"train": {**config["train"], "steps": best}, "name": "shorter"})
     assert kept == (again / "team" / "p" / "model.safetensors").read_bytes()
     assert found.step == best
-    own, whole, last = (motet.evaluate(one, greedy=True, show="silent") for one in (run / "best", again, run))
+    own, whole, last = (
+        motet.evaluate(one, greedy=True, show="silent") for one in (run / "best", again, run)
+    )
     assert own["reward"] == whole["reward"] != last["reward"]
 
 
 def test_a_count_ranks_as_a_share_does(train):
-    """play/tokens is a whole number; what is removed goes by what a checkpoint's own file says."""
-    config = run_config(train={**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "play/tokens"})
+    """play/tokens is an integer. Removal of checkpoints uses the value in the checkpoint's
+    own file."""
+    config = run_config(
+        train={**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "play/tokens"}
+    )
     run = train(config)
     spent = {row["step"]: row["play/tokens"] for row in rows(run) if "play/tokens" in row}
     best = max(spent, key=lambda step: (spent[step], -step))
@@ -164,18 +191,30 @@ def test_a_count_ranks_as_a_share_does(train):
 
 
 def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
-    with pytest.raises(motet.ConfigError, match=r"train.keep_best is play/rewards, which is no metric.*play/reward"):
+    with pytest.raises(
+        motet.ConfigError, match=r"train.keep_best is play/rewards, which is no metric.*play/reward"
+    ):
         train(run_config(train={**STEPS, "keep_best": "play/rewards"}))
 
 
-# ---------------------------------------------------------------------------------------------------- another config
+# ----------------------------------------------------------------------------------- another config
 
 
 @pytest.mark.parametrize(
     "harmless",
     [
-        ["train.checkpoint_every=1", "train.keep_checkpoints=5", "train.keep_every=2", "train.checkpoint_beside=false"],
-        ["train.max_fault_share=1.0", "guards.min_entropy=9.0", "guards.patience=1", "report.episodes=all"],
+        [
+            "train.checkpoint_every=1",
+            "train.keep_checkpoints=5",
+            "train.keep_every=2",
+            "train.checkpoint_beside=false",
+        ],
+        [
+            "train.max_fault_share=1.0",
+            "guards.min_entropy=9.0",
+            "guards.patience=1",
+            "report.episodes=all",
+        ],
         ["rollout.retries=0", "rollout.timeout_seconds=60.0"],
     ],
 )
@@ -185,8 +224,13 @@ def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path)
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
     train(LONG, harmless, resume=True)
     unbroken = train(LONG, runs=tmp_path / "unbroken")
-    told = [{name: value for name, value in row.items() if name != "run/alarms"} for row in rows(run)]
-    assert told == [{name: value for name, value in row.items() if name != "run/alarms"} for row in rows(unbroken)]
+    told = [
+        {name: value for name, value in row.items() if name != "run/alarms"} for row in rows(run)
+    ]
+    assert told == [
+        {name: value for name, value in row.items() if name != "run/alarms"}
+        for row in rows(unbroken)
+    ]
     assert weights(run) == weights(unbroken)
 
 
@@ -219,7 +263,9 @@ def test_other_tasks_than_the_run_began_with_are_refused(split, train):
 
     run = train(LONG)
     before = contents(run)
-    with pytest.raises(motet.ConfigError, match=rf"data\.{split} gives other tasks than when the run in .* began"):
+    with pytest.raises(
+        motet.ConfigError, match=rf"data\.{split} gives other tasks than when the run in .* began"
+    ):
         train(LONG, resume=True, environment=Another(Another.Options()))
     assert contents(run) == before
 
@@ -229,7 +275,9 @@ def test_a_finished_run_may_grow_where_no_rate_depends_on_its_length(train, tmp_
     train(LONG, ["train.steps=8"], resume=True)
     longer = train(LONG, ["train.steps=8"], runs=tmp_path / "longer")
     assert weights(run) == weights(longer)
-    assert [row for row in rows(run) if "play/tokens" in row] == [row for row in rows(longer) if "play/tokens" in row]
+    assert [row for row in rows(run) if "play/tokens" in row] == [
+        row for row in rows(longer) if "play/tokens" in row
+    ]
     falling = {"learning_rate": 1e-2, "schedule": "linear"}
     train(LONG | {"optimizer": falling, "name": "falling"})
     with pytest.raises(motet.ConfigError, match=r"train\.steps was 6 and is 8"):
@@ -244,11 +292,14 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train,
     lines = whole.splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(
-        motet.ConfigError, match="has 3 whole lines, expected the 4 that the checkpoint counted: put the file back"
+        motet.ConfigError,
+        match="has 3 whole lines, expected the 4 that the checkpoint counted: put the file back",
     ):
         train(LONG, resume=True)
     (run / "metrics.jsonl").write_text("".join([lines[0], "{torn\n", *lines[2:]]))
-    with pytest.raises(motet.ConfigError, match=r"metrics.jsonl, line 2: got .*torn.*expected one JSON object"):
+    with pytest.raises(
+        motet.ConfigError, match=r"metrics.jsonl, line 2: got .*torn.*expected one JSON object"
+    ):
         train(LONG, resume=True)
     (run / "metrics.jsonl").unlink()
     train(LONG, resume=True)
@@ -259,7 +310,12 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train,
 def test_of_adapters_a_checkpoint_has_nothing_but_them_and_their_optimisers(train):
     run = train(run_config(policies=LORA))
     saved = checkpoint.newest(run / "checkpoints")[0].tensors
-    numbers = {kind: sum(one.numel() for name, one in saved.items() if name.startswith(kind)) for kind in ("w", "o")}
+    numbers = {
+        kind: sum(one.numel() for name, one in saved.items() if name.startswith(kind))
+        for kind in ("w", "o")
+    }
     adapters = [load_file(run / "team" / name / "adapter_model.safetensors") for name in LORA]
-    assert numbers["w"] == sum(tensor.numel() for adapter in adapters for tensor in adapter.values())
+    assert numbers["w"] == sum(
+        tensor.numel() for adapter in adapters for tensor in adapter.values()
+    )
     assert numbers["o"] < 2.1 * numbers["w"]

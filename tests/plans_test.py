@@ -1,4 +1,4 @@
-"""Plans, algorithms and knobs, as whole runs: what is played is learnt from as it says."""
+"""Rollout plans, algorithms and memory settings, as whole runs."""
 
 from itertools import product
 
@@ -8,10 +8,12 @@ import motet
 from motet.core import walk
 from tests.small_runs import episodes, rows, run_config, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
-# ---------------------------------------------------------------------------------------------------- trees and algorithms
+# ----------------------------------------------------------------------------- trees and algorithms
 
 CLIPPED = {"name": "magrpo", "policy_loss": "clipped_surrogate"}
 PLANS = {
@@ -19,7 +21,8 @@ PLANS = {
     "tree": ([2, 2], {}, 3, 6),
     "paths": ([2, 1], {}, 3, 4),
     "crossed": ([2, 2], {"pairing": "crossed"}, 5, 20),
-    "best": ([2, 2], {"expand": "best"}, 2, 4),  # lent: nothing else is trained from the best
+    # with "lend", because nothing else trains from the best
+    "best": ([2, 2], {"expand": "best"}, 2, 4),
     "random": ([3, 2], {"expand": "random"}, 2, 5),
 }
 
@@ -30,12 +33,18 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
     config = run_config(
         game={"turns": 2},
         rollout={"samples": samples, **rest},
-        algorithm={"name": "magrpo", "compare": "task", "pruned": "lend" if plan == "best" else "reweight"},
+        algorithm={
+            "name": "magrpo",
+            "group_by": "task",
+            "pruned": "lend" if plan == "best" else "reweight",
+        },
     )
     run = train(config)
     cost = motet.dry_run(config)
     assert (cost.rounds, cost.joint_actions) == (2 * rounds, 2 * joint_actions)
-    assert any("the published credit, and biased" in line for line in cost.warnings) == (plan == "best")
+    assert any("the published credit, and biased" in line for line in cost.warnings) == (
+        plan == "best"
+    )
     for episode in (*episodes(run), *episodes(run, "train-000002")):
         played = [round_ for _, round_ in walk(episode.root)]
         assert len(played) == rounds
@@ -54,10 +63,14 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
 
 def test_the_knobs_of_memory_change_nothing_but_the_last_digits(train, tmp_path):
     config = run_config(
-        game={"turns": 2}, rollout={"samples": [3, 2]}, algorithm={"name": "magrpo", "reduce": "token_mean"}
+        game={"turns": 2},
+        rollout={"samples": [3, 2]},
+        algorithm={"name": "magrpo", "reduce": "token_mean"},
     )
     wide = train(config, runs=tmp_path / "wide")
-    narrow = train(config, ["train.rows_per_batch=2", "train.token_budget=40"], runs=tmp_path / "narrow")
+    narrow = train(
+        config, ["train.rows_per_batch=2", "train.token_budget=40"], runs=tmp_path / "narrow"
+    )
     for one, other in zip(rows(wide), rows(narrow), strict=True):
         assert one == pytest.approx(other, rel=1e-3, abs=1e-5)
 
@@ -66,7 +79,9 @@ def test_every_epoch_plays_every_task_once_and_a_large_step_reaches_into_the_nex
     config = run_config(train={"epochs": 3, "tasks_per_step": 6})
     assert motet.dry_run(config).steps == 2
     run = train(config)
-    played = [[episode.task.id for episode in episodes(run, f"train-{step:06d}")] for step in (1, 2)]
+    played = [
+        [episode.task.id for episode in episodes(run, f"train-{step:06d}")] for step in (1, 2)
+    ]
     drawn = [name for step in played for name in step]
     assert all(len(set(drawn[start : start + 4])) == 4 for start in (0, 4, 8))
     assert len({episode.id for episode in episodes(run)}) == 6
@@ -95,15 +110,24 @@ def test_the_divergence_starts_at_nothing_and_then_counts(where, how, train, tmp
     first, second = steps(held)
     assert first["learn/kl"] == pytest.approx(0.0, abs=1e-6)
     assert second["learn/kl"] > 1e-4
-    # nothing has moved before the first step, so both runs learn the same from it, and other things from the second
-    assert first["learn/grad_norm/p"] == pytest.approx(steps(free)[0]["learn/grad_norm/p"], rel=1e-4)
+    # before the first step no weight has changed: both runs learn the same from it, and differ
+    # later
+    assert first["learn/grad_norm/p"] == pytest.approx(
+        steps(free)[0]["learn/grad_norm/p"], rel=1e-4
+    )
     assert second["play/reward"] == steps(free)[1]["play/reward"]
-    assert second["learn/grad_norm/p"] != pytest.approx(steps(free)[1]["learn/grad_norm/p"], rel=1e-3)
+    assert second["learn/grad_norm/p"] != pytest.approx(
+        steps(free)[1]["learn/grad_norm/p"], rel=1e-3
+    )
 
 
-def test_several_updates_of_one_sample_set_leave_the_ratio_and_the_first_is_on_policy(train, tmp_path):
+def test_several_updates_of_one_sample_set_leave_the_ratio_and_the_first_is_on_policy(
+    train, tmp_path
+):
     once = train(run_config(algorithm=CLIPPED), runs=tmp_path / "once")
-    often = train(run_config(algorithm={**CLIPPED, "epochs": 2, "minibatches": 2}), runs=tmp_path / "often")
+    often = train(
+        run_config(algorithm={**CLIPPED, "epochs": 2, "minibatches": 2}), runs=tmp_path / "often"
+    )
     assert all(abs(row["learn/ratio"] - 1) < 1e-4 for row in steps(once))
     assert all(row["learn/sampler_mismatch"] < 1e-4 for row in (*steps(once), *steps(often)))
     assert all(abs(row["learn/ratio"] - 1) > 1e-3 for row in steps(often))
@@ -116,5 +140,9 @@ def test_by_default_nothing_stops_a_branch_and_a_stop_rule_does(train, tmp_path)
     stopped = train(rich, ["rollout.stop_at_reward=1000"], runs=tmp_path / "stopped")
     assert [row["play/turns"] for row in steps(free)] == [2.0, 2.0]
     assert [row["play/turns"] for row in steps(stopped)] == [1.0, 1.0]
-    assert all(outcome.next is not None for episode in episodes(free) for outcome in episode.root.outcomes)
-    assert {outcome.end for episode in episodes(stopped) for outcome in episode.root.outcomes} == {"stopped"}
+    assert all(
+        outcome.next is not None for episode in episodes(free) for outcome in episode.root.outcomes
+    )
+    assert {outcome.end for episode in episodes(stopped) for outcome in episode.root.outcomes} == {
+        "stopped"
+    }

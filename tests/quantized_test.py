@@ -1,4 +1,5 @@
-"""A team on a base in 8 or 4 bits: plays, learns, is held to its base, is saved and plays on."""
+"""A team on an 8-bit or 4-bit base model: it plays, learns with a KL term, is saved and
+plays again."""
 
 import asyncio
 import sys
@@ -8,14 +9,16 @@ import pytest
 import torch
 
 import motet
-from motet.build import bases
-from motet.build.company import assemble, ensemble_of, pace_of
-from motet.build.scene import open_scene
+from motet.assembly import bases
+from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState
 from motet.trainer.loop import one_step
 from tests.small_runs import LORA, recorded, run_config, steps, summary
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 FEWER = ("8bit", "4bit")
 
 
@@ -29,13 +32,18 @@ def small(folder: Any, quantize: str, **sections: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def bnb() -> None:
-    pytest.importorskip("bitsandbytes", reason='quantised bases need pip install "motet[quantized]"')
+    pytest.importorskip(
+        "bitsandbytes", reason='quantised bases need pip install "motet[quantized]"'
+    )
 
 
 @pytest.mark.usefixtures("bnb")
 @pytest.mark.parametrize(("quantize", "apart"), [("8bit", 0.05), ("4bit", 1e-4)])
-def test_adapters_on_a_quantised_base_train_save_load_and_play_as_they_did(quantize, apart, train, model_folder):
-    """In 8 bits the inputs that stay wide are those that stand out in the batch, which is another one in learning."""
+def test_adapters_on_a_quantised_base_train_save_load_and_play_as_they_did(
+    quantize, apart, train, model_folder
+):
+    """In 8 bits, outlier inputs of a batch keep their width; learning has other batches
+    than sampling."""
     run = train(small(model_folder("qwen3"), quantize))
     first, second = steps(run)
     assert first["learn/sampler_mismatch"] < apart
@@ -46,14 +54,30 @@ def test_adapters_on_a_quantised_base_train_save_load_and_play_as_they_did(quant
 
 @pytest.mark.usefixtures("bnb")
 @pytest.mark.parametrize("quantize", FEWER)
-def test_one_step_moves_the_adapters_and_no_bit_of_the_quantised_base(quantize, tmp_path, model_folder):
-    with open_scene(motet.read_config(small(model_folder("qwen3"), quantize)), train=True) as scene:
-        company = assemble(scene, asyncio.run(bases.raw(scene, tmp_path, None)), train=True)
-        model = company.policies["p"].backbone.model
-        assert company.policies["q"].backbone.model is model
+def test_one_step_moves_the_adapters_and_no_bit_of_the_quantised_base(
+    quantize, tmp_path, model_folder
+):
+    with open_task_setup(
+        motet.read_config(small(model_folder("qwen3"), quantize)), train=True
+    ) as setup:
+        models = assemble(setup, asyncio.run(bases.raw(setup, tmp_path, None)), train=True)
+        model = models.policies["p"].backbone.model
+        assert models.policies["q"].backbone.model is model
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        asyncio.run(one_step(ensemble_of(scene, company), scene.tasks["train"], 1, pace_of(scene), CreditState()))
-        moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+        asyncio.run(
+            one_step(
+                components_of(setup, models),
+                setup.tasks["train"],
+                1,
+                step_config_of(setup),
+                CreditState(),
+            )
+        )
+        moved = {
+            name
+            for name, tensor in model.state_dict().items()
+            if not torch.equal(tensor, before[name])
+        }
     assert moved
     assert all(".lora_" in name for name in moved)
     assert any(tensor.dtype in (torch.int8, torch.uint8) for tensor in before.values())
@@ -62,7 +86,13 @@ def test_one_step_moves_the_adapters_and_no_bit_of_the_quantised_base(quantize, 
 @pytest.mark.usefixtures("bnb")
 @pytest.mark.parametrize("how", ["lora", "head", "policy"])
 def test_critics_stand_on_a_quantised_base(how, train, model_folder):
-    run = train({**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, "critic": {"train": how}})
+    run = train(
+        {
+            **small(model_folder("qwen3"), "4bit"),
+            "algorithm": {"name": "iac"},
+            "critic": {"train": how},
+        }
+    )
     first, second = steps(run)
     assert max(first["learn/sampler_mismatch"], second["learn/sampler_mismatch"]) < 1e-4
     for critic in ("critic-a", "critic-b"):
@@ -70,31 +100,48 @@ def test_critics_stand_on_a_quantised_base(how, train, model_folder):
         assert second[f"learn/value/{critic}"] != 0
 
 
-# ---------------------------------------------------------------------------------------------------- refused
+# ------------------------------------------------------------------------------------------ refused
 
 
 @pytest.mark.parametrize("quantize", FEWER)
-def test_what_trains_all_weights_of_a_quantised_model_is_refused_with_both_values(quantize, model_folder):
+def test_what_trains_all_weights_of_a_quantised_model_is_refused_with_both_values(
+    quantize, model_folder
+):
     full = small(model_folder("qwen3"), quantize, policies={"p": {"model": "tiny"}, "q": LORA["q"]})
     with pytest.raises(motet.ConfigError) as refused:
         motet.read_config(full)
-    said = f"policies.p has train: full, and models.tiny has quantize: {quantize}: use train: lora or frozen, or quantize: none"
+    said = (
+        f"policies.p has train: full, and models.tiny has quantize: {quantize}: use train: "
+        "lora or frozen, or quantize: none"
+    )
     assert said in str(refused.value)
-    with pytest.raises(motet.ConfigError, match=f"warmup trains all weights, and models.tiny has quantize: {quantize}"):
+    with pytest.raises(
+        motet.ConfigError,
+        match=f"warmup trains all weights, and models.tiny has quantize: {quantize}",
+    ):
         motet.read_config(small(model_folder("qwen3"), quantize, warmup={"steps": 1}))
 
 
 @pytest.mark.parametrize("critic", [{}, {"critic": {"train": "full"}}])
-def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whether_said_or_not(critic, model_folder):
+def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whether_said_or_not(
+    critic, model_folder
+):
     with pytest.raises(
-        motet.ConfigError, match=r"critic has train: full, and models\.tiny has quantize: 4bit: use critic"
+        motet.ConfigError,
+        match=r"critic has train: full, and models\.tiny has quantize: 4bit: use critic",
     ):
-        motet.read_config({**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, **critic})
+        motet.read_config(
+            {**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, **critic}
+        )
 
 
 def test_an_embedded_model_is_not_quantised():
-    with pytest.raises(motet.ConfigError, match="got quantize 4bit with embedded, which is tiny as it is"):
-        motet.read_config(run_config(models={"tiny": {"embedded": {}, "quantize": "4bit"}}, policies=LORA))
+    with pytest.raises(
+        motet.ConfigError, match="got quantize 4bit with embedded, which is tiny as it is"
+    ):
+        motet.read_config(
+            run_config(models={"tiny": {"embedded": {}, "quantize": "4bit"}}, policies=LORA)
+        )
 
 
 def test_without_the_library_the_run_ends_before_any_work(monkeypatch, tmp_path, model_folder):
@@ -104,15 +151,17 @@ def test_without_the_library_the_run_ends_before_any_work(monkeypatch, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-# ---------------------------------------------------------------------------------------------------- what it needs
+# ------------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.usefixtures("bnb")
 def test_the_estimate_counts_the_quantised_width(model_folder):
-    """Two layers of 32 inputs: q 32, k and v 16, o 32 x 32, and three of 64; the embeddings are the head."""
+    """Two layers of 32 inputs: q 32, k and v 16, o 32 x 32, and three of 64. The embeddings are the
+    head."""
     linear = 2 * (32 * 32 + 2 * 32 * 16 + 32 * 32 + 3 * 32 * 64)
     plain, eight, four = (
-        motet.dry_run(small(model_folder("qwen3"), quantize)).memory["weights"] for quantize in ("none", *FEWER)
+        motet.dry_run(small(model_folder("qwen3"), quantize)).memory["weights"]
+        for quantize in ("none", *FEWER)
     )
     assert plain - eight == 3 * linear
     assert plain - four == 4 * linear - int(linear * (4 + 1 / 8 + 1 / 512) / 8)

@@ -1,4 +1,4 @@
-"""A step of a recorded run once more: sampled again, learnt again, and compared with what was recorded."""
+"""Replay a recorded step: sample again, update again, and compare with the record."""
 
 import json
 import shutil
@@ -8,21 +8,25 @@ import pytest
 import motet
 from tests.small_runs import LORA, contents, episodes, run_config
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 LONG = {"steps": 5, "tasks_per_step": 2, "checkpoint_every": 2}
 KINDS = {
     "a moving average over two turns": {
         "game": {"turns": 2},
         "rollout": {"samples": [2, 2]},
-        "algorithm": {"name": "mareinforce", "baseline": "moving_average", "absorb": False},
+        "algorithm": {"name": "mareinforce", "baseline": "moving_average",
+            "repeat_last_reward": False},
     },
     "critics, several updates and prices that adapt": {
         "game": {"turns": 2},
         "policies": LORA,
         "rollout": {"samples": [2, 2]},
         "algorithm": {
-            "name": "ippo", "minibatches": 2, "kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 0.5, "kl_horizon": 8
+            "name": "ippo", "minibatches": 2, "kl_in": "reward", "kl_coefficient": 0.1,
+            "kl_target": 0.5, "kl_horizon": 8
         },
         "critic": {"train": "lora", "epochs": 2},
     },
@@ -50,7 +54,12 @@ def test_every_step_comes_out_the_same_sampled_or_from_its_record(kind, train):
         assert (one.same, one.same_episodes, one.sampled) == (True, True, True)
         assert one.compared > 15
     again = replay(run, step=5, recorded=True)
-    assert (again.same, again.same_episodes, again.same_weights, again.different) == (True, None, True, {})
+    assert (again.same, again.same_episodes, again.same_weights, again.different) == (
+        True,
+        None,
+        True,
+        {},
+    )
     assert contents(run) == before
 
 
@@ -60,7 +69,9 @@ def test_steps_without_checkpoint_or_record_are_sampled_from_the_beginning(train
     (run / "episodes" / "train-000002.jsonl").unlink()
     again = replay(run)
     assert (again.step, again.start, again.same, again.same_episodes) == (5, 0, True, True)
-    with pytest.raises(motet.ConfigError, match=r"train-000002.jsonl is not there: sample the step again"):
+    with pytest.raises(
+        motet.ConfigError, match=r"train-000002.jsonl is not there: sample the step again"
+    ):
         replay(run, step=2, recorded=True)
 
 
@@ -83,11 +94,18 @@ def test_one_episode_is_made_again_by_the_waves_that_made_it(train):
     then = episodes(run, "train-000004")[1]
     again = replay(run, episode=then.id)
     assert (again.episodes, again.same_episodes, again.step) == ((then,), True, 4)
-    with pytest.raises(motet.ConfigError, match=r"step 4 has no episode 000004:nobody; expected one of 000004:train"):
+    with pytest.raises(
+        motet.ConfigError,
+        match=r"step 4 has no episode 000004:nobody; expected one of 000004:train",
+    ):
         replay(run, episode="000004:nobody")
-    with pytest.raises(motet.ConfigError, match="expected the id of a training episode, such as 000012:task-7"):
+    with pytest.raises(
+        motet.ConfigError, match="expected the id of a training episode, such as 000012:task-7"
+    ):
         replay(run, episode="evaluate-000000:x")
-    with pytest.raises(motet.ConfigError, match="is sampled again, at step 4: drop step and recorded"):
+    with pytest.raises(
+        motet.ConfigError, match="is sampled again, at step 4: drop step and recorded"
+    ):
         replay(run, episode=then.id, step=3)
 
 
@@ -95,7 +113,9 @@ def test_what_cannot_be_replayed_says_why(train, tmp_path):
     run = train(run_config())
     with pytest.raises(motet.ConfigError, match="got step 3; expected 1 to 2"):
         replay(run, step=3)
-    with pytest.raises(motet.ConfigError, match=r"has no config\.yaml; expected the folder of a run"):
+    with pytest.raises(
+        motet.ConfigError, match=r"has no config\.yaml; expected the folder of a run"
+    ):
         replay(tmp_path)
     for name in ("metrics.jsonl", "episodes"):
         (shutil.rmtree if name == "episodes" else type(run).unlink)(run / name)

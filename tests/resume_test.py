@@ -1,4 +1,4 @@
-"""The same run twice, and a run killed anywhere and resumed: the same bytes."""
+"""The same run twice, and a run that is killed and resumed, write the same bytes."""
 
 import json
 import os
@@ -21,10 +21,12 @@ from tests.small_runs import (
     weights,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
-# ---------------------------------------------------------------------------------------------------- the same again
+# ----------------------------------------------------------------------------------- the same again
 
 
 def test_one_seed_writes_the_same_bytes_twice_and_another_seed_others(train, tmp_path):
@@ -46,15 +48,18 @@ def test_grpo_is_magrpo_with_one_agent_to_the_bit(train, tmp_path):
         rollout={"samples": [4]},
         evaluation={"every": 1},
     )
-    grpo, magrpo = (train(alone, [f"algorithm.name={name}"], runs=tmp_path / name) for name in ("grpo", "magrpo"))
+    grpo, magrpo = (
+        train(alone, [f"algorithm.name={name}"], runs=tmp_path / name)
+        for name in ("grpo", "magrpo")
+    )
     assert json.dumps(rows(grpo)) == json.dumps(rows(magrpo))
     assert contents(grpo / "episodes") == contents(magrpo / "episodes")
     assert weights(grpo) == weights(magrpo)
 
 
-# ---------------------------------------------------------------------------------------------------- killed and resumed
+# ------------------------------------------------------------------------------- killed and resumed
 
-MOVING = {"name": "mareinforce", "baseline": "moving_average", "absorb": False}
+MOVING = {"name": "mareinforce", "baseline": "moving_average", "repeat_last_reward": False}
 ADAPTING = {"kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 0.5, "kl_horizon": 8}
 DEATHS = {
     # two steps and an evaluation after the checkpoint of step 2 are lost
@@ -104,15 +109,18 @@ DEATHS = {
         4,
     ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
-    "after the warm-up, before a checkpoint": (run_config(name="early", warmup={"steps": 3, "batch_size": 4}), 3),
+    "after the warm-up, before a checkpoint": (
+        run_config(name="early", warmup={"steps": 3, "batch_size": 4}),
+        3,
+    ),
     "in the last evaluation": (run_config(name="late"), 3),
 }
-"""What is run, and how many lines its metrics have when it is killed."""
+"""Config, and number of lines of its metrics at which the run is killed."""
 
 
 @pytest.fixture(scope="session")
 def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of runs that were killed."""
+    """The folder of killed runs."""
     runs = tmp_path_factory.mktemp("killed")
     done = subprocess.run(
         [sys.executable, str(GAMES), str(runs)],
@@ -140,13 +148,15 @@ def test_a_killed_run_ends_as_if_it_had_never_been_killed(death, graves, train):
         assert summary(resumed)[key] == summary(unbroken)[key]
     profile, lines = summary(resumed)["profile"], steps_with_times(resumed)
     for stage in ("play", "play/prefill", "play/decode", "play/environment", "pack", "learn"):
-        assert profile[stage] == pytest.approx(sum(line[f"time/{stage}"] for line in lines) / len(lines))
+        assert profile[stage] == pytest.approx(
+            sum(line[f"time/{stage}"] for line in lines) / len(lines)
+        )
     last = f"checkpoints/step-{config.get('train', {'steps': 2})['steps']:06d}/tensors.safetensors"
     assert (resumed / last).read_bytes() == (unbroken / last).read_bytes()
 
 
 def steps_with_times(run: Path) -> list[dict[str, float]]:
-    """The lines of training steps, the clock's figures among them."""
+    """Return the lines of training steps, with their times."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if "time/play" in line]
 
@@ -162,7 +172,9 @@ def test_resuming_a_finished_run_changes_nothing(train):
 def test_a_run_resumes_under_its_own_config_only(train):
     run = train(run_config())
     before = contents(run)
-    with pytest.raises(motet.ConfigError, match=r"another config.*optimizer\.learning_rate was 0\.01 and is 0\.02"):
+    with pytest.raises(
+        motet.ConfigError, match=r"another config.*optimizer\.learning_rate was 0\.01 and is 0\.02"
+    ):
         train(run_config(optimizer={"learning_rate": 2e-2}), resume=True)
     with pytest.raises(motet.ConfigError, match="--resume goes on"):
         train(run_config())

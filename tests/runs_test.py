@@ -1,4 +1,4 @@
-"""What a run leaves, and what can be asked of it afterwards."""
+"""The files of a run, and the commands that read them."""
 
 import json
 from collections.abc import Mapping
@@ -12,16 +12,26 @@ from motet.core import walk
 from motet.plugins import load_object
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
-# ---------------------------------------------------------------------------------------------------- what a run leaves
+# ------------------------------------------------------------------------------- the files of a run
 
 
 def test_the_summary_and_the_files_say_what_was_promised(train):
     run = train(run_config(report={"tensorboard": True}))
     said = summary(run)
-    assert {"name", "seed", "steps", "heldout", "wall_seconds", "cpu_seconds", "tokens_per_second"} <= said.keys()
+    assert {
+        "name",
+        "seed",
+        "steps",
+        "heldout",
+        "wall_seconds",
+        "cpu_seconds",
+        "tokens_per_second",
+    } <= said.keys()
     assert all(0.0 <= said["heldout"][when]["success"] <= 1.0 for when in ("before", "after"))
     assert said["steps"] == 2
     assert min(said["wall_seconds"], said["cpu_seconds"], said["tokens_per_second"]) > 0
@@ -30,14 +40,21 @@ def test_the_summary_and_the_files_say_what_was_promised(train):
     assert sorted(said["profile"]) == sorted(["play", *parts, *stages])
     assert min(said["profile"].values()) >= 0
     assert sum(said["profile"][part] for part in parts) == pytest.approx(said["profile"]["play"])
-    assert said["steps"] * sum(said["profile"][stage] for stage in ["play", *stages]) < said["wall_seconds"]
+    assert (
+        said["steps"] * sum(said["profile"][stage] for stage in ["play", *stages])
+        < said["wall_seconds"]
+    )
     assert said["tokens"] == sum(row["play/tokens"] for row in steps(run))
     kept = said["episodes"]
     rewards = {e.id: e.root.outcomes for n in (1, 2) for e in episodes(run, f"train-{n:06d}")}
-    means = {name: sum(o.rewards["a"] for o in found) / len(found) for name, found in rewards.items()}
+    means = {
+        name: sum(o.rewards["a"] for o in found) / len(found) for name, found in rewards.items()
+    }
     assert kept["best"]["reward"] == pytest.approx(max(means.values()))
     assert kept["worst"]["reward"] == pytest.approx(min(means.values()))
-    spreads = {name: abs(found[0].rewards["a"] - found[1].rewards["a"]) for name, found in rewards.items()}
+    spreads = {
+        name: abs(found[0].rewards["a"] - found[1].rewards["a"]) for name, found in rewards.items()
+    }
     assert kept["most_divergent"]["id"] == max(spreads, key=lambda name: spreads[name])
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((run / "tensorboard").iterdir())
@@ -63,41 +80,46 @@ def test_no_held_out_tasks_and_no_recorded_episodes_are_a_run_too(train, tmp_pat
 
 
 async def relayed(task: motet.Task, agents: Any) -> Mapping[str, Any]:
-    """A free-form program: `b` hears the question only as `a` put it."""
+    """A free-form program: `b` gets the question only as `a` rephrased it."""
     heard = await agents.a.ask(task.fields["question"])
     answer = await agents.b.ask(f"{heard.text}?")
     return {"rewards": len(answer.text) / 3, "terms": {"success": float(answer.text.isascii())}}
 
 
 def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
-    (tmp_path / "rows.jsonl").write_text("".join(f'{{"question": "{k} + {k}"}}\n' for k in range(4)))
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(f'{{"question": "{k} + {k}"}}\n' for k in range(4))
+    )
     source = {"path": str(tmp_path / "rows.jsonl")}
     config = run_config(
         environment={"name": "a program"},
         data={"train": source, "eval": source},
         rollout={"samples": [2, 2]},
-        algorithm={"absorb": False},
+        algorithm={"repeat_last_reward": False},
     )
     environment = motet.FreeForm(relayed, agents=["a", "b"])
     with pytest.raises(motet.ConfigError, match="rewards the end of an episode only"):
-        train({**config, "algorithm": {"absorb": True}}, environment=environment)
+        train({**config, "algorithm": {"repeat_last_reward": True}}, environment=environment)
     run = train(config, environment=environment)
     for episode in episodes(run):
         speakers = [(round_.turn, *round_.prompts) for _, round_ in walk(episode.root)]
         assert speakers == [(0, "a"), (1, "b"), (1, "b")]
     assert set(weights(run)) == {f"{name}/model.safetensors" for name in "pq"}
-    assert recorded(motet.evaluate(run, environment=environment, show="silent")) == summary(run)["heldout"]["after"]
+    assert (
+        recorded(motet.evaluate(run, environment=environment, show="silent"))
+        == summary(run)["heldout"]["after"]
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- looking at configs and runs
+# ------------------------------------------------------------------------- reading configs and runs
 
 
 def test_evaluate_plays_what_it_is_asked_to(train):
     run = train(run_config(evaluation={"samples": 3}))
     figures = {
-        "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards", "final_reward", "terms", "turns",
-        "gold_correlation", "tokens", "tokens_per_episode", "length", "cut", "duplicates", "pass_at", "by_turn", "interval",
-        "time", "conventions"
+        "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards",
+        "final_reward", "terms", "turns", "gold_correlation", "tokens", "tokens_per_episode",
+        "length", "truncated", "duplicates", "pass_at", "by_turn", "interval", "time", "conventions"
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures
@@ -127,9 +149,14 @@ def test_several_games_of_a_task_give_pass_at_k_and_a_table_of_turns(train):
     again = motet.evaluate(run, samples=5, pass_at=[3], show="silent")
     assert recorded(again) == {**recorded(found), "pass_at": again["pass_at"]}
     assert list(again["pass_at"]) == ["3"]
-    with pytest.raises(motet.ConfigError, match="pass_at names 6; expected 1 to 5, the games per task: raise samples"):
+    with pytest.raises(
+        motet.ConfigError,
+        match="pass_at names 6; expected 1 to 5, the games per task: raise samples",
+    ):
         motet.evaluate(run, samples=5, pass_at=[1, 6], show="silent")
-    with pytest.raises(motet.ConfigError, match="samples is 5, but greedy and reference games are all alike"):
+    with pytest.raises(
+        motet.ConfigError, match="samples is 5, but greedy and reference games are all alike"
+    ):
         motet.evaluate(run, samples=5, greedy=True, show="silent")
 
 
@@ -138,7 +165,7 @@ def test_what_was_said_on_another_task_can_be_heard_instead(train):
         environment={"name": "relay"},
         team={"a": "p", "b": "q"},
         rollout={"samples": [2, 1]},
-        algorithm={"name": "magrpo", "compare": "task"},
+        algorithm={"name": "magrpo", "group_by": "task"},
         evaluation={"tasks": 4},
     )
     run = train(config)
@@ -161,13 +188,16 @@ def test_play_is_one_path_to_read(train):
 
 
 def test_crossplay_puts_every_first_agent_with_every_other(train, tmp_path):
-    """At a temperature near zero a pair's answers are the answers each gave at home."""
+    """At a temperature near zero, a pair's answers equal those that each gave in its own team."""
     runs = [
         train(
             run_config(
                 seed=seed,
                 decode={"max_new_tokens": 3, "temperature": 0.001},
-                team={"a": {"policy": "p", "system": f"I am {seed}"}, "b": {"policy": "q", "system": f"and I {seed}"}},
+                team={
+                    "a": {"policy": "p", "system": f"I am {seed}"},
+                    "b": {"policy": "q", "system": f"and I {seed}"},
+                },
             ),
             runs=tmp_path / str(seed),
         )
@@ -175,16 +205,24 @@ def test_crossplay_puts_every_first_agent_with_every_other(train, tmp_path):
     ]
     talk, luck = (load_object(f"{GAMES}:{name}") for name in ("Talk", "luck"))
     said = [
-        {e.task.fields["number"]: {agent: one[0].text for agent, one in e.root.samples.items()} for e in played}
+        {
+            e.task.fields["number"]: {agent: one[0].text for agent, one in e.root.samples.items()}
+            for e in played
+        }
         for played in (episodes(run, "evaluate-000002") for run in runs)
     ]
     by_hand = [
-        [sum(luck(talk(n, (mine[n]["a"], other[n]["b"]))) >= 0.5 for n in mine) / len(mine) for other in said]
+        [
+            sum(luck(talk(n, (mine[n]["a"], other[n]["b"]))) >= 0.5 for n in mine) / len(mine)
+            for other in said
+        ]
         for mine in said
     ]
     cross = motet.crossplay(runs)
     assert cross.success == by_hand
-    assert [cross.success[k][k] for k in (0, 1)] == [summary(run)["heldout"]["after"]["success"] for run in runs]
+    assert [cross.success[k][k] for k in (0, 1)] == [
+        summary(run)["heldout"]["after"]["success"] for run in runs
+    ]
     assert cross.conventions == [summary(run)["heldout"]["after"]["conventions"] for run in runs]
     assert (cross.runs, cross.agents) == ([str(run) for run in runs], ["a", "b"])
 
@@ -199,7 +237,10 @@ def test_compare_has_a_row_per_run_and_names_what_differs(train, tmp_path):
     assert (second["seed"], second["differs"]) == (3, ["optimizer.learning_rate=0.02"])
     for row, run in zip((first, second), runs, strict=True):
         heldout = summary(run)["heldout"]
-        assert (row["before"], row["after"]) == (heldout["before"]["success"], heldout["after"]["success"])
+        assert (row["before"], row["after"]) == (
+            heldout["before"]["success"],
+            heldout["after"]["success"],
+        )
 
 
 CONFIGS = [*sorted((ROOT / "configs").glob("*.yaml")), *sorted((ROOT / "examples").glob("*.yaml"))]
@@ -211,7 +252,8 @@ FUNCTION = {
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n",
 }
 HUB_ROWS = {
-    "openai/openai_humaneval": FUNCTION | {"task_id": "Double/0", "canonical_solution": "    return 2 * x\n"},
+    "openai/openai_humaneval": FUNCTION
+    | {"task_id": "Double/0", "canonical_solution": "    return 2 * x\n"},
     "OpenMLRL/CoopHumanEval": FUNCTION | {"task_id": "Double/0"},
     "google-research-datasets/mbpp": {
         "task_id": 1,
@@ -222,21 +264,36 @@ HUB_ROWS = {
     "FudanSELab/ClassEval": {
         "task_id": "ClassEval_0",
         "class_name": "Counter",
-        "skeleton": 'class Counter:\n    def __init__(self):\n        self.n = 0\n\n    def up(self):\n        """Adds 1."""\n',
-        "test": "import unittest\n\nclass Up(unittest.TestCase):\n    def test_up(self):\n        Counter().up()\n",
+        "skeleton": (
+            "class Counter:\n    def __init__(self):\n        self.n = 0\n\n    def "
+            'up(self):\n        """Adds 1."""\n'
+        ),
+        "test": (
+            "import unittest\n\nclass Up(unittest.TestCase):\n    def test_up(self):\n       "
+            " Counter().up()\n"
+        ),
         "methods_info": [{"method_name": "up"}],
     },
     "trl-lib/tldr": {"prompt": "SUBREDDIT: r/cats\n\nPOST: My cat sleeps all day.\n\nTL;DR:"},
     "OpenMLRL/arXiv_abstract": {"abstract_text": "We show that cats sleep."},
     "openai/gsm8k": {"question": "What is 2 plus 2?", "answer": "2 + 2 = 4\n#### 4"},
-    "TinyGSM/TinyGSM": {"question": "What is 2 plus 2?", "code": "def simple_math_problem():\n    return 2 + 2\n"},
-    "facebook/anli": {"uid": "r1", "premise": "Cats sleep.", "hypothesis": "Cats rest.", "label": 0, "reason": ""},
+    "TinyGSM/TinyGSM": {
+        "question": "What is 2 plus 2?",
+        "code": "def simple_math_problem():\n    return 2 + 2\n",
+    },
+    "facebook/anli": {
+        "uid": "r1",
+        "premise": "Cats sleep.",
+        "hypothesis": "Cats rest.",
+        "label": 0,
+        "reason": "",
+    },
 }
-"""A row as each dataset of the hub has them, for tests that cannot ask it."""
+"""One row in the format of each hub dataset, for tests that cannot use the hub."""
 
 
 def local_rows(path: Path, folder: Path) -> list[str]:
-    """Overrides that put a file with one row in the place of every dataset of the hub that a config names."""
+    """Return overrides that replace every hub dataset of a config by a local file with one row."""
     overrides = []
     for split, source in motet.read_config(path).data:
         if source is not None and source.name is not None:
@@ -257,7 +314,9 @@ def test_every_config_that_is_shipped_works(path, tmp_path):
 def test_a_check_is_short_and_fits_any_model_whatever_the_config_says():
     config = run_config(
         models={"large": {"path": "nobody/has-this-one"}},
-        policies={"p": {"model": "large", "train": "lora", "lora": {"targets": ["c_attn"], "rank": 4}}},
+        policies={
+            "p": {"model": "large", "train": "lora", "lora": {"targets": ["c_attn"], "rank": 4}}
+        },
         team={"a": "p", "b": {"policy": "p", "decode": {"max_new_tokens": 100_000}}},
         train={"epochs": 1000, "tasks_per_step": 64},
         rollout={"samples": [2], "stop_at_reward": 0.5},
@@ -276,7 +335,17 @@ def test_a_dry_run_counts_what_four_by_four_of_two_agents_needs():
         team={"a": "p", "b": {"policy": "q", "decode": {"max_new_tokens": 5}}},
     )
     cost = motet.dry_run(config)
-    # a task: 1 Round with 4 joint actions, then 4 Rounds with 4 each; every joint action is one answer of both agents
-    assert (cost.steps, cost.rounds, cost.joint_actions, cost.completions) == (7, 8 * 5, 8 * 20, 8 * 40)
+    # a task: 1 Round with 4 joint actions, then 4 Rounds with 4 each; a joint action is one answer
+    # of both agents
+    assert (cost.steps, cost.rounds, cost.joint_actions, cost.completions) == (
+        7,
+        8 * 5,
+        8 * 20,
+        8 * 40,
+    )
     assert cost.longest_completions == 8 * 20 * (3 + 5)
-    assert cost.memory["total"] == sum(value for name, value in cost.memory.items() if name != "total") > 0
+    assert (
+        cost.memory["total"]
+        == sum(value for name, value in cost.memory.items() if name != "total")
+        > 0
+    )

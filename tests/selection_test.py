@@ -1,4 +1,7 @@
-"""A verifier chooses among the answers of several games: the embedded debate, judged by objects, a folder and a server."""
+"""A verifier chooses among the answers of several games of the embedded debate.
+
+The verifiers are objects, a folder and a server.
+"""
 
 import json
 import shlex
@@ -7,19 +10,21 @@ import sys
 import pytest
 
 import motet
-from motet import tables
+from motet import console
 from motet.cli import main
 from motet.endpoint import PATIENCE, ServerAway
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
-from motet.policies.testing import make_model_folder
 from motet.reward_server import VerifierFault
 from motet.trainer.selection import METHODS
 from motet.verifier.model import Verifier
 from tests.debate_test import scoring
+from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, recorded, run_config
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 CONFIG = ROOT / "configs" / "debate_magrpo.yaml"
 GOLD = {f"{task.fields['left']}{task.fields['operation']}{task.fields['right']};": task for task in
         TinyDebate(TinyDebate.Options()).tasks("eval")}  # fmt: skip
@@ -31,7 +36,7 @@ class Constant:
 
 
 class Knowing:
-    """Never errs, but refuses to read some texts."""
+    """Scores without error, but refuses to read some texts."""
 
     def __init__(self, unreadable=lambda text: False):
         self.unreadable, self.asked = unreadable, []
@@ -41,18 +46,26 @@ class Knowing:
         if any(self.unreadable(chat[-1].content) for chat in chats):
             raise RewardFault("unreadable")
         debate = TinyDebate(TinyDebate.Options())
-        return [float((await debate.mark(GOLD[asked.content], said.content)).right) for asked, said in chats]
+        return [
+            float((await debate.grade(GOLD[asked.content], said.content)).right)
+            for asked, said in chats
+        ]
 
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
-    """Twelve tasks of a debate among agents that have learnt to write two digits, and little more."""
-    warm = motet.warmup(CONFIG, ["warmup.steps=60", "warmup.batch_size=32"], into=tmp_path_factory.mktemp("warm"))
+    """Twelve tasks of a debate among agents that have learnt little more than to write two
+    digits."""
+    warm = motet.warmup(
+        CONFIG, ["warmup.steps=60", "warmup.batch_size=32"], into=tmp_path_factory.mktemp("warm")
+    )
     models = [f"models.{name}={{embedded: null, path: {folder}}}" for name, folder in warm.items()]
 
     def evaluate(verifier, best_of=(1, 2, 4), *more, **named):
         overrides = ["warmup=null", *models, "evaluation.tasks=12", *more]
-        return motet.evaluate(CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent", **named)
+        return motet.evaluate(
+            CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent", **named
+        )
 
     return evaluate
 
@@ -62,10 +75,11 @@ def means(row):
 
 
 def lines_of(folder, sections, monkeypatch, capsys):
-    """`line -> (exit code, what it printed, what it complained)` in `folder`, where run.yaml is a config of `sections`."""
+    """Return `line -> (exit code, stdout, stderr)` in `folder`. run.yaml is a config of
+    `sections`."""
     (folder / "run.yaml").write_text(json.dumps(sections))
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(tables.out, "_width", 80)
+    monkeypatch.setattr(console.out, "_width", 80)
 
     def motet_command(line):
         monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
@@ -79,12 +93,14 @@ def lines_of(folder, sections, monkeypatch, capsys):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """Two players of the embedded debate that babble, four tasks."""
-    sections = run_config(environment={"name": "debate_tiny"}, evaluation={"tasks": 4}, rollout={"samples": [2, 1]})
+    """Two random players of the embedded debate, four tasks."""
+    sections = run_config(
+        environment={"name": "debate_tiny"}, evaluation={"tasks": 4}, rollout={"samples": [2, 1]}
+    )
     return lines_of(tmp_path, sections, monkeypatch, capsys)
 
 
-# ---------------------------------------------------------------------------------------------------- what it amounts to
+# ---------------------------------------------------------------------------------------- selection
 
 
 def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(evaluated):
@@ -101,7 +117,11 @@ def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(eval
         ceilings = [means(row)["any"] for row in rows]
         assert ceilings[0] < ceilings[1] < ceilings[2]
         assert means(rows[0])["single"] == means(rows[2])["single"]
-    assert found["turns"][0][2]["accuracy"]["any"]["mean"] > found["turns"][0][0]["accuracy"]["single"]["mean"] > 0
+    assert (
+        found["turns"][0][2]["accuracy"]["any"]["mean"]
+        > found["turns"][0][0]["accuracy"]["single"]["mean"]
+        > 0
+    )
     assert found["scored"] == len(verifier.asked) == len(set(verifier.asked))
     assert (found["left_out"], found["causes"]) == (0, {})
     assert json.loads(json.dumps(found)) == found
@@ -110,7 +130,9 @@ def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(eval
 def test_single_answers_and_tokens_are_those_of_the_evaluation_itself(evaluated):
     figures = evaluated(Constant())
     first, second = figures["selection"]["turns"]
-    assert [means(rows[0])["single"] for rows in (first, second)] == pytest.approx(figures["success_by_turn"])
+    assert [means(rows[0])["single"] for rows in (first, second)] == pytest.approx(
+        figures["success_by_turn"]
+    )
     assert second[2]["tokens_per_task"] == pytest.approx(figures["tokens_per_episode"])
     for rows in (first, second):
         assert [row["tokens_per_task"] for row in rows] == pytest.approx(
@@ -119,7 +141,9 @@ def test_single_answers_and_tokens_are_those_of_the_evaluation_itself(evaluated)
     assert first[0]["tokens_per_task"] < second[0]["tokens_per_task"]
 
 
-def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluations_are_alike(evaluated):
+def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluations_are_alike(
+    evaluated,
+):
     figures = evaluated(Constant(), (1, 4, 6), "evaluation.samples=9")
     for rows in figures["selection"]["turns"]:
         assert [row["k"] for row in rows] == [1, 4, 6]
@@ -135,16 +159,18 @@ def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted(eva
     found = odd["selection"]
     assert found["left_out"] > 0
     assert found["causes"] == {"reward/RewardFault": sum(found["causes"].values())}
-    assert odd["faults"] == 0  # the games themselves held
+    assert odd["faults"] == 0  # the games themselves succeeded
     assert found["scored"] < whole["selection"]["scored"]
     assert found["turns"][0][2]["tasks"] < 12
-    assert {name: odd[name] for name in ("success", "reward")} == {name: whole[name] for name in ("success", "reward")}
+    assert {name: odd[name] for name in ("success", "reward")} == {
+        name: whole[name] for name in ("success", "reward")
+    }
 
 
 def test_reference_games_are_judged_too_and_right_by_every_method():
-    found = motet.evaluate(CONFIG, ["evaluation.tasks=5"], team="reference", verifier=Constant(), show="silent")[
-        "selection"
-    ]
+    found = motet.evaluate(
+        CONFIG, ["evaluation.tasks=5"], team="reference", verifier=Constant(), show="silent"
+    )["selection"]
     for (row,) in found["turns"]:
         assert (row["k"], row["tasks"], row["tokens_per_task"]) == (1, 5, 0.0)
         assert means(row) == dict.fromkeys(METHODS, 1.0)
@@ -169,9 +195,13 @@ def test_a_server_that_says_503_to_everything_ends_it_with_one_message(evaluated
 
         async def score(self, chats):
             Away.calls += 1
-            raise VerifierFault("refused", "verifier: http://there answered with status 503 (4 tries)")
+            raise VerifierFault(
+                "refused", "verifier: http://there answered with status 503 (4 tries)"
+            )
 
-    with pytest.raises(ServerAway, match=r"gave nothing for 16 calls in a row.*status 503 \(4 tries\)"):
+    with pytest.raises(
+        ServerAway, match=r"gave nothing for 16 calls in a row.*status 503 \(4 tries\)"
+    ):
         evaluated(Away(), [4])
     assert Away.calls == PATIENCE
 
@@ -183,7 +213,7 @@ def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path)
     assert by_folder["selection"] == evaluated(Constant(), [1, 2])["selection"]
 
 
-# ---------------------------------------------------------------------------------------------------- at the terminal
+# ---------------------------------------------------------------------------------- at the terminal
 
 
 def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(command, tmp_path):
@@ -192,12 +222,18 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         code, out, _ = command(f"{line} --json --plot {tmp_path}/curves.png")
         assert (code, out.count("\n")) == (0, 1)
         figures = json.loads(out)
-        assert (figures["samples"], [row["k"] for row in figures["selection"]["turns"][1]]) == (8, [1, 2, 8])
+        assert (figures["samples"], [row["k"] for row in figures["selection"]["turns"][1]]) == (
+            8,
+            [1, 2, 8],
+        )
         assert (tmp_path / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         asked = [json.dumps(chat) for _, one in server.asked for chat in one["query_responses"]]
-        assert len(asked) == figures["selection"]["scored"] + 1  # the first is to see whether anybody is there
+        # the first request tests whether the server is there
+        assert len(asked) == figures["selection"]["scored"] + 1
         code, out, _ = command(line)
-    table_rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if "│" in line]
+    table_rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if "│" in line
+    ]
     for turn in figures["selection"]["turns"]:
         for row in turn:
             shown = [f"{mean:.3f}" for mean in means(row).values()]
@@ -211,18 +247,39 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
     [
         ("--verifier nowhere", "nowhere has no verifier.json; expected the folder of a verifier"),
         ("--verifier http://127.0.0.1:1", "http://127.0.0.1:1/predict: the connection failed"),
-        ("--verifier http://", "verifier.base_url: got 'http://', expected an address such as http://localhost:8000"),
+        (
+            "--verifier http://",
+            "verifier.base_url: got 'http://', expected an address such as http://localhost:8000",
+        ),
         ("--verifier ftp://there", "verifier.base_url: got 'ftp://there', expected an address"),
-        ("--verifier nowhere --samples 2 --best-of 1,4", "best_of names 4; expected 1 to 2, the games per task"),
+        (
+            "--verifier nowhere --samples 2 --best-of 1,4",
+            "best_of names 4; expected 1 to 2, the games per task",
+        ),
         ("--verifier nowhere --best-of 0", "best_of names 0; expected 1 to 1, the games per task"),
-        ("--verifier nowhere --best-of 2,2", "--best-of is '2,2'; expected different whole numbers with commas"),
-        ("--verifier nowhere --greedy --best-of 2", "best_of names 2; expected 1 to 1, the games per task"),
+        (
+            "--verifier nowhere --best-of 2,2",
+            "--best-of is '2,2'; expected different whole numbers with commas",
+        ),
+        (
+            "--verifier nowhere --greedy --best-of 2",
+            "best_of names 2; expected 1 to 1, the games per task",
+        ),
         ("--best-of 2", "--best-of is about what a verifier chooses: add --verifier"),
         ("--plot x.png", "--plot is about what a verifier chooses: add --verifier"),
-        ("--verifier nowhere --plot no/x.png", "--plot is no/x.png; expected a file that ends in .png, in a folder"),
+        (
+            "--verifier nowhere --plot no/x.png",
+            "--plot is no/x.png; expected a file that ends in .png, in a folder",
+        ),
         ("--verifier nowhere --plot x.jpg", "--plot is x.jpg; expected a file that ends in .png"),
-        ("--verifier nowhere --baselines", "got --baselines and --verifier; expected one of them at a time"),
-        (f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere", "has no question and no mark"),
+        (
+            "--verifier nowhere --baselines",
+            "got --baselines and --verifier; expected one of them at a time",
+        ),
+        (
+            f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere",
+            "has no question and no grade",
+        ),
     ],
 )
 def test_what_cannot_work_is_one_line_before_any_play(command, options, complaint):
@@ -234,7 +291,9 @@ def test_what_cannot_work_is_one_line_before_any_play(command, options, complain
 def test_what_is_no_verifier_is_refused(evaluated):
     with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
         evaluated(0.5)
-    with pytest.raises(ConfigError, match="best_of says among how many games a verifier chooses, and there is none"):
+    with pytest.raises(
+        ConfigError, match="best_of says among how many games a verifier chooses, and there is none"
+    ):
         evaluated(None)
 
 
@@ -244,6 +303,8 @@ def test_a_key_goes_only_to_the_server_that_the_config_names_it_for(monkeypatch)
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     section = {"base_url": "http://localhost:8000", "key_variable": "NO_SUCH_KEY"}
     config = motet.read_config(run_config(verifier=section))
-    with pytest.raises(ConfigError, match=r"verifier\.key_variable names NO_SUCH_KEY, which is not set"):
+    with pytest.raises(
+        ConfigError, match=r"verifier\.key_variable names NO_SUCH_KEY, which is not set"
+    ):
         scorer_of("http://localhost:8000", config)
     assert scorer_of("http://localhost:8001", config) is not None

@@ -1,4 +1,4 @@
-"""What whole-run tests read of a run, and the small run that most of them vary."""
+"""Functions that read a run, and the small run that most whole-run tests vary."""
 
 import json
 from pathlib import Path
@@ -10,17 +10,23 @@ import motet
 from motet.core import walk
 from motet.rollout.record import read_episodes
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 ROOT = Path(__file__).parent.parent
 GAMES = ROOT / "tests" / "games.py"
 TINY = {
-    "hidden_size": 16, "layers": 1, "heads": 2, "kv_heads": 1, "feed_forward": 32, "vocabulary": 258, "initializer_range": 0.3
+    "hidden_size": 16, "layers": 1, "heads": 2, "kv_heads": 1, "feed_forward": 32,
+    "vocabulary": 258, "initializer_range": 0.3
 }  # fmt: skip
 
 
 def run_config(**sections: Any) -> dict[str, Any]:
-    """Two agents with a tiny model each play two games of the lottery a step; `sections` replace whole sections."""
+    """Two agents with a tiny model each play two games of the lottery per step.
+
+    `sections` replace whole sections.
+    """
     environment = {"name": f"{GAMES}:Coded", **sections.pop("game", {})}
     config = {
         "name": "run",
@@ -39,9 +45,12 @@ def run_config(**sections: Any) -> dict[str, Any]:
 
 
 def rows(run: Path) -> list[dict[str, Any]]:
-    """Every line of the metrics, the clock's figures aside."""
+    """Return every line of the metrics without its times."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
+    return [
+        {key: value for key, value in json.loads(line).items() if not key.startswith("time/")}
+        for line in lines
+    ]
 
 
 def steps(run: Path) -> list[dict[str, Any]]:
@@ -53,7 +62,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 
 def recorded(figures: dict[str, Any]) -> dict[str, Any]:
-    """What a run's own record has of an evaluation."""
+    """Return the figures of an evaluation that a run records."""
     return {name: value for name, value in figures.items() if name not in ("interval", "time")}
 
 
@@ -63,12 +72,18 @@ def episodes(run: Path, name: str = "train-000001") -> tuple[motet.Episode, ...]
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
 def weights(run: Path) -> dict[str, bytes]:
-    return {name: found for name, found in contents(run / "team").items() if name.endswith(".safetensors")}
+    return {
+        name: found
+        for name, found in contents(run / "team").items()
+        if name.endswith(".safetensors")
+    }
 
 
 def all_outcomes(run: Path) -> list[motet.Outcome]:

@@ -1,4 +1,4 @@
-"""A trained team is what the run wrote, to the bit, or no command plays it."""
+"""Commands play a trained team only if it is exactly what the run wrote."""
 
 import shutil
 from pathlib import Path
@@ -27,10 +27,14 @@ def reward(run: Path) -> float:
 
 
 @pytest.mark.parametrize("part", [".", "best"])
-def test_a_flipped_bit_in_any_file_of_a_team_is_named_and_the_team_is_not_played(run: Path, part: str) -> None:
+def test_a_flipped_bit_in_any_file_of_a_team_is_named_and_the_team_is_not_played(
+    run: Path, part: str
+) -> None:
     played = reward(run / part)
     files = [path for path in sorted((run / part / "team").rglob("*")) if path.is_file()]
-    assert {"hashes.json", "adapter_model.safetensors", "model.safetensors"} & {path.name for path in files}
+    assert {"hashes.json", "adapter_model.safetensors", "model.safetensors"} & {
+        path.name for path in files
+    }
     for path in files:
         content = path.read_bytes()
         for place in (0, len(content) // 2, len(content) - 1):
@@ -64,18 +68,25 @@ def test_a_copy_plays_with_a_card_beside_it_and_not_without_hashes_or_with_a_fil
         reward(copy)
 
 
-def test_a_run_that_starts_from_a_saved_adapter_sees_a_flipped_bit_too(run: Path, tmp_path: Path) -> None:
+def test_a_run_that_starts_from_a_saved_adapter_sees_a_flipped_bit_too(
+    run: Path, tmp_path: Path
+) -> None:
     adapter = shutil.copytree(run / "team" / "p", tmp_path / "adapter")
     if not (adapter / "adapter_model.safetensors").is_file():
         pytest.skip("all weights are its own")
     models = {"tiny": {"path": str(run / "models" / "tiny"), "device": "cpu"}}
     config = run_config(
         models=models,
-        policies={"p": {"model": "tiny", "train": "lora", "adapter": str(adapter)}, "q": {"model": "tiny"}},
+        policies={
+            "p": {"model": "tiny", "train": "lora", "adapter": str(adapter)},
+            "q": {"model": "tiny"},
+        },
     )
     motet.evaluate(config, show="silent")
     weights = adapter / "adapter_model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ConfigError, match=r"adapter_model\.safetensors is not what the run wrote there"):
+    with pytest.raises(
+        ConfigError, match=r"adapter_model\.safetensors is not what the run wrote there"
+    ):
         motet.evaluate(config, show="silent")

@@ -1,5 +1,7 @@
-"""A verifier's server with few files, attacked by connections: an honest client gets its scores,
-and the server's processor time, files, memory and log stay bounded."""
+"""Attack a verifier server that has few files with many connections.
+
+An honest client gets its scores. The server's CPU time, files, memory and log stay bounded.
+"""
 
 import asyncio
 import json
@@ -40,12 +42,13 @@ def patient(verifier_folder):
         code, complaints = one.stop()
         assert code == 0
         assert "Traceback" not in complaints
-        assert len(complaints.splitlines()) <= 4, complaints  # few kinds of events, and less than some minutes
+        # few kinds of events, and each is logged once a minute
+        assert len(complaints.splitlines()) <= 4, complaints
 
 
 @pytest.fixture(scope="module")
 def strict(verifier_folder):
-    """A server that waits for clients for a second."""
+    """A server that waits one second for clients."""
     with serving(verifier_folder, "--client-seconds", "1", files=FILES) as one:
         yield one
         code, complaints = one.stop()
@@ -54,7 +57,7 @@ def strict(verifier_folder):
 
 @contextmanager
 def attackers(server, count, payload, source="127.0.0.1"):
-    """Connections that each sent `payload` once, and that the server may have closed since."""
+    """Open connections that each send `payload` once; the server may have closed them since."""
     with ExitStack() as stack:
         sockets = []
         for _ in range(count):
@@ -70,8 +73,8 @@ def attackers(server, count, payload, source="127.0.0.1"):
 
 
 def answer_of(server, *parts):
-    """What is said to who sends these bytes one part after the other, until the server closes the
-    way."""
+    """Send these bytes one part after the other; return all that the server sends until it
+    closes."""
     said = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         for part in parts:
@@ -105,7 +108,7 @@ def wait_until(true, seconds=60.0):
 
 
 def ask(server, known):
-    """An honest client on a connection of its own."""
+    """Ask as an honest client, on a new connection."""
     scores = asyncio.run(client(server.url).score(CHATS[: len(known)]))
     assert scores == pytest.approx(known, abs=1e-5)
 
@@ -151,7 +154,7 @@ def test_connections_that_come_and_go_keep_nobody_out(patient, known):
 
 
 def test_one_address_does_not_take_the_place_of_another(patient):
-    """The other's connection is older and idle, and is kept all the same."""
+    """The other's connection is older and idle, but is kept."""
     with socket.socket() as other:
         other.settimeout(60)
         other.bind(("127.0.0.2", 0))
@@ -173,11 +176,14 @@ def test_one_address_does_not_take_the_place_of_another(patient):
 
 def test_one_address_has_no_more_connections_than_it_may(verifier_folder, known):
     with (
-        serving(verifier_folder, "--max-connections-per-address", "8", "--client-seconds", "600") as one,
+        serving(
+            verifier_folder, "--max-connections-per-address", "8", "--client-seconds", "600"
+        ) as one,
         attackers(one, 100, b"") as sockets,
     ):
         ask(one, known)
-        # The last one came before the client, so all that were to be closed have been.
+        # The last one connected before the client did, so all surplus connections are closed by
+        # now.
         closed = [each for each in sockets if select.select([each], [], [], 0)[0]]
         assert 100 - 8 <= len(closed) < 100
         with attackers(one, 8, b"", source="127.0.0.2"):
@@ -193,7 +199,7 @@ def test_64_connections_of_one_address_are_served_at_a_time(patient, known):
         assert scores == pytest.approx(known, abs=1e-5)
 
 
-# ---------------------------------------------------------------------------------------------------- time
+# --------------------------------------------------------------------------------------------- time
 
 
 def in_bytes(head):
@@ -228,7 +234,7 @@ def test_a_connection_without_a_request_is_closed(strict, payload):
 
 
 def test_a_client_that_takes_no_answers_is_given_up(strict):
-    """Each was answered, or already given up, before the files are counted."""
+    """Each request was answered or given up before the files are counted."""
     wait_until(lambda: files_of(strict) <= 40)
     files = files_of(strict)
     with attackers(strict, 20, GET * 2000) as sockets:
@@ -237,7 +243,7 @@ def test_a_client_that_takes_no_answers_is_given_up(strict):
         wait_until(lambda: files_of(strict) <= files)
 
 
-# ---------------------------------------------------------------------------------------------------- bodies
+# ------------------------------------------------------------------------------------------- bodies
 
 
 def test_a_body_in_tiny_pieces_is_refused(patient):
@@ -249,25 +255,30 @@ def test_a_body_in_tiny_pieces_is_refused(patient):
 
 def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
     half = POST + b"Content-Length: 8000000\r\n\r\n" + b" " * 7_000_000
-    with serving(verifier_folder, "--max-held-mb", "16", "--client-seconds", "600") as one, ExitStack() as stack:
+    with (
+        serving(verifier_folder, "--max-held-mb", "16", "--client-seconds", "600") as one,
+        ExitStack() as stack,
+    ):
         memory = megabytes_of(one)
-        halves = [stack.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(8)]
+        halves = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(8)
+        ]
         for each in halves:
             each.settimeout(60)
             each.sendall(half)
         for _ in range(3):
             ask(one, known)
         assert megabytes_of(one) - memory < 150
-        said = halves[0].recv(65_536)  # the first to come was the first to go
+        said = halves[0].recv(65_536)  # the oldest body was dropped first
         assert said.startswith(b"HTTP/1.1 429 ")
         assert b"the open requests have 16 MiB" in said
 
 
-# ---------------------------------------------------------------------------------------------------- the end
+# ------------------------------------------------------------------------------------------ the end
 
 
 def long_work(server, batches):
-    """A connection with a request of many batches, of which some are computed."""
+    """Open a connection with a request of many batches, of which some are computed."""
     sent = json.dumps(body(*[CHATS[k % 400] for k in range(1024)])).encode()
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     connection.sendall(POST + f"Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
@@ -276,15 +287,23 @@ def long_work(server, batches):
 
 
 def count_of(server):
-    """How many batches were computed. Asked from another address than the attackers'."""
+    """Return the number of batches computed. The request comes from another address than the
+    attackers'."""
     with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2")) as other:
         lines = other.get(f"{server.url}/metrics", timeout=60).text.splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("motet_verifier_batch_answers_count"))
+    return next(
+        int(float(line.split()[1]))
+        for line in lines
+        if line.startswith("motet_verifier_batch_answers_count")
+    )
 
 
 def test_nobody_who_keeps_it_waiting_delays_the_end(verifier_folder):
     payloads = (b"", POST, POST + b'Content-Length: 1000\r\n\r\n{"query', GET, GET * 2000)
-    with serving(verifier_folder, "--client-seconds", "600", "--grace-seconds", "600") as one, ExitStack() as stack:
+    with (
+        serving(verifier_folder, "--client-seconds", "600", "--grace-seconds", "600") as one,
+        ExitStack() as stack,
+    ):
         for payload in payloads:
             stack.enter_context(attackers(one, 10, payload))
         assert httpx2.get(f"{one.url}/health").status_code == 200
@@ -320,18 +339,22 @@ def listens(server):
 
 
 def test_a_client_that_leaves_frees_the_model(verifier_folder, known):
-    """Of a request of 1,024 batches most are not computed."""
+    """Most of the request's 1,024 batches are not computed."""
     with serving(verifier_folder, "--token-budget", "1") as one:
         long_work(one, 3).close()
         ask(one, known)
         assert count_of(one) < 1024
-        wait_until(lambda: "motet_verifier_queue_answers 0" in httpx2.get(f"{one.url}/metrics").text)
+        wait_until(
+            lambda: "motet_verifier_queue_answers 0" in httpx2.get(f"{one.url}/metrics").text
+        )
 
 
 def test_random_bytes_keep_nobody_out(patient, known):
     draw = random.Random(0)
     for _ in range(100):
-        with attackers(patient, 1, draw.choice([b"", POST, GET]) + draw.randbytes(draw.randrange(1, 3000))):
+        with attackers(
+            patient, 1, draw.choice([b"", POST, GET]) + draw.randbytes(draw.randrange(1, 3000))
+        ):
             pass
     ask(patient, known)
 
@@ -344,11 +367,11 @@ def test_http_1_0_is_answered_and_closed(patient):
 
 def test_a_process_that_may_open_too_few_files_is_told_how_to_mend_it(verifier_folder):
     with pytest.raises(AssertionError, match="raise ulimit -n"), serving(verifier_folder, files=36):
-        """It does not begin to serve."""
+        """The server does not start."""
 
 
 def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_folder):
-    """All connections of its address are being answered."""
+    """All connections of its address have requests being computed."""
     limits = ("--max-connections", "2", "--max-connections-per-address", "1")
     with serving(verifier_folder, *limits, "--token-budget", "1") as one, long_work(one, 3):
         with pytest.raises(VerifierFault) as caught:
@@ -356,7 +379,9 @@ def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_fold
         assert caught.value.cause == "verifier_unreachable"
         code, complaints = one.stop()
     assert code == 0
-    assert complaints.startswith("WARNING: a connection was refused: as many are being answered as may be")
+    assert complaints.startswith(
+        "WARNING: a connection was refused: as many are being answered as may be"
+    )
 
 
 def test_who_sends_requests_without_waiting_gets_one_answer(patient):

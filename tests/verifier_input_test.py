@@ -1,4 +1,5 @@
-"""A verifier's server, asked badly: every answer is a status with a reason in JSON, and the next one is served."""
+"""Invalid requests to a verifier server: each gets a status with a reason in JSON, and the server
+lives."""
 
 import asyncio
 import json
@@ -14,7 +15,7 @@ import pytest
 
 from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
-from motet.verifier.testing import POISON, chat
+from tests.fixtures.verifiers import POISON, chat
 from tests.verifier_serving import CHATS, KEY, body, client, serving
 
 
@@ -27,7 +28,11 @@ def known(verifier_folder):
 
 def asked(content, role="assistant", **more):
     return json.dumps(
-        {"query_responses": [[{"role": "user", "content": "?"}, {"role": role, "content": content, **more}]]}
+        {
+            "query_responses": [
+                [{"role": "user", "content": "?"}, {"role": role, "content": content, **more}]
+            ]
+        }
     )
 
 
@@ -41,7 +46,11 @@ BAD = {
     "the other half": (asked("@").encode().replace(b"@", b"\\ude00"), 400, "the body is no JSON"),
     "a control character": (asked("@").encode().replace(b"@", b"\x00"), 400, "the body is no JSON"),
     "deep": (b"[" * 100_000, 400, "the body is no JSON"),
-    "deep and closed": (b'{"query_responses": ' + b"[" * 5000 + b"]" * 5000 + b"}", 400, "the body is no JSON"),
+    "deep and closed": (
+        b'{"query_responses": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+        400,
+        "the body is no JSON",
+    ),
     "two values": (asked("1").encode() * 2, 400, "the body is no JSON"),
     "NaN": (b'{"query_responses": NaN}', 422, "query_responses: Input should be a valid"),
     "infinity": (
@@ -57,37 +66,99 @@ BAD = {
         422,
         "query_responses: List should have at least 1 item",
     ),
-    "no chats": (b'{"query_responses": []}', 422, "query_responses: List should have at least 1 item"),
-    "an empty chat": (b'{"query_responses": [[]]}', 422, "query_responses[0]: List should have at least 2 items"),
-    "texts": (b'{"query_responses": ["What?"]}', 422, "query_responses[0]: Input should be a valid"),
+    "no chats": (
+        b'{"query_responses": []}',
+        422,
+        "query_responses: List should have at least 1 item",
+    ),
+    "an empty chat": (
+        b'{"query_responses": [[]]}',
+        422,
+        "query_responses[0]: List should have at least 2 items",
+    ),
+    "texts": (
+        b'{"query_responses": ["What?"]}',
+        422,
+        "query_responses[0]: Input should be a valid",
+    ),
     "too many chats": (json.dumps(body(*[chat("1")] * 1025)).encode(), 422, "at most 1024 items"),
-    "an answer alone": (b'{"query_responses": [[{"role": "assistant", "content": "1"}]]}', 422, "at least 2 items"),
-    "no answer": (asked("1", "user").encode(), 422, "the last message is the user's; expected the assistant's answer"),
-    "a role that is none": (asked("1", "judge").encode(), 422, "query_responses[0][1].role: Input should be 'system'"),
+    "an answer alone": (
+        b'{"query_responses": [[{"role": "assistant", "content": "1"}]]}',
+        422,
+        "at least 2 items",
+    ),
+    "no answer": (
+        asked("1", "user").encode(),
+        422,
+        "the last message is the user's; expected the assistant's answer",
+    ),
+    "a role that is none": (
+        asked("1", "judge").encode(),
+        422,
+        "query_responses[0][1].role: Input should be 'system'",
+    ),
     "a role of another case": (asked("1", "Assistant").encode(), 422, "query_responses[0][1].role"),
-    "a number": (asked(7).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
-    "no text": (asked(None).encode(), 422, "query_responses[0][1].content: Input should be a valid string"),
-    "a name": (asked("1", name="ann").encode(), 422, "query_responses[0][1].name: Extra inputs are not permitted"),
-    "longer than the context": (asked("so it is " * 100).encode(), 422, "expected at most 96, the verifier's context"),
-    "a long text": (asked("x" * 1_000_000).encode(), 422, "1,000,003 characters, expected at most 1,536: 16 for each"),
+    "a number": (
+        asked(7).encode(),
+        422,
+        "query_responses[0][1].content: Input should be a valid string",
+    ),
+    "no text": (
+        asked(None).encode(),
+        422,
+        "query_responses[0][1].content: Input should be a valid string",
+    ),
+    "a name": (
+        asked("1", name="ann").encode(),
+        422,
+        "query_responses[0][1].name: Extra inputs are not permitted",
+    ),
+    "longer than the context": (
+        asked("so it is " * 100).encode(),
+        422,
+        "expected at most 96, the verifier's context",
+    ),
+    "a long text": (
+        asked("x" * 1_000_000).encode(),
+        422,
+        "1,000,003 characters, expected at most 1,536: 16 for each",
+    ),
     "many messages": (
         asked("1").replace("[[", "[[" + '{"role": "user", "content": ""},' * 9999).encode(),
         422,
         "characters",
     ),
-    "many values": (b'{"query_responses": [[' + b"0," * 4_000_000 + b"0]]}", 413, "more than 262,144 values"),
-    "many keys": (("{" + ",".join(f'"{k}":0' for k in range(700_000)) + "}").encode(), 413, "more than 262,144 values"),
+    "many values": (
+        b'{"query_responses": [[' + b"0," * 4_000_000 + b"0]]}",
+        413,
+        "more than 262,144 values",
+    ),
+    "many keys": (
+        ("{" + ",".join(f'"{k}":0' for k in range(700_000)) + "}").encode(),
+        413,
+        "more than 262,144 values",
+    ),
     "one string of quotes": (b'{"' + b'\\"' * 2_000_000, 400, "the body is no JSON"),
     "10 MB": (asked("x" * 10_000_000).encode(), 413, "the body has more than 8,388,608 bytes"),
-    "a score that is no number": (asked(f"4{POISON}2").encode(), 422, "what is not a finite number"),
+    "a score that is no number": (
+        asked(f"4{POISON}2").encode(),
+        422,
+        "what is not a finite number",
+    ),
 }
 
 
-@pytest.mark.parametrize("content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())])
-def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(verifier_server, known, content):
+@pytest.mark.parametrize(
+    "content", [pytest.param(*one, id=name) for name, one in ((n, (c,)) for n, c in BAD.items())]
+)
+def test_what_is_no_request_gets_a_reason_and_the_next_one_its_scores(
+    verifier_server, known, content
+):
     sent, status, reason = content
     with httpx2.Client(base_url=verifier_server.url, timeout=60.0) as connection:
-        answer = connection.post("/predict", content=sent, headers={"Content-Type": "application/json"})
+        answer = connection.post(
+            "/predict", content=sent, headers={"Content-Type": "application/json"}
+        )
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
         assert reason in answer.json()["error"]
         after = connection.post("/predict", json=body(CHATS[0]))
@@ -118,14 +189,17 @@ def test_what_is_not_served_is_said_in_json(verifier_server, method, path, statu
 
 
 def speak(server, *parts, seconds=10.0):
-    """All that the server says to these bytes, sent one after the other on one connection; it may close it on the way."""
+    """Send these bytes one after the other on one connection; return all that the server sends.
+
+    The server may close the connection before the end.
+    """
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
             connection.shutdown(socket.SHUT_WR)
         except OSError:
-            assert len(parts) > 2  # it said no before it had all
+            assert len(parts) > 2  # the server refused before it had everything
         said = b""
         while more := connection.recv(65_536):
             said += more
@@ -137,9 +211,16 @@ HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n
 
 def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(verifier_server):
     small = json.dumps(body(CHATS[0])).encode()
-    assert b" 400 " in speak(verifier_server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small)[:20]
+    assert (
+        b" 400 "
+        in speak(
+            verifier_server, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n" + small
+        )[:20]
+    )
     assert b" 400 " in speak(verifier_server, HEAD + b"Content-Length: -5\r\n\r\n" + small)[:20]
-    assert b'"error"' in speak(verifier_server, HEAD + b"Content-Length: 9\r\n\r\n" + small)  # cut off: no JSON
+    assert b'"error"' in speak(
+        verifier_server, HEAD + b"Content-Length: 9\r\n\r\n" + small
+    )  # cut off: no JSON
     assert b"HTTP/1.1 200" not in speak(
         verifier_server, HEAD + f"Content-Length: {len(small) + 9}\r\n\r\n".encode() + small
     )
@@ -148,7 +229,9 @@ def test_a_length_that_is_a_lie_neither_passes_the_limit_nor_stops_the_server(ve
 
 def test_a_body_without_a_length_is_counted_as_it_comes(verifier_server):
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    said = speak(verifier_server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n")
+    said = speak(
+        verifier_server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 160, b"0\r\n\r\n"
+    )
     assert said.startswith(b"HTTP/1.1 413")
     assert b"the body has more than 8,388,608 bytes" in said
 
@@ -157,11 +240,17 @@ def test_a_body_without_a_length_is_counted_as_it_comes(verifier_server):
     ("headers", "reason"),
     [
         ({}, "there is no Content-Type; expected application/json"),
-        ({"Content-Type": "text/plain"}, "the Content-Type is 'text/plain'; expected application/json"),
+        (
+            {"Content-Type": "text/plain"},
+            "the Content-Type is 'text/plain'; expected application/json",
+        ),
         ({"Content-Type": "application/x-www-form-urlencoded"}, "expected application/json"),
         ({"Content-Type": "multipart/form-data; boundary=x"}, "expected application/json"),
         ({"Content-Type": "application/jsonp"}, "expected application/json"),
-        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, "the Content-Encoding is 'gzip'"),
+        (
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            "the Content-Encoding is 'gzip'",
+        ),
     ],
 )
 def test_what_is_not_said_to_be_json_is_not_read(verifier_server, headers, reason):
@@ -172,17 +261,22 @@ def test_what_is_not_said_to_be_json_is_not_read(verifier_server, headers, reaso
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/json;charset=UTF-8"]
+    "kind",
+    ["application/json", "Application/JSON; charset=utf-8", "application/json;charset=UTF-8"],
 )
 def test_json_is_json_however_it_is_spelt(verifier_server, kind):
     sent = json.dumps(body(CHATS[0])).encode()
     assert (
-        httpx2.post(f"{verifier_server.url}/predict", content=sent, headers={"Content-Type": kind}).status_code == 200
+        httpx2.post(
+            f"{verifier_server.url}/predict", content=sent, headers={"Content-Type": kind}
+        ).status_code
+        == 200
     )
 
 
 def flood(server, head, chunk, seconds=30.0):
-    """What comes back to who sends without end, and after how many seconds the way was closed under them."""
+    """Send without end; return the response, and the seconds until the server closed the
+    connection."""
     begun, said = time.monotonic(), b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
         connection.sendall(head)
@@ -213,7 +307,9 @@ def flood(server, head, chunk, seconds=30.0):
     ],
 )
 def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(verifier_server, head, chunk, status):
-    said, closed = flood(verifier_server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n", chunk)
+    said, closed = flood(
+        verifier_server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n", chunk
+    )
     assert said.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"\r\nconnection: close\r\n" in said.lower()
     assert said.count(b"HTTP/1.1") == 1
@@ -221,7 +317,9 @@ def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(verifier_server, hea
     assert closed < 15
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("POST", "/nowhere", 404), ("DELETE", "/predict", 405)])
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("POST", "/nowhere", 404), ("DELETE", "/predict", 405)]
+)
 def test_a_body_that_no_route_reads_is_not_read_to_its_end(verifier_server, method, path, status):
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n".encode()
     said, _ = flood(verifier_server, head, b" " * 65_536)
@@ -236,16 +334,20 @@ def test_a_length_that_is_too_large_is_refused_before_the_body_is_sent(verifier_
 
 
 def test_a_client_hears_why_although_it_had_not_sent_all(verifier_server):
-    """Not that the connection broke: then it would ask again."""
+    """The client must not see a broken connection, because it would then retry."""
     for _ in range(5):
-        with pytest.raises(VerifierFault, match=r"status 413: .*has more than 8,388,608 bytes") as caught:
+        with pytest.raises(
+            VerifierFault, match=r"status 413: .*has more than 8,388,608 bytes"
+        ) as caught:
             asyncio.run(client(verifier_server.url).score([chat("x" * 40_000_000)]))
         assert caught.value.cause == "verifier_refused"
 
 
 def test_two_lengths_are_one_too_many_and_nothing_behind_them_is_a_request(verifier_server):
     hidden = b"GET /model HTTP/1.1\r\nHost: x\r\n\r\n"
-    both = HEAD + f"Content-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    both = (
+        HEAD + f"Content-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    )
     said = speak(verifier_server, both + b"0\r\n\r\n" + hidden)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.1") == 1
@@ -268,8 +370,9 @@ def test_what_is_no_http_gets_a_reason_in_json_and_does_not_stop_it(verifier_ser
 
 
 def conform(url, folder, examples):
-    """How many requests a fuzzer made of the server's own schema, none of which found it wrong."""
-    # No schema can say that the last role is the assistant's, nor how many tokens a text has.
+    """Fuzz the server with requests of its own schema; return their number. None may find
+    an error."""
+    # No schema can express that the last role is the assistant's, or how many tokens a text has.
     settings = folder / "schemathesis.toml"
     settings.write_text('[checks]\npositive_data_acceptance.expected-statuses = ["2xx", 422]\n')
     command = [
@@ -279,9 +382,21 @@ def conform(url, folder, examples):
         "--config-file",
         settings,
     ]
-    options = ["-H", f"Authorization: Bearer {KEY}", "--max-examples", str(examples), "--seed", "1", "--no-color"]
+    options = [
+        "-H",
+        f"Authorization: Bearer {KEY}",
+        "--max-examples",
+        str(examples),
+        "--seed",
+        "1",
+        "--no-color",
+    ]
     done = subprocess.run(
-        [*command, "run", f"{url}/openapi.json", *options], cwd=folder, capture_output=True, text=True, timeout=600
+        [*command, "run", f"{url}/openapi.json", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     made, passed = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout).groups()

@@ -1,4 +1,4 @@
-"""A team that a verifier pays learns the same wherever the verifier is: in the process, or behind a server."""
+"""A team learns the same from a verifier in the process and from one behind a server."""
 
 import json
 import re
@@ -10,29 +10,44 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from motet.policies.testing import make_model_folder
 from motet.verifier.model import Verifier
+from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import LORA, ROOT, TINY, rows, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
-    """A verifier of no particular opinion, whose scores are far apart."""
+    """A random verifier whose scores are far apart."""
     place = tmp_path_factory.mktemp("judge")
     source = make_model_folder(place / "source", "qwen3", chat_template=True, seed=1, context=256)
     verifier = Verifier.new(source, lora=None, seed=0, device="cpu")
-    nn.init.normal_(verifier.critic.head.weight, std=0.3, generator=torch.Generator().manual_seed(2))
+    nn.init.normal_(
+        verifier.critic.head.weight, std=0.3, generator=torch.Generator().manual_seed(2)
+    )
     verifier.save(place / "judge")
     return place / "judge"
 
 
 @pytest.fixture(scope="module")
 def address(judge):
-    """Where it is served."""
+    """The address at which it is served."""
     code = "from motet.cli import main; main()"
-    said = [sys.executable, "-c", code, "verifier", "serve", str(judge), "--port", "0", "--device", "cpu"]
+    said = [
+        sys.executable,
+        "-c",
+        code,
+        "verifier",
+        "serve",
+        str(judge),
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+    ]
     with subprocess.Popen(said, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         found = re.search(r"is served at (http://\S+) ", server.stdout.readline())
         yield found[1]
@@ -73,4 +88,4 @@ def test_rewards_of_a_server_train_as_those_of_the_process_do(judge, address, tr
         for key, tensor in mine.items():
             torch.testing.assert_close(theirs[key], tensor, atol=1e-5, rtol=0.0)
             moved.append(float((still[key] - tensor).abs().max()))
-    assert max(moved) > 1e-4  # what the rewards did is far more than the tolerance
+    assert max(moved) > 1e-4  # the rewards' effect is much larger than the tolerance

@@ -1,4 +1,4 @@
-"""A verifier behind a real socket, in a process of its own, asked by many, told to end and killed."""
+"""A verifier behind a real socket, in its own process: many clients, termination and kills."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client,
 
 @pytest.fixture(scope="module")
 def known(verifier_folder):
-    """The score of each of CHATS by itself, in this process."""
+    """The score of each of CHATS alone, computed in this process."""
     verifier = Verifier.load(verifier_folder, device="cpu")
     found = [verifier.scores([verifier.encode(one)])[0] for one in CHATS]
     assert max(found) - min(found) > 0.2
@@ -28,16 +28,20 @@ def known(verifier_folder):
     return found
 
 
-# ---------------------------------------------------------------------------------------------------- the scores
+# --------------------------------------------------------------------------------------- the scores
 
 
-def test_served_and_local_batched_and_single_are_the_same_scores_in_any_order(verifier_server, verifier_folder, known):
+def test_served_and_local_batched_and_single_are_the_same_scores_in_any_order(
+    verifier_server, verifier_folder, known
+):
     order = random.Random(0).sample(range(len(CHATS)), len(CHATS))
     chats, expected = [CHATS[place] for place in order], [known[place] for place in order]
     local = LocalScorer(Verifier.load(verifier_folder, device="cpu"))
     found = {
         "served": asyncio.run(client(verifier_server.url).score(chats)),
-        "served in one request": asyncio.run(client(verifier_server.url, batch_size=400).score(chats)),
+        "served in one request": asyncio.run(
+            client(verifier_server.url, batch_size=400).score(chats)
+        ),
         "local": asyncio.run(local.score(chats)),
     }
     for name, scores in found.items():
@@ -61,12 +65,14 @@ def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(verif
     assert len(answers) == 64 * 5
     for places, scores in answers:
         assert scores == pytest.approx([known[place] for place in places], abs=1e-5)
-    assert figure(verifier_server.url, "answers_total") - before == sum(len(places) for places, _ in answers)
+    assert figure(verifier_server.url, "answers_total") - before == sum(
+        len(places) for places, _ in answers
+    )
     batches = figure(verifier_server.url, "batch_answers_count")
     assert figure(verifier_server.url, "batch_answers_sum") > 2 * batches  # requests were joined
 
 
-# ---------------------------------------------------------------------------------------------------- keys and queues
+# ---------------------------------------------------------------------------------- keys and queues
 
 
 def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
@@ -75,7 +81,9 @@ def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
             asyncio.run(client(one.url).score(CHATS[:2]))
         with pytest.raises(VerifierFault, match=r"status 401: .*the key is wrong"):
             asyncio.run(client(one.url, key="another").score(CHATS[:2]))
-        assert asyncio.run(client(one.url, key=KEY).score(CHATS[:2])) == pytest.approx(known[:2], abs=1e-5)
+        assert asyncio.run(client(one.url, key=KEY).score(CHATS[:2])) == pytest.approx(
+            known[:2], abs=1e-5
+        )
         assert KEY not in Path(f"/proc/{one.process.pid}/cmdline").read_text()
         assert one.stop() == (0, "")
 
@@ -84,14 +92,20 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_fold
     with serving(verifier_folder, "--max-queue", "1") as one:
 
         async def crowd():
-            async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as connections:
-                asks = [connections.post(f"{one.url}/predict", json=body(*CHATS)) for _ in range(16)]
+            async with httpx2.AsyncClient(
+                timeout=60, limits=httpx2.Limits(max_connections=None)
+            ) as connections:
+                asks = [
+                    connections.post(f"{one.url}/predict", json=body(*CHATS)) for _ in range(16)
+                ]
                 return await asyncio.gather(*asks)
 
         answers = asyncio.run(crowd())
         refused = [answer for answer in answers if answer.status_code != 200]
         assert 0 < len(refused) < 16
-        assert {(answer.status_code, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
+        assert {(answer.status_code, answer.headers["retry-after"]) for answer in refused} == {
+            (429, "1")
+        }
         assert "of at most 1; ask again later" in refused[0].json()["error"]
         for answer in answers:
             assert answer in refused or answer.json()["result"] == pytest.approx(known, abs=1e-5)
@@ -104,7 +118,7 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_fold
             assert scores == pytest.approx(known[:100], abs=1e-5)
 
 
-# ---------------------------------------------------------------------------------------------------- the end
+# ------------------------------------------------------------------------------------------ the end
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -114,7 +128,9 @@ def test_a_server_that_is_told_to_end_answers_what_is_open(verifier_folder, know
         async def ask_and_end():
             asks = client(one.url, batch_size=400)
             open_ = [asyncio.create_task(asks.score(CHATS)) for _ in range(3)]
-            while not figure_of(await asyncio.to_thread(httpx2.get, f"{one.url}/metrics")) >= 3 * len(CHATS):
+            while not figure_of(
+                await asyncio.to_thread(httpx2.get, f"{one.url}/metrics")
+            ) >= 3 * len(CHATS):
                 assert not any(one.done() for one in open_)
                 await asyncio.sleep(0.01)
             one.process.send_signal(how)
@@ -133,7 +149,7 @@ def figure_of(answer):
 
 
 def test_a_server_that_is_killed_and_started_again_loses_no_call(verifier_folder, known):
-    """Every call ends in its scores or in a fault that says why."""
+    """Every call ends with its scores, or with a fault that states the cause."""
     with serving(verifier_folder) as first:
         port, calls = first.port, 0
 
@@ -181,16 +197,25 @@ def test_a_server_that_is_killed_and_started_again_loses_no_call(verifier_folder
             assert scores == pytest.approx([known[place] for place in places], abs=1e-5)
     assert faults > 0
     for number, answers in enumerate(found):
-        assert not isinstance(answers[-1][1], VerifierFault), number  # everybody is served again
+        assert not isinstance(answers[-1][1], VerifierFault), number  # every client is served again
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", "from motet.cli import main; main()", "verifier", "serve", str(tmp_path)],
+        [
+            sys.executable,
+            "-c",
+            "from motet.cli import main; main()",
+            "verifier",
+            "serve",
+            str(tmp_path),
+        ],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {tmp_path} has no verifier.json; expected the folder of a verifier")
+    assert done.stderr.startswith(
+        f"error: {tmp_path} has no verifier.json; expected the folder of a verifier"
+    )
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A verifier behind a real socket, in a process of its own, and those who ask it."""
+"""A verifier behind a real socket, in its own process, and its clients."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 
 from motet.reward_server import RewardServer
-from motet.verifier.testing import chat
+from tests.fixtures.verifiers import chat
 
 REPOSITORY = Path(__file__).parent.parent
 KEY = "sk-secret-0123456789"
@@ -21,10 +21,12 @@ CHATS = [chat(f"{'so it is ' * (k % 5)}{k}", f"{'please, ' * (k % 3)}{k}?") for 
 
 
 class Served:
-    """`motet verifier serve`, until it is stopped; `url` is known once it listens."""
+    """`motet verifier serve` until it is stopped. `url` is known once it listens."""
 
-    def __init__(self, folder: Path, *options: str, port: int = 0, files: int | None = None) -> None:
-        """`files` is how many it may open."""
+    def __init__(
+        self, folder: Path, *options: str, port: int = 0, files: int | None = None
+    ) -> None:
+        """`files` is the number of files that it may open."""
         code = "from motet.cli import main; main()"
         if files is not None:
             code = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({files}, {files})); {code}"
@@ -42,7 +44,12 @@ class Served:
                 "cpu",
                 *options,
             ],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "SERVER_KEY": KEY},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(REPOSITORY),
+                "OMP_NUM_THREADS": "1",
+                "SERVER_KEY": KEY,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -53,7 +60,7 @@ class Served:
         self.url, self.port = found[1], int(found[2])
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code, and what it complained of."""
+        """Stop the server; return its exit code and its stderr."""
         self.process.send_signal(how)
         _, complaints = self.process.communicate(timeout=60)
         return self.process.returncode, complaints
@@ -70,14 +77,28 @@ def serving(folder: Path, *options: str, **settings: Any) -> Iterator[Served]:
 
 
 def client(url, **settings):
-    chosen = {"timeout_seconds": 60.0, "retries": 0, "concurrency": 64, "jitter": lambda: 0.0, "batch_size": 64}
+    chosen = {
+        "timeout_seconds": 60.0,
+        "retries": 0,
+        "concurrency": 64,
+        "jitter": lambda: 0.0,
+        "batch_size": 64,
+    }
     return RewardServer(url, **{**chosen, **settings})
 
 
 def body(*chats):
-    return {"query_responses": [[{"role": one.role, "content": one.content} for one in chat] for chat in chats]}
+    return {
+        "query_responses": [
+            [{"role": one.role, "content": one.content} for one in chat] for chat in chats
+        ]
+    }
 
 
 def figure(url, name):
-    found = re.search(rf"^motet_verifier_{re.escape(name)} (\S+)$", httpx2.get(f"{url}/metrics").text, re.MULTILINE)
+    found = re.search(
+        rf"^motet_verifier_{re.escape(name)} (\S+)$",
+        httpx2.get(f"{url}/metrics").text,
+        re.MULTILINE,
+    )
     return float(found[1]) if found else 0.0

@@ -1,4 +1,7 @@
-"""The whole way of a verifier by its commands, on the embedded debate: answers, balance, training, and a team that it pays."""
+"""The commands of a verifier from data to use, on the embedded debate.
+
+They sample answers, balance them, train a verifier, and train a team with its scores as rewards.
+"""
 
 import asyncio
 import json
@@ -11,25 +14,30 @@ import pytest
 
 import motet
 import motet.api
-from motet.build.scene import verifier_of
+from motet.assembly.task_setup import verifier_of
 from motet.cli import main
-from motet.config.parts import Verifier as VerifierSection
+from motet.config.parts import VerifierConfig as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
-from motet.verifier.answers import Answer, as_chat, read_answers, write_answers
+from motet.verifier.answers import LabelledAnswer, as_chat, read_answers, write_answers
 from motet.verifier.model import Verifier
-from motet.verifier.testing import make_verifier_folder
 from motet.verifier.train import read_all, score_all
+from tests.fixtures.verifiers import make_verifier_folder
 from tests.small_runs import ROOT
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
-DEBATE, TINY = ROOT / "configs" / "debate_verifier.yaml", ROOT / "configs" / "verifiers" / "tiny.yaml"
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
+DEBATE, TINY = (
+    ROOT / "configs" / "debate_verifier.yaml",
+    ROOT / "configs" / "verifiers" / "tiny.yaml",
+)
 EXACT = "environment.score=exact verifier=null"
 
 
 def command(line, monkeypatch, capsys):
-    """What a command prints, and what it exits with."""
+    """Return the output of a command, and its exit code."""
     monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -39,7 +47,7 @@ def command(line, monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Folders: a warmed team, its answers, balanced ones, and a verifier of these."""
+    """Folders: a warmed-up team, its answers, balanced answers, and a verifier trained on them."""
     folder = tmp_path_factory.mktemp("verifier")
     warm = motet.warmup(
         ROOT / "configs" / "debate_magrpo.yaml",
@@ -47,15 +55,32 @@ def made(tmp_path_factory):
         into=folder / "warm",
         show="silent",
     )
-    team = [f"models.{name}={{embedded: null, path: {place}}}" for name, place in warm.items()] + ["warmup=null"]
+    team = [f"models.{name}={{embedded: null, path: {place}}}" for name, place in warm.items()] + [
+        "warmup=null"
+    ]
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
     sampled = motet.api.sample_answers(
-        DEBATE, answers, [*team, *EXACT.split()], temperatures=(0.8, 1.2), games=2, tasks=60, show="silent"
+        DEBATE,
+        answers,
+        [*team, *EXACT.split()],
+        temperatures=(0.8, 1.2),
+        games=2,
+        tasks=60,
+        show="silent",
     )
     evened = motet.api.balance_answers(
-        answers, DEBATE, balanced, [*team, *EXACT.split()], each=1, writer="a", temperature=2.0, show="silent"
+        answers,
+        DEBATE,
+        balanced,
+        [*team, *EXACT.split()],
+        each=1,
+        writer="a",
+        temperature=2.0,
+        show="silent",
     )
-    figures = motet.api.train_verifier(TINY, balanced, folder / "judge", ["epochs=2"], show="silent")
+    figures = motet.api.train_verifier(
+        TINY, balanced, folder / "judge", ["epochs=2"], show="silent"
+    )
     return folder, team, sampled, evened, figures
 
 
@@ -63,7 +88,10 @@ def test_data_are_sampled_and_balanced(made):
     folder, _, sampled, evened, _ = made
     answers = read_answers(folder / "answers.jsonl")
     assert len(answers) == sampled["right"] + sampled["wrong"]
-    assert sampled["right"] + sampled["wrong"] + sampled["repeated"] + sampled["unparsed"] == 60 * 2 * 2 * 2 * 2
+    assert (
+        sampled["right"] + sampled["wrong"] + sampled["repeated"] + sampled["unparsed"]
+        == 60 * 2 * 2 * 2 * 2
+    )
     balanced = read_answers(folder / "balanced.jsonl")
     assert len(balanced) == evened["answers"] == 2 * evened["kept"]
     dropped = evened["questions"] - evened["kept"]
@@ -87,7 +115,8 @@ def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):
     episodes = tmp_path / "paid" / "episodes"
     run = motet.train(
         DEBATE,
-        [*team, f"verifier.folder={folder / 'judge'}", *["name=paid", "train.steps=1", "train.tasks_per_step=2"],
+        [*team, f"verifier.folder={folder / 'judge'}",
+         *["name=paid", "train.steps=1", "train.tasks_per_step=2"],
          *["rollout.samples=[2,1]", "evaluation.tasks=4"]],
         runs=tmp_path, show="silent",
     )  # fmt: skip
@@ -120,8 +149,10 @@ def test_a_folder_is_looked_at_at_once_and_loaded_with_the_first_answer(tmp_path
     section = f"verifier.folder={folder}"
     motet.api.dry_run(DEBATE, [section])
     assert loaded == []
-    played = motet.evaluate(DEBATE, [section, "evaluation.tasks=2"], team="reference", show="silent")
-    assert loaded == [str(folder)]  # the reference team is paid by it
+    played = motet.evaluate(
+        DEBATE, [section, "evaluation.tasks=2"], team="reference", show="silent"
+    )
+    assert loaded == [str(folder)]  # the verifier scores the reference team
     assert (played["faults"], played["episodes"]) == (0, 2)
     (folder / "head.safetensors").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -134,9 +165,13 @@ def test_a_run_is_paid_what_its_config_reads(reads, tmp_path):
         make_verifier_folder(tmp_path),
         (Message("user", "6 * 7?"), Message("assistant", "two times\nthree\nsix")),
     )
-    section = VerifierSection.model_validate({"folder": str(folder), "reads": reads, "device": "cpu"})
+    section = VerifierSection.model_validate(
+        {"folder": str(folder), "reads": reads, "device": "cpu"}
+    )
     (score,) = asyncio.run(verifier_of(section, seed=0).score([chat]))
-    each = {way: Verifier.load(folder, device="cpu", reads=way) for way in ("end", "mean", "lowest")}
+    each = {
+        way: Verifier.load(folder, device="cpu", reads=way) for way in ("end", "mean", "lowest")
+    }
     expected = {way: one.scores([one.encode(chat)])[0] for way, one in each.items()}
     assert len({round(value, 5) for value in expected.values()}) == 3
     assert score == pytest.approx(expected[reads], abs=1e-6)
@@ -145,7 +180,9 @@ def test_a_run_is_paid_what_its_config_reads(reads, tmp_path):
 def test_a_verifier_that_cannot_be_used_is_found_before_any_game(tmp_path, monkeypatch, capsys):
     folder = make_verifier_folder(tmp_path)
     (folder / "head.safetensors").write_bytes((folder / "head.safetensors").read_bytes()[:-1])
-    line = f"evaluate {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} --best-of 1"
+    line = (
+        f"evaluate {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} --best-of 1"
+    )
     printed, code = command(line, monkeypatch, capsys)
     assert code == 2
     assert "cannot be read" in printed
@@ -155,32 +192,48 @@ def test_the_commands_print_figures_and_go_on(made, tmp_path, monkeypatch, capsy
     folder, team, *_ = made
     words = " ".join(shlex.quote(word) for word in team)
     into = f"--into {tmp_path / 'a.jsonl'}"
-    line = f"verifier sample {DEBATE} {words} {EXACT} {into} --tasks 6 --games 1 --temperatures 1.0 --agents a"
+    line = (
+        f"verifier sample {DEBATE} {words} {EXACT} {into} --tasks 6 --games 1 --temperatures "
+        "1.0 --agents a"
+    )
     printed, code = command(f"{line} --json", monkeypatch, capsys)
     assert code == 0
     again, _ = command(f"{line} --json", monkeypatch, capsys)
     assert json.loads(again) == json.loads(printed), "what was sampled is not sampled again"
-    line = f"verifier balance {tmp_path / 'a.jsonl'} {DEBATE} {words} {EXACT} --into {tmp_path / 'b.jsonl'} --each 1"
+    line = (
+        f"verifier balance {tmp_path / 'a.jsonl'} {DEBATE} {words} {EXACT} --into "
+        f"{tmp_path / 'b.jsonl'} --each 1"
+    )
     printed, code = command(line, monkeypatch, capsys)
     assert code == 0
     assert "short_of_wrong" in printed
-    line = f"verifier train {TINY} {folder / 'balanced.jsonl'} epochs=1 --into {tmp_path / 'v'} --question-only"
+    line = (
+        f"verifier train {TINY} {folder / 'balanced.jsonl'} epochs=1 --into {tmp_path / 'v'} "
+        "--question-only"
+    )
     printed, code = command(line, monkeypatch, capsys)
     assert code == 0
     assert "auc" in printed
     loaded = Verifier.load(tmp_path / "v", device="cpu")
     examples, _ = read_all(loaded, read_answers(folder / "balanced.jsonl")[:2], question_only=True)
-    assert len(set(score_all(loaded, [example.reading for example in examples], 1000))) == 1, "it sees no answers"
+    assert len(set(score_all(loaded, [example.reading for example in examples], 1000))) == 1, (
+        "it sees no answers"
+    )
 
 
-def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(tmp_path, monkeypatch, capsys):
+def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
+    tmp_path, monkeypatch, capsys
+):
     (tmp_path / "run.yaml").write_text(
         f"extends: {ROOT / 'configs' / 'debate_magrpo.yaml'}\n"
         "expert: {base_url: 'http://localhost:9', model: x, retries: 0}\n"
     )
-    write_answers(tmp_path / "a.jsonl", [Answer("12+39", as_chat("12+39;"), "41", "41", right=True)])
+    write_answers(
+        tmp_path / "a.jsonl", [LabelledAnswer("12+39", as_chat("12+39;"), "41", "41", right=True)]
+    )
     line = (
-        f"verifier balance {tmp_path / 'a.jsonl'} {tmp_path / 'run.yaml'} --into {tmp_path / 'b.jsonl'} --writer expert"
+        f"verifier balance {tmp_path / 'a.jsonl'} {tmp_path / 'run.yaml'} --into "
+        f"{tmp_path / 'b.jsonl'} --writer expert"
     )
     printed, code = command(f"{line} --each 1 --json", monkeypatch, capsys)
     assert code == 0
@@ -191,30 +244,38 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(tmp_pat
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sample {debate} --temperatures hot", "--temperatures is 'hot'; expected numbers with commas"),
+        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers with "
+        "commas")),
         ("sample {debate} {exact} --temperatures 0 --into {new}", "expected both above 0"),
         ("sample {debate} {exact} --temperatures nan --into {new}", "expected both above 0"),
         ("sample {debate} {exact} --temperatures inf --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", "expected numbers with commas"),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers with "
+        "commas")),
         ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
         ("sample {debate} {exact} --into {taken}", "exists; expected a file that is not there"),
-        ("sample {debate} {exact} --agents zoe --into {new}", "there is no agent 'zoe'; agents are a, b"),
-        ("sample {quickstart} --into {new}", "has no question and no mark"),
+        ("sample {debate} {exact} --agents zoe --into {new}", ("there is no agent 'zoe'; agents "
+        "are a, b")),
+        ("sample {quickstart} --into {new}", "has no question and no grade"),
         ("sample nowhere.yaml", "nowhere.yaml does not exist"),
         ("balance nowhere.jsonl {debate} {exact}", "nowhere.jsonl does not exist"),
-        ("balance {answers} {debate} {exact} --writer zoe", "writer is 'zoe'; expected expert or one of the agents a, b"),
+        ("balance {answers} {debate} {exact} --writer zoe", ("writer is 'zoe'; expected expert or "
+        "one of the agents a, b")),
         ("balance {answers} {debate} {exact} --writer expert", "the config has no expert"),
         ("balance {answers} {debate} {exact} --split eval", "no task has the id"),
         ("balance {answers} {debate} {exact} --each 0", "expected 1 or more"),
         ("balance {answers} {debate} {exact} --temperature 0", "a temperature above 0"),
-        ("balance {answers} {debate} {exact} --into {answers}", "exists; expected a file that is not there"),
-        ("balance {empty} {debate} {exact} --into {new}", "has no answers; expected one in every line"),
+        ("balance {answers} {debate} {exact} --into {answers}", ("exists; expected a file that is "
+        "not there")),
+        ("balance {empty} {debate} {exact} --into {new}", ("has no answers; expected one in every "
+        "line")),
         ("balance {noise} {debate} {exact} --into {new}", "noise:1 is no answer"),
         ("train {tiny} {empty} --into {new}", "has no answers; expected one in every line"),
         ("train {tiny} {noise} --into {new}", "noise:1 is no answer"),
         ("train {tiny} {taken} --into {new}", "is a folder; expected a regular file"),
-        ("train {tiny} {one} --into {new}", "1 questions with held_out 0.1 leave 1 to train on and 0"),
-        ("train {tiny} {right} --into {new}", "answers to learn from are right; expected both kinds"),
+        ("train {tiny} {one} --into {new}", ("1 questions with held_out 0.1 leave 1 to train on "
+        "and 0")),
+        ("train {tiny} {right} --into {new}", ("answers to learn from are right; expected both "
+        "kinds")),
         ("train {noise} {answers} --into {new}", "noise"),
         ("train {tiny} {answers} --into {taken}", "exists; expected a folder that is not there"),
         ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
@@ -231,7 +292,8 @@ def test_what_is_wrong_is_one_line(made, tmp_path, monkeypatch, capsys, line, co
     (tmp_path / "empty").touch()
     (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
     places = {name: tmp_path / name for name in ("right", "one", "empty", "noise")} | {
-        "debate": DEBATE, "tiny": TINY, "exact": EXACT, "quickstart": ROOT / "configs" / "quickstart.yaml",
+        "debate": DEBATE, "tiny": TINY, "exact": EXACT,
+        "quickstart": ROOT / "configs" / "quickstart.yaml",
         "answers": made[0] / "answers.jsonl", "taken": made[0], "new": tmp_path / "new",
     }  # fmt: skip
     printed, code = command("verifier " + line.format(**places), monkeypatch, capsys)

@@ -1,12 +1,15 @@
-"""Motet beside comlrl and TRL, and beside itself: `make bench-peers`. About an hour on two quiet cores.
+"""Measure Motet beside comlrl and TRL, and beside itself: `make bench-peers`.
 
-    python benchmarks/speed                              # everything
-    python benchmarks/speed --only pair_1 solo_4         # these rows; the others stay as they were measured last
-    python benchmarks/speed --quick                      # what must hold, one round each, nothing is written
-    python benchmarks/speed --device cuda                # models of 0.5 and 1.5 billion weights, in bfloat16
+It takes about an hour on two quiet cores.
 
-Writes benchmarks/results/latest.json and the tables of docs/performance.md; on a GPU only benchmarks/results/cuda.json.
-The exit status is 0 wherever everything was measured, whatever came out.
+    python benchmarks/speed                       # everything
+    python benchmarks/speed --only pair_1 solo_4  # these rows; the others keep their figures
+    python benchmarks/speed --quick               # rows with a bound, one round, writes nothing
+    python benchmarks/speed --device cuda         # 0.5 and 1.5 billion weights, in bfloat16
+
+The figures go to benchmarks/results/latest.json and to the tables of docs/performance.md; on a GPU
+only to benchmarks/results/cuda.json. The exit status is 0 whenever everything was measured,
+whatever the results are.
 """
 
 import argparse
@@ -32,27 +35,42 @@ BUILD = peers.ROOT / "build" / "speed"
 RESULTS = peers.ROOT / "benchmarks" / "results"
 FILES = {"cpu": RESULTS / "latest.json", "cuda": RESULTS / "cuda.json"}
 PAGE = peers.ROOT / "docs" / "performance.md"
-"""It speaks of the CPU alone."""
+"""The page shows CPU figures only."""
 QUIET = 0.3
-"""The load above which a person is warned: threads wait for each other, and a step takes a multiple."""
+"""Load above which a warning is printed: threads wait for each other, and a step takes several
+times as long."""
 
 
 def main() -> None:
     chosen = arguments()
     works = selected(chosen)
     if os.getloadavg()[0] > QUIET:
-        print(f"load {os.getloadavg()[0]:.1f}: something else is running, so ratios will be rough", file=sys.stderr)
+        print(
+            f"load {os.getloadavg()[0]:.1f}: something else is running, so ratios will be rough",
+            file=sys.stderr,
+        )
     versions = {"python": platform.python_version(), **peers.own()}
-    versions |= {peer: peers.make(peer) for peer in sorted({work.theirs.program for work in works} - {"motet"})}
+    versions |= {
+        peer: peers.make(peer)
+        for peer in sorted({work.theirs.program for work in works} - {"motet"})
+    }
     shapes = made(works)
     say("what the machine can do")
     found = limits.measure(works[0].ours.job.threads, chosen.device)
 
     def least_of(side: Side) -> limits.Least | None:
-        return limits.least(shapes[side.job.model], side.job, found) if side.program == "motet" else None
+        return (
+            limits.least(shapes[side.job.model], side.job, found)
+            if side.program == "motet"
+            else None
+        )
 
     file, today = FILES[chosen.device], datetime.now(UTC).date().isoformat()
-    record = {**earlier(file, machine(chosen.device), versions), "date": today, "limits": asdict(found)}
+    record = {
+        **earlier(file, machine(chosen.device), versions),
+        "date": today,
+        "limits": asdict(found),
+    }
     show(tables.line(tables.HEAD))
     whole = True
     for work in works:
@@ -68,13 +86,22 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python benchmarks/speed", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these rows; the others stay as they were measured last"
+    parser = argparse.ArgumentParser(
+        prog="python benchmarks/speed", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--rounds", type=int, help="rounds per row; unless set 5, fewer where a step takes long")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="these rows; the others stay as they were measured last",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="rounds per row; unless set 5, fewer where a step takes long"
+    )
     parser.add_argument("--device", choices=sorted(WORKS), default="cpu")
-    parser.add_argument("--quick", action="store_true", help="what must hold, one round each, nothing is written")
+    parser.add_argument(
+        "--quick", action="store_true", help="what must hold, one round each, nothing is written"
+    )
     chosen = parser.parse_args()
     if chosen.quick:
         chosen.rounds = 1
@@ -86,31 +113,36 @@ def arguments() -> argparse.Namespace:
 
 
 def selected(chosen: argparse.Namespace) -> Sequence[Work]:
-    """The rows to measure, in their order."""
+    """Return the rows to measure, in their order."""
     works = WORKS[chosen.device]
     unknown = set(chosen.only or ()) - {work.name for work in works}
     if unknown:
-        raise SystemExit(f"no row is called {unknown.pop()}; there are: {', '.join(work.name for work in works)}")
+        raise SystemExit(
+            f"no row is called {unknown.pop()}; there are: {', '.join(work.name for work in works)}"
+        )
     if chosen.only:
         return [work for work in works if work.name in chosen.only]
     return [work for work in works if not (chosen.quick and work.informs)]
 
 
 def made(works: Sequence[Work]) -> dict[str, limits.Shape]:
-    """Makes the models that are absent. Returns: folder -> shape."""
+    """Make the models that are missing. Returns folder -> shape."""
     names = dict.fromkeys(side.job.model for work in works for side in (work.ours, work.theirs))
     folders = [models.make(name, BUILD) for name in names]
-    return {str(one): limits.Shape.of(json.loads((one / "config.json").read_text())) for one in folders}
+    return {
+        str(one): limits.Shape.of(json.loads((one / "config.json").read_text())) for one in folders
+    }
 
 
 def say(text: str) -> None:
-    """What goes on: on one line that is written over, or a line each where nobody looks."""
+    """Show progress: on one line that is overwritten, or on a line each if stderr is not a
+    terminal."""
     before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
     print(f"{before}{text}", end=after, file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
-    """A line of the table."""
+    """Print a line of the table."""
     if sys.stderr.isatty():
         say("")
     print(text, flush=True)

@@ -1,8 +1,9 @@
-"""What Motet's decode and attention choose between, measured on this machine: about three minutes on two quiet cores.
+"""Measure the alternatives between which Motet's decoding and attention choose, on this machine.
 
-    python benchmarks/speed/choices.py
+python benchmarks/speed/choices.py
 
-Both ways of a row take turns; seconds are medians, a ratio is those of the way not taken over those of the way taken. Writes
+It takes about three minutes on two quiet cores. The two alternatives of a row take turns. Seconds
+are medians. A ratio is the time of the alternative not chosen over that of the chosen one. Writes
 benchmarks/results/choices.json and its table in docs/performance.md.
 """
 
@@ -22,17 +23,20 @@ from record import machine
 from transformers import StaticCache
 from transformers.cache_utils import Cache
 
-import motet.policies.decode as decoding
-from motet.policies.backbone import Backbone
-from motet.policies.cache import give_room, share_prompts
-from motet.policies.decode import SHARED, Wish, decode
-from motet.policies.padding import positions
+import motet.models.decode as decoding
+from motet.models.backbone import Backbone
+from motet.models.cache import give_room, share_prompts
+from motet.models.decode import SHARED, DecodeRequest, decode
+from motet.models.padding import positions
 from motet.settings import Decode, Lora
 
 BUILD = peers.ROOT / "build" / "speed"
 FILE = peers.ROOT / "benchmarks" / "results" / "choices.json"
 PAGE = peers.ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- measured: `python benchmarks/speed/choices.py` writes this part -->", "<!-- /choices -->"
+BEGIN, END = (
+    "<!-- measured: `python benchmarks/speed/choices.py` writes this part -->",
+    "<!-- /choices -->",
+)
 HEAD = ("choice", "where", "taken", "one way", "other way", "other : one")
 THREADS, ROUNDS, ADAPTERS = 2, 15, 4
 PROMPT = range(64)
@@ -76,7 +80,7 @@ def cells(choice: Choice) -> tables.Cells:
 
 
 def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
-    """Median seconds of each, after a round that does not count."""
+    """Return the median seconds of each way, after one warm-up round."""
     spent: list[list[float]] = [[] for _ in ways]
     for _ in range(rounds + 1):
         for seconds, way in zip(spent, ways, strict=True):
@@ -87,24 +91,30 @@ def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
 
 
 def packed_weights() -> Iterator[Choice]:
-    """8 answers of 64 tokens to one prompt, packing included."""
-    wishes = [Wish(0, Decode(max_new_tokens=64), row) for row in range(8)]
+    """Sample 8 answers of 64 tokens to one prompt, packing included."""
+    requests = [DecodeRequest(0, Decode(max_new_tokens=64), row) for row in range(8)]
 
     def drawn(backbone: Backbone, patience: int) -> None:
         decoding.PATIENCE = patience
-        decode(backbone, [PROMPT], wishes)
+        decode(backbone, [PROMPT], requests)
 
     usual = decoding.PATIENCE
     for size in ("6.6M", "80M", "Qwen2.5-0.5B"):
         for dtype in ("float32", "bfloat16"):
             backbone = Backbone.load(models.make(size, BUILD), dtype=dtype)
             ways = [partial(drawn, backbone, patience) for patience in (usual, 64)]
-            yield Choice("weights packed once : for every token", f"{size}, {dtype}", "one", *in_turns(*ways, rounds=5))
+            yield Choice(
+                "weights packed once : for every token",
+                f"{size}, {dtype}",
+                "one",
+                *in_turns(*ways, rounds=5),
+            )
     decoding.PATIENCE = usual
 
 
 def adapters() -> Iterator[Choice]:
-    """Answers of 16 tokens by each of four adapters on one base, to a prompt of its own."""
+    """Sample answers of 16 tokens with each of four adapters on one base, each to its own
+    prompt."""
     names = [f"adapter {number}" for number in range(ADAPTERS)]
     settings = Decode(max_new_tokens=16)
     for size in ("6.6M", "80M"):
@@ -113,26 +123,40 @@ def adapters() -> Iterator[Choice]:
             backbone.add_adapter(name, Lora(), seed)
 
         def together(rows: int, backbone: Backbone = backbone) -> None:
-            wishes = [Wish(place, settings, row) for place in range(ADAPTERS) for row in range(rows)]
-            decode(backbone, [PROMPT] * ADAPTERS, wishes, speakers=names)
+            requests = [
+                DecodeRequest(place, settings, row)
+                for place in range(ADAPTERS)
+                for row in range(rows)
+            ]
+            decode(backbone, [PROMPT] * ADAPTERS, requests, speakers=names)
 
         def one_by_one(rows: int, backbone: Backbone = backbone) -> None:
             for name in names:
                 with backbone.policy(name):
-                    decode(backbone, [PROMPT], [Wish(0, settings, row) for row in range(rows)])
+                    decode(
+                        backbone, [PROMPT], [DecodeRequest(0, settings, row) for row in range(rows)]
+                    )
 
         for rows in (1, 8, 64):
             times = in_turns(partial(together, rows), partial(one_by_one, rows), rounds=5)
-            yield Choice("adapters in one batch : one by one", f"{ADAPTERS} on {size}, {rows} rows each", "one", *times)
+            yield Choice(
+                "adapters in one batch : one by one",
+                f"{ADAPTERS} on {size}, {rows} rows each",
+                "one",
+                *times,
+            )
 
 
 @torch.inference_mode()
 def shared_prompts() -> Iterator[Choice]:
-    """A token for 8 answers to each of some prompts."""
+    """Decode one token for 8 answers to each of several prompts."""
     backbone = Backbone.load(models.make("6.6M", BUILD))
     for prompts, length in ((1, 64), (8, 64), (8, 192), (32, 192)):
         of_B = torch.arange(prompts).repeat_interleave(8)
-        ways = [partial(token, backbone, read(backbone, of_B, length, share), len(of_B)) for share in (True, False)]
+        ways = [
+            partial(token, backbone, read(backbone, of_B, length, share), len(of_B))
+            for share in (True, False)
+        ]
         copied = length * (len(of_B) - prompts)
         where = f"{prompts} of {length} tokens, 8 answers each: {copied:,} not copied"
         taken = "one" if copied >= SHARED else "other"
@@ -141,7 +165,10 @@ def shared_prompts() -> Iterator[Choice]:
 
 @torch.inference_mode()
 def compiled() -> Iterator[Choice]:
-    """A token for some rows, beside a compiled model whose cache has a fixed size. It is compiled once, for all sizes."""
+    """Decode one token for several rows, beside a compiled model whose cache has a fixed size.
+
+    The model is compiled once, for all sizes.
+    """
     folder = models.make("6.6M", BUILD)
     backbone, plain = Backbone.load(folder), Backbone.load(folder).model
     plain.set_attn_implementation("sdpa")
@@ -157,11 +184,16 @@ def compiled() -> Iterator[Choice]:
         other()
         warm_up += perf_counter() - begun
         where = f"{rows} rows, room for {room} tokens; compiled in {warm_up:.0f} s"
-        yield Choice("plain : compiled", where, "one", *in_turns(partial(token, backbone, cache, rows), other))
+        yield Choice(
+            "plain : compiled",
+            where,
+            "one",
+            *in_turns(partial(token, backbone, cache, rows), other),
+        )
 
 
 def read(backbone: Backbone, of_B: torch.Tensor, length: int, share: bool) -> Cache:
-    """What is remembered of prompts, for rows that answer them."""
+    """Return the cache of the prompts, for the rows that answer them."""
     prompts_PL = torch.ones((int(of_B.max()) + 1, length), dtype=torch.int64)
     mask_PL = torch.ones_like(prompts_PL, dtype=torch.bool)
     _, cache = backbone.logits(prompts_PL, mask_PL, positions(mask_PL), keep=1)

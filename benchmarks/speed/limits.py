@@ -1,4 +1,4 @@
-"""What the machine can do, and from it the least time that a step could take."""
+"""Measure the rates of the machine, and compute from them the least time that a step can take."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,18 +14,24 @@ ADAM_BYTES = 28
 
 @dataclass(frozen=True)
 class Limits:
-    """Rates, the best of several tries each."""
+    """Rates of the machine, each the best of several tries."""
 
     threads: int
     gemm: Mapping[str, float]
     """dtype -> FLOP/s of a large square matrix product."""
     read: float
-    """Bytes/s of a tensor larger than the cache."""
+    """Bytes/s of reading a tensor larger than the cache."""
     matrix: float
-    """Bytes/s of a matrix of `MATRIX` bytes times a vector, in float32: what decoding one answer with a small model does."""
+    """Bytes/s of a matrix-vector product in float32 with a matrix of `MATRIX` bytes.
+
+    Decoding one answer with a small model does such products.
+    """
 
     def bandwidth(self, size: int) -> float:
-        """Bytes/s at which weights of `size` bytes can be read again and again: some may stay in the cache."""
+        """Return the bytes/s at which weights of `size` bytes can be read repeatedly.
+
+        Small weights may stay in the cache.
+        """
         return max(self.read, self.matrix) if size <= MATRIX else self.read
 
 
@@ -43,13 +49,16 @@ def measure(threads: int, device: str) -> Limits:
         seconds = _best(lambda left=left, right=right: left @ right, 8, device)
         gemm[str(dtype).removeprefix("torch.")] = 2 * side**3 / seconds
     large = torch.ones(2**28, device=device)
-    matrix, vector = torch.randn(MATRIX_SHAPE, device=device), torch.randn(MATRIX_SHAPE[1], device=device)
+    matrix, vector = (
+        torch.randn(MATRIX_SHAPE, device=device),
+        torch.randn(MATRIX_SHAPE[1], device=device),
+    )
     read = 4 * large.numel() / _best(large.sum, 5, device)
     return Limits(threads, gemm, read, MATRIX / _best(lambda: matrix @ vector, 50, device))
 
 
 def _best(action: Callable[[], object], tries: int, device: str) -> float:
-    """Seconds of the fastest, after one that does not count."""
+    """Return the seconds of the fastest try, after one warm-up."""
     found = []
     for _ in range(tries + 1):
         since = time.perf_counter()
@@ -62,29 +71,39 @@ def _best(action: Callable[[], object], tries: int, device: str) -> float:
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a model decides its work."""
+    """The sizes of a model that determine its work."""
 
     body: int
     """Weights of the linear layers of all blocks."""
     head: int
-    """Weights of the layer that gives logits."""
+    """Weights of the output layer that computes logits."""
     attention: int
-    """Layers x heads x width of a head: to look at one token, a query multiplies and adds twice as many numbers."""
+    """Layers x heads x head width. To attend to one token, a query takes twice as many
+    multiply-adds."""
     cache: int
-    """Numbers that a token leaves in the cache."""
+    """Numbers that one token adds to the cache."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Shape":
-        """From the `config.json` of a Qwen."""
-        hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
+        """Read the sizes from the `config.json` of a Qwen model."""
+        hidden, layers, heads = (
+            config["hidden_size"],
+            config["num_hidden_layers"],
+            config["num_attention_heads"],
+        )
         kept, width = config["num_key_value_heads"], config.get("head_dim") or hidden // heads
         block = hidden * width * 2 * (heads + kept) + 3 * hidden * config["intermediate_size"]
-        return cls(layers * block, hidden * config["vocab_size"], layers * heads * width, 2 * layers * kept * width)
+        return cls(
+            layers * block,
+            hidden * config["vocab_size"],
+            layers * heads * width,
+            2 * layers * kept * width,
+        )
 
 
 @dataclass(frozen=True)
 class Least:
-    """Seconds below which a step cannot come."""
+    """Lower bounds of the seconds of a step."""
 
     prefill: float
     decode: float
@@ -100,16 +119,24 @@ class Least:
 
 
 def least(shape: Shape, job: Job, limits: Limits) -> Least:
-    """The least seconds of a step. At each turn an agent reads P prompts of L tokens and draws R = P·G answers of M tokens.
+    """Compute the least seconds of a step.
 
-        reading    P · (2·body·L + 4·attention·L·(L+1)/2 + 2·head)              FLOPs: every prompt once; gives the first token
-        token t    R · (2·(body + head) + 4·attention·(L + t))                  FLOPs, t = 1 .. M-1
-                   b · (body + head + cache·(P·L + R·t))                        bytes of numbers of b: weights once per batch
-        rollout    Σ over turns and agents of reading/gemm + Σ_t max(FLOPs/gemm, bytes/bandwidth)
-        update     3 · (FLOPs of the rollout)/gemm + 28 · (body + head)/read    one forward, a backward of two; AdamW
+    At each turn an agent reads P prompts of L tokens and samples R = P·G answers of M tokens.
 
-    Adapters on one base make one batch of all agents; their backward pass takes one forward, as no weight of the base has a
-    gradient, and their optimizers nothing. A reference takes one forward of all that was said, and counts as reading.
+        reading    P · (2·body·L + 4·attention·L·(L+1)/2 + 2·head)             FLOPs
+        token t    R · (2·(body + head) + 4·attention·(L + t))                 FLOPs, t = 1 .. M-1
+                   b · (body + head + cache·(P·L + R·t))                       bytes
+        rollout    Σ over turns and agents of
+                   reading/gemm + Σ_t max(FLOPs/gemm, bytes/bandwidth)
+        update     3 · (FLOPs of the rollout)/gemm + 28 · (body + head)/read
+
+    Reading computes every prompt once, and yields the first token. b is the bytes per number; the
+    weights are read once per batch. The update is one forward pass, a backward pass of twice its
+    cost, and AdamW.
+
+    Adapters on one base model form one batch of all agents. Their backward pass costs one forward
+    pass, because no weight of the base has a gradient, and their optimizers cost nothing. A
+    reference model costs one forward pass of all sampled tokens, and counts as reading.
     """
     gemm, size = limits.gemm[job.dtype], {"float32": 4, "bfloat16": 2}[job.dtype]
     batches, agents_each = (1, job.agents) if job.adapters else (job.agents, 1)
@@ -117,10 +144,12 @@ def least(shape: Shape, job: Job, limits: Limits) -> Least:
     bandwidth = limits.bandwidth(size * weights)
     prefill, decode, flops = 0.0, 0.0, 0
     for turn in range(job.turns):
-        length = job.read + turn * 2 * job.new  # at turn two also what two agents said
+        length = job.read + turn * 2 * job.new  # at turn two also the answers of two agents
         prompts = agents_each * job.prompts * job.group**turn
         rows = prompts * job.group
-        reading = prompts * (2 * shape.body * length + 2 * shape.attention * length * (length + 1) + 2 * shape.head)
+        reading = prompts * (
+            2 * shape.body * length + 2 * shape.attention * length * (length + 1) + 2 * shape.head
+        )
         prefill += batches * reading / gemm
         flops += batches * reading
         for token in range(1, job.new):

@@ -22,35 +22,35 @@ from transformers import (
 
 CONTEXT = 2048
 PUBLISHED = 896
-"""Width of the smallest model that others publish; they do so in bfloat16."""
+"""Width of the smallest shape that is taken from a published model; those are in bfloat16."""
 SHAPES: dict[str, PreTrainedConfig] = {
     "6.6M": Qwen3Config(
-        vocab_size=8192, hidden_size=256, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
-        intermediate_size=720,
+        vocab_size=8192, hidden_size=256, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=64, intermediate_size=720,
     ),
     "20M": Qwen3Config(
-        vocab_size=151936, hidden_size=128, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=64,
-        intermediate_size=384,
+        vocab_size=151936, hidden_size=128, num_hidden_layers=4, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=64, intermediate_size=384,
     ),
     "80M": Qwen3Config(
-        vocab_size=32000, hidden_size=640, num_hidden_layers=12, num_attention_heads=10, num_key_value_heads=5, head_dim=64,
-        intermediate_size=1920,
+        vocab_size=32000, hidden_size=640, num_hidden_layers=12, num_attention_heads=10,
+        num_key_value_heads=5, head_dim=64, intermediate_size=1920,
     ),
     "Qwen2.5-0.5B": Qwen2Config(
-        vocab_size=151936, hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
-        intermediate_size=4864,
+        vocab_size=151936, hidden_size=896, num_hidden_layers=24, num_attention_heads=14,
+        num_key_value_heads=2, intermediate_size=4864,
     ),
     "Qwen2.5-1.5B": Qwen2Config(
-        vocab_size=151936, hidden_size=1536, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
-        intermediate_size=8960,
+        vocab_size=151936, hidden_size=1536, num_hidden_layers=28, num_attention_heads=12,
+        num_key_value_heads=2, intermediate_size=8960,
     ),
     "Qwen3-0.6B": Qwen3Config(
-        vocab_size=151936, hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
-        intermediate_size=3072,
+        vocab_size=151936, hidden_size=1024, num_hidden_layers=28, num_attention_heads=16,
+        num_key_value_heads=8, head_dim=128, intermediate_size=3072,
     ),
     "Llama-3.2-1B": LlamaConfig(
-        vocab_size=128256, hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64,
-        intermediate_size=8192,
+        vocab_size=128256, hidden_size=2048, num_hidden_layers=16, num_attention_heads=32,
+        num_key_value_heads=8, head_dim=64, intermediate_size=8192,
     ),
 }  # fmt: skip
 
@@ -63,7 +63,8 @@ MODELS: dict[type[PreTrainedConfig], type[PreTrainedModel]] = {
 
 
 def make(name: str, folder: Path) -> Path:
-    """The model of that name in `folder`, made once: always the same weights."""
+    """Return the folder of the model of that name. It is made once, always with the same
+    weights."""
     place = folder / name
     if _is_made(place):
         return place
@@ -86,7 +87,8 @@ def make(name: str, folder: Path) -> Path:
 
 
 def _is_made(place: Path) -> bool:
-    """By this version of the work: others had other words, or a shorter context."""
+    """Test whether this version made the model. Other versions had other words, or a
+    shorter context."""
     files = [place / file for file in ("tokenizer.json", "tokenizer_config.json")]
     if not all(file.exists() for file in files):
         return False
@@ -95,25 +97,44 @@ def _is_made(place: Path) -> bool:
 
 
 def _tokenizer(name: str, size: int) -> PreTrainedTokenizerFast:
-    """What transformers loads for such a model: byte pairs for the published shapes, whole words for the others."""
-    said = {"eos_token": "<eos>", "pad_token": "<pad>", "model_max_length": CONTEXT, "padding_side": "left"}
+    """Make the kind of tokenizer that transformers loads for such a model.
+
+    Published shapes get byte pairs, the others whole words.
+    """
+    said = {
+        "eos_token": "<eos>",
+        "pad_token": "<pad>",
+        "model_max_length": CONTEXT,
+        "padding_side": "left",
+    }
     ends = {"<eos>": size, "<pad>": size + 1}
-    if name.startswith("Qwen"):  # for which transformers takes no other tokenizer
+    if name.startswith("Qwen"):  # transformers accepts no other tokenizer for it
         vocabulary, merges = byte_pairs(size)
         return Qwen2Tokenizer(vocabulary | ends, merges, unk_token=None, **said)
     if name.startswith("Llama"):
         vocabulary, merges = byte_pairs(size)
         raw = Tokenizer(models.BPE(vocabulary | ends, merges))
-        raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        raw.pre_tokenizer, raw.decoder = (
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            decoders.ByteLevel(),
+        )
     else:
-        raw = Tokenizer(models.WordLevel({word(n): n for n in range(size)} | ends, unk_token=word(0)))
+        raw = Tokenizer(
+            models.WordLevel({word(n): n for n in range(size)} | ends, unk_token=word(0))
+        )
         raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=raw, **said)
 
 
 def byte_pairs(size: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """A vocabulary of bytes and words, and the merges that make one token of each word and the space before it."""
-    space, merges = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", [(one[0], one[1]) for one in SYLLABLES]
+    """Return a vocabulary of bytes and words, and merges.
+
+    The merges make one token of each word with the space before it.
+    """
+    space, merges = (
+        "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}",
+        [(one[0], one[1]) for one in SYLLABLES],
+    )
     merges += [(space, one) for one in SYLLABLES]
     merges += [(space + one, other) for one in SYLLABLES for other in SYLLABLES]
     three = ((space + word(number), other) for number in range(10_000) for other in SYLLABLES)

@@ -1,7 +1,8 @@
-"""How a side and the bench speak: one JSON line each way per step, so that sides take turns and nobody waits while another runs.
+"""The protocol between the bench and a side: one JSON line each way per step.
 
-A side is started as `python side_x.py JOB` (JSON). It says `{"ready": ...}`, and for every line it reads it does one step and
-tells what that took. What it prints otherwise goes to its log.
+Sides thus take turns, and no side computes while another is measured. A side is started as `python
+side_x.py JOB` (JSON). It writes `{"ready": ...}`. For every line that it reads, it does one step
+and reports what the step took. Its other output goes to its log.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Job:
-    """What a side is to do. Samples are completions: one of every agent per joint action."""
+    """The work of a side. Samples are completions: one of every agent per joint action."""
 
     model: str
     dtype: str
@@ -32,11 +33,11 @@ class Job:
     threads: int = 2
     device: str = "cpu"
     settings: dict[str, Any] | None = None
-    """Further settings of the side itself: of Motet, lines of the config."""
+    """Further settings of the side; for Motet, keys of the config."""
 
 
 class Pace:
-    """The side's end of the line. `mark` is called where one step ends and the next begins."""
+    """The side's end of the protocol. Call `mark` where one step ends and the next begins."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w")
@@ -46,11 +47,14 @@ class Pace:
         self._since: tuple[float, float] | None = None
         self.rollout = self.update = 0.0
         self.told: dict[str, float] = {}
-        """What else the side has to say of a step."""
+        """Other values that the side reports for a step."""
         self._peaks: list[int] = []
 
     def mark(self) -> None:
-        """Reports the step that ended, if one did, and waits until the next may begin. Leaves when there is none."""
+        """Report the step that ended, if one did, and wait until the next may begin.
+
+        Exits the process if there is no next step.
+        """
         if self._since is None:
             self._say({"ready": True})
         else:
@@ -67,7 +71,7 @@ class Pace:
         self._since = (time.perf_counter(), time.process_time())
 
     def stage(self, name: str) -> None:
-        """The peak of memory since the last stage of this step, told as that of `name`."""
+        """Report the peak of memory since the last stage of this step under `name`."""
         self._peaks.append(self._peak())
         self.told[f"memory/{name}"] = self._peaks[-1]
         self._reset_peak()
@@ -77,7 +81,11 @@ class Pace:
         self._out.flush()
 
     def _peak(self) -> int:
-        """Bytes: on a GPU what was allocated, on a CPU the largest resident set beyond that of the imports."""
+        """Peak in bytes.
+
+        On a GPU this is the allocated memory, on a CPU the largest resident set beyond that of the
+        imports.
+        """
         if self.job.device == "cuda":
             import torch
 
@@ -100,8 +108,12 @@ class Pace:
 
 
 def memory(field: str) -> int:
-    """Bytes, from the kernel's account of this process; 0 where there is none."""
+    """Return a field of the kernel's status of this process in bytes; 0 if there is none."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
-    return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith(field))
+    return next(
+        int(line.split()[1]) * 1024
+        for line in status.read_text().splitlines()
+        if line.startswith(field)
+    )

@@ -1,6 +1,8 @@
-"""The environments of the peers: each its published release, on Motet's own torch and on the versions of constraints.txt.
+"""The virtual environments of the peers.
 
-They are made once, under build/peers. BENCH_PEERS names another folder, with ready ones in it or to be made there.
+Each has the peer's published release, Motet's own torch and the versions of constraints.txt. They
+are made once, under build/peers. BENCH_PEERS names another folder, with existing environments, or
+for new ones.
 """
 
 import json
@@ -16,31 +18,39 @@ FOLDER = Path(os.environ.get("BENCH_PEERS", ROOT / "build" / "peers")).resolve()
 RELEASES = {"comlrl": "1.4.3", "trl": "1.16.0"}
 LIBRARIES = ("torch", "transformers")
 EXTRAS = {"trl": ("peft",)}
-"""What a peer needs besides, of Motet's own versions."""
-SAY = "import importlib.metadata as m, json, sys; print(json.dumps({name: m.version(name) for name in sys.argv[1:]}))"
+"""Further packages that a peer needs, in Motet's versions."""
+SAY = (
+    "import importlib.metadata as m, json, sys; print(json.dumps({name: m.version(name) for "
+    "name in sys.argv[1:]}))"
+)
 
 
 def python_of(program: str) -> Path:
-    """The interpreter that runs `program`; for Motet this one."""
+    """Return the interpreter that runs `program`; for Motet this is the current one."""
     return Path(sys.executable) if program == "motet" else FOLDER / program / "bin" / "python"
 
 
 def own() -> dict[str, str]:
-    """What Motet runs on, and its peers are to run on."""
+    """Return the versions of the libraries that Motet uses; its peers must use the same."""
     return {library: version(library) for library in LIBRARIES}
 
 
 def make(peer: str) -> str:
-    """The release of `peer` in its environment, which is made where it is absent or half made.
+    """Return the release of `peer` in its environment. Makes a missing or incomplete environment.
 
-    Raises: SystemExit where pip fails, or where the environment has other libraries than Motet.
+    Raises: SystemExit if pip fails, or if the environment has other libraries than Motet.
     """
     extras = {extra: version(extra) for extra in EXTRAS.get(peer, ())}
     release, wanted = f"{peer}=={RELEASES[peer]}", {peer: RELEASES[peer], **own(), **extras}
     if _versions(peer, wanted) is None:
-        print(f"making an environment for {release} in {FOLDER / peer}, once", file=sys.stderr, flush=True)
+        print(
+            f"making an environment for {release} in {FOLDER / peer}, once",
+            file=sys.stderr,
+            flush=True,
+        )
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER / peer)], check=True)
-        # Which build of torch (+cpu, +cu...) comes is decided where pip looks, as it was for Motet, and compared below.
+        # The package index decides which build of torch (+cpu, +cu...) is installed, as it did for
+        # Motet. The versions are compared below.
         packages = [
             "--constraint",
             str(ROOT / "constraints.txt"),
@@ -53,12 +63,15 @@ def make(peer: str) -> str:
             raise SystemExit(f"{release} could not be installed: see above what pip says")
     found = _versions(peer, wanted)
     if found != wanted:
-        raise SystemExit(f"{FOLDER / peer} has {found}, expected {wanted}: remove that folder, and it is made anew")
+        raise SystemExit(
+            f"{FOLDER / peer} has {found}, expected {wanted}: remove that folder, and it is made "
+            "anew"
+        )
     return RELEASES[peer]
 
 
 def _versions(peer: str, packages: Iterable[str]) -> dict[str, str] | None:
-    """Those that the environment of `peer` has; None where something is missing."""
+    """Return the versions in the environment of `peer`; None if a package is missing."""
     if not python_of(peer).exists():
         return None
     command = [str(python_of(peer)), "-c", SAY, *packages]

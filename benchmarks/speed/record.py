@@ -12,7 +12,7 @@ from tables import page, replaced
 
 
 def machine(device: str) -> str:
-    """Its GPU, or its processor as the kernel calls it."""
+    """Return the name of the GPU, or the name that the kernel gives the processor."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     told = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
@@ -21,19 +21,25 @@ def machine(device: str) -> str:
 
 
 def earlier(file: Path, machine: str, versions: dict[str, str]) -> dict[str, Any]:
-    """The record to go on with: the last one, or an empty one where that was of another machine or other versions."""
+    """Return the record to continue.
+
+    This is the last one, or an empty one if that is of another machine or other versions.
+    """
     empty = {"machine": machine, "versions": versions, "rows": []}
     if not file.exists():
         return empty
     last = json.loads(file.read_text())
     if last["machine"] != machine or last["versions"] | versions != versions | last["versions"]:
-        print(f"{file.name} is of another machine or other versions: it is begun anew", file=sys.stderr)
+        print(
+            f"{file.name} is of another machine or other versions: it is begun anew",
+            file=sys.stderr,
+        )
         return empty
     return {**last, "versions": last["versions"] | versions}
 
 
 def save(record: dict[str, Any], file: Path, shown: Path | None) -> None:
-    """Writes the record, and its tables into the page where they are shown."""
+    """Write the record, and its tables into the page `shown` if there is one."""
     file.parent.mkdir(exist_ok=True)
     ordered = {key: record[key] for key in ("machine", "date", "versions", "limits", "rows")}
     file.write_text(json.dumps(ordered, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Starts the sides of a row, each in a process of its own, and lets them take turns."""
+"""Start the sides of a row, each in its own process, and let them take turns."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from works import Claim, Side, Work
 
 HERE = Path(__file__).parent
 TAIL = 4000
-"""Characters of a log that are shown where its side failed."""
+"""Characters of a failed side's log that are shown."""
 KEYS = {"step": "seconds"}
-"""What a claim compares -> what a side calls it, where that is another word."""
+"""Claimed quantity -> the side's name for it, if it differs."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a side took, round by round."""
+    """Measurements of one side, round by round."""
 
     side: Side
     rounds: tuple[dict[str, float], ...]
@@ -32,19 +32,19 @@ class Taken:
         return [one[KEYS.get(what, what)] for one in self.rounds]
 
     def value(self, what: str) -> float:
-        """Median seconds, or the largest peak in bytes."""
+        """Return the median seconds, or the largest peak in bytes."""
         return max(self.each(what)) if what == "memory" else median(self.each(what))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Both sides of a row, in every type that was asked for."""
+    """Both sides of a row, in every dtype that was requested."""
 
     ours: tuple[Taken, ...]
     theirs: tuple[Taken, ...]
 
     def of(self, claim: Claim) -> tuple[Taken, Taken]:
-        """The two that the claim compares."""
+        """Return the two measurements that the claim compares."""
         return _chosen(self.ours, claim), _chosen(self.theirs, claim)
 
 
@@ -55,12 +55,18 @@ def _chosen(taken: Sequence[Taken], claim: Claim) -> Taken:
 
 
 class Running:
-    """A side at work."""
+    """A running side."""
 
     def __init__(self, side: Side, log: Path) -> None:
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "TRL_EXPERIMENTAL_SILENCE": "1"}
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "WANDB_MODE": "disabled",
+            "TRL_EXPERIMENTAL_SILENCE": "1",
+        }
         environment.pop("PYTHONPATH", None)
-        environment.setdefault("CUDA_VISIBLE_DEVICES", "0")  # with several, TRL would use them all
+        # if there were several, TRL would use all of them
+        environment.setdefault("CUDA_VISIBLE_DEVICES", "0")
         if side.program == "motet":
             environment["PYTHONPATH"] = str(peers.ROOT)
         program = HERE / f"side_{side.program}.py"
@@ -68,7 +74,12 @@ class Running:
         self.side, self._log = side, log
         with log.open("w") as file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True, env=environment
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env=environment,
             )
 
     def __enter__(self) -> Self:
@@ -79,41 +90,53 @@ class Running:
         self._process.communicate()
 
     def answer(self) -> dict[str, float]:
-        """The next line it says. Raises: SystemExit where it has crashed."""
+        """Return the next report of the side. Raises: SystemExit if it has crashed."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             print(self._log.read_text()[-TAIL:], file=sys.stderr)
             what = f"{self.side.program} in {self.side.job.dtype}"
-            raise SystemExit(f"{what} stopped (exit status {self._process.wait()}): the end of {self._log} is above")
+            raise SystemExit(
+                f"{what} stopped (exit status {self._process.wait()}): the end of {self._log} is "
+                "above"
+            )
         return json.loads(line)
 
     def step(self) -> dict[str, float]:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has crashed, and says no line
+        with suppress(BrokenPipeError):  # it has crashed; `answer` reports that
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
         return self.answer()
 
 
 def rounds_for(slowest: float) -> int:
-    """How often a row is measured whose slowest side takes so many seconds a step."""
+    """Return the number of rounds for a row whose slowest side takes so many seconds per step."""
     return 5 if slowest <= 20 else 3 if slowest <= 60 else 2
 
 
-def measure(work: Work, folder: Path, device: str, rounds: int | None, say: Callable[[str], None]) -> Measured:
-    """Every side in every type that is asked for. Models and logs lie in `folder`."""
+def measure(
+    work: Work, folder: Path, device: str, rounds: int | None, say: Callable[[str], None]
+) -> Measured:
+    """Measure every side in every requested dtype. `folder` has the models and logs."""
     ours, theirs = (work.variants(side) for side in (work.ours, work.theirs))
     found = take_turns(work.name, [*ours, *theirs], folder, device, rounds, say)
     return Measured(found[: len(ours)], found[len(ours) :])
 
 
 def take_turns(
-    name: str, sides: Sequence[Side], folder: Path, device: str, rounds: int | None, say: Callable[[str], None]
+    name: str,
+    sides: Sequence[Side],
+    folder: Path,
+    device: str,
+    rounds: int | None,
+    say: Callable[[str], None],
 ) -> tuple[Taken, ...]:
-    """One round that does not count, then `rounds` of one step of every side."""
+    """Run one warm-up round, then `rounds` of one step of every side."""
     with ExitStack() as stack:
         running = [
-            stack.enter_context(Running(_placed(side, folder, device), folder / f"{name}-{number}.log"))
+            stack.enter_context(
+                Running(_placed(side, folder, device), folder / f"{name}-{number}.log")
+            )
             for number, side in enumerate(sides)
         ]
         say(f"{name}: {len(running)} sides start")
@@ -131,5 +154,5 @@ def take_turns(
 
 
 def _placed(side: Side, models: Path, device: str) -> Side:
-    """The same, with the folder of its model in place of the name."""
+    """Return the side with the folder of its model in place of the model's name."""
     return replace(side, job=replace(side.job, model=str(models / side.job.model), device=device))

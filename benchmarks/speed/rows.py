@@ -1,4 +1,4 @@
-"""What was measured, as rows: one per claim, plain enough for JSON; and how a run's rows join those of earlier runs."""
+"""Measurements as rows for JSON, one per claim, and how new rows replace those of earlier runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -11,12 +11,21 @@ from works import Claim, Side, Work
 Row = dict[str, Any]
 
 
-def row(work: Work, claim: Claim, measured: Measured, least_of: Callable[[Side], Least | None], date: str) -> Row:
-    """One claim, and what came of it. `least_of` says what a side's step could come to, where that is known."""
+def row(
+    work: Work,
+    claim: Claim,
+    measured: Measured,
+    least_of: Callable[[Side], Least | None],
+    date: str,
+) -> Row:
+    """Return the row of one claim. `least_of` returns the lower bounds of a side's step, if
+    known."""
     ours, theirs = measured.of(claim)
     above, below = (ours, theirs) if claim.most else (theirs, ours)
     ratio = _ratio(above.value(claim.what), below.value(claim.what))
-    each = [_ratio(*pair) for pair in zip(above.each(claim.what), below.each(claim.what), strict=True)]
+    each = [
+        _ratio(*pair) for pair in zip(above.each(claim.what), below.each(claim.what), strict=True)
+    ]
     return {
         "work": work.name,
         "title": work.title,
@@ -37,18 +46,23 @@ def row(work: Work, claim: Claim, measured: Measured, least_of: Callable[[Side],
 
 
 def _ratio(above: float, below: float) -> float | None:
-    """None where one of them is 0: it was not measured (memory, where the kernel keeps no account)."""
+    """None if one of them is 0, which means not measured (memory, if the kernel does not
+    report it)."""
     return above / below if above and below else None
 
 
 def figures(taken: Taken, least: Least | None) -> dict[str, Any]:
-    """Medians of one side. Tokens are counted per second of the part that makes them, samples (completions) of the whole step."""
+    """Return the medians of one side.
+
+    Tokens count per second of the stage that processes them, samples (completions) per second of
+    the whole step.
+    """
     seconds, cpu, rollout, update = (
         median(one[key] for one in taken.rounds) for key in ("seconds", "cpu", "rollout", "update")
     )
     job = taken.side.job
     samples = answers(taken.side)
-    # comlrl's loss sees every token of an answer but the last.
+    # comlrl's loss covers every token of an answer except the last.
     learnt = job.new - 1 if taken.side.program == "comlrl" else job.new
     return {
         "side": taken.side.label,
@@ -77,7 +91,10 @@ def answers(side: Side) -> int:
 
 
 def merged(old: Sequence[Row], new: Sequence[Row], works: Sequence[Work]) -> list[Row]:
-    """The new rows, and in the places of what was not measured again the old ones, in the order of `works`."""
-    found: Mapping[tuple[str, str, str], Row] = {(one["work"], one["what"], one["dtype"]): one for one in (*old, *new)}
+    """Return the new rows, and the old rows that were not measured again, in the order of
+    `works`."""
+    found: Mapping[tuple[str, str, str], Row] = {
+        (one["work"], one["what"], one["dtype"]): one for one in (*old, *new)
+    }
     keys = [(work.name, claim.what, claim.dtype) for work in works for claim in work.claims]
     return [found[key] for key in keys if key in found]

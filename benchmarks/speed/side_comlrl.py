@@ -1,4 +1,7 @@
-"""One step of comlrl 1.4.3's MAGRPO: a rollout of every prompt, then its update. Runs in an environment of its own."""
+"""One step of comlrl 1.4.3's MAGRPO: a rollout of every prompt, then its update.
+
+Runs in its own virtual environment.
+"""
 
 import time
 
@@ -13,7 +16,7 @@ STEPS = 10_000
 
 
 class Paced(MAGRPOTrainer):
-    """The published trainer, stopped after each set of prompts, with its update timed."""
+    """The published trainer. It pauses after each set of prompts, and its update is timed."""
 
     pace: Pace
     seen = 0
@@ -57,7 +60,9 @@ def main() -> None:
         reference_kl_enabled=job.reference_kl,
     )
     dtype = getattr(torch, job.dtype)
-    agents = [AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype) for _ in range(job.agents)]
+    agents = [
+        AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype) for _ in range(job.agents)
+    ]
     trainer = Paced(
         agents=agents,
         num_agents=job.agents,

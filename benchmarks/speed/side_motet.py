@@ -1,4 +1,4 @@
-"""One step of Motet, as `motet train` does it: play, score, credit, learn, publish."""
+"""One step of Motet, as `motet train` does it: rollout, rewards, credit, update, publish."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ import torch
 from pace import Job, Pace
 from task import prompt, reward, second_prompt
 
-from motet.api.survey import memory_of
-from motet.build.company import assemble, ensemble_of, pace_of
-from motet.build.scene import open_scene
+from motet.api.memory_estimate import memory_of
+from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.task_setup import open_task_setup
 from motet.config.schema import RunConfig
-from motet.core import Reply, Task, Transition
+from motet.core import CreditState, Environment, Reply, Task, Transition
 from motet.settings import Settings
-from motet.trainer.loop import CreditState, train
+from motet.trainer.loop import learn_step, play_step, tasks_of
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,20 @@ class Talk:
     said: tuple[str, ...] = ()
 
 
-class Words:
+class Words(Environment[Talk]):
     """The common work as an environment."""
 
     branches = True
 
     class Options(Settings):
-        """None."""
+        """No options."""
 
     def __init__(self, job: Job) -> None:
         self.agents: Sequence[str] = tuple(f"agent{number}" for number in range(job.agents))
         self.most_turns = job.turns
-        self._tasks = [Task(str(number), {"prompt": prompt(number, job.read)}) for number in range(512)]
+        self._tasks = [
+            Task(str(number), {"prompt": prompt(number, job.read)}) for number in range(512)
+        ]
 
     def tasks(self, split: str) -> list[Task]:
         return self._tasks if split == "train" else self._tasks[:1]  # nothing is evaluated
@@ -47,16 +49,16 @@ class Words:
     def observe(self, state: Talk) -> Mapping[str, str]:
         if state.turn == 0:
             return dict.fromkeys(self.agents, state.first)
-        return {agent: second_prompt(state.first, state.said, place) for place, agent in enumerate(self.agents)}
+        return {
+            agent: second_prompt(state.first, state.said, place)
+            for place, agent in enumerate(self.agents)
+        }
 
     async def step(self, state: Talk, replies: Mapping[str, Reply], seed: int) -> Transition:
         said = tuple(replies[agent].text for agent in self.agents)
         turn = state.turn + 1
         rewards = dict.fromkeys(self.agents, reward(said))
         return Transition(Talk(state.first, turn, said), rewards, done=turn == self.most_turns)
-
-    async def close(self, state: Talk) -> None:
-        """Nothing is held."""
 
 
 def config_of(job: Job) -> RunConfig:
@@ -66,11 +68,16 @@ def config_of(job: Job) -> RunConfig:
         "threads": job.threads,
         "environment": {"name": "words"},
         "models": {"base": {"path": job.model, "device": job.device, "dtype": job.dtype}},
-        "policies": {name: {"model": "base", "train": "lora" if job.adapters else "full"} for name in names},
+        "policies": {
+            name: {"model": "base", "train": "lora" if job.adapters else "full"} for name in names
+        },
         "team": {name: {"policy": name} for name in names},
         "decode": {"max_new_tokens": job.new, "temperature": 1.0},
         "rollout": {"samples": (job.group,) * job.turns},
-        "algorithm": {"name": "magrpo", **({"kl_in": "reward", "kl_coefficient": 0.1} if job.reference_kl else {})},
+        "algorithm": {
+            "name": "magrpo",
+            **({"kl_in": "reward", "kl_coefficient": 0.1} if job.reference_kl else {}),
+        },
         "optimizer": {"learning_rate": 1e-6},
         "train": {"steps": 10_000, "tasks_per_step": job.prompts},
     }
@@ -84,19 +91,19 @@ def main() -> None:
     job = pace.job
     torch.set_num_threads(job.threads)
     config = config_of(job)
-    with open_scene(config, Words(job), train=True) as scene:
-        company = assemble(scene, {"base": job.model}, train=True)
-        ensemble = ensemble_of(scene, company)
+    with open_task_setup(config, Words(job), train=True) as setup:
+        models = assemble(setup, {"base": job.model}, train=True)
+        components = components_of(setup, models)
 
-        estimate = memory_of(scene)["total"]
+        estimate = memory_of(setup)["total"]
 
-        class Marks:
-            """Takes the times of every step."""
-
-            def played(self, number: int, episodes: Any) -> None:
+        async def run() -> None:
+            state, step_config = CreditState(), step_config_of(setup)
+            for number in range(1, config.train.steps + 1):
+                tasks = tasks_of(number, setup.tasks["train"], components.seed, step_config)
+                played = await play_step(components, tasks, number)
                 pace.stage("play")
-
-            async def learnt(self, step: Any, state: Any) -> None:
+                step, state = await learn_step(components, played, number, step_config, state)
                 pace.stage("learn")
                 pace.told |= {f"seconds/{stage}": took for stage, took in step.seconds.items()}
                 pace.told["estimate"] = estimate
@@ -105,7 +112,7 @@ def main() -> None:
                 pace.mark()
 
         pace.mark()
-        asyncio.run(train(ensemble, scene.tasks["train"], pace_of(scene), CreditState(), 1, Marks()))
+        asyncio.run(run())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""One step of TRL 1.16's GRPO, one agent: a rollout of every prompt, then its update. Runs in an environment of its own."""
+"""One step of TRL 1.16's GRPO with one agent: a rollout of every prompt, then its update.
+
+Runs in its own virtual environment.
+"""
 
 import tempfile
 import time
@@ -11,13 +14,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 RANK, ALPHA = 8, 16
-"""Those of Motet's adapters."""
+"""The values of Motet's adapters."""
 
 STEPS = 10_000
 
 
 class Mark(TrainerCallback):
-    """Where a step begins and ends; what of it is no rollout is the update."""
+    """Marks where a step begins and ends. The part of a step that is not rollout is the update."""
 
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
@@ -70,7 +73,9 @@ def main() -> None:
     if job.adapters:
         from peft import LoraConfig
 
-        adapter = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+        adapter = LoraConfig(
+            r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
     trainer = Paced(
         model=AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype),
         processing_class=AutoTokenizer.from_pretrained(job.model),

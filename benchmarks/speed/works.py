@@ -1,6 +1,7 @@
-"""Every row of the comparison: who does what, what of it is compared, and what the ratio must come to.
+"""Every row of the comparison: the two sides, the compared quantity, and the required ratio.
 
-Lengths are those of `task.py`: 64 words read and 64 drawn, at turn two 192 read and 64 drawn. One update per set of prompts.
+Lengths are those of `task.py`: 64 words read and 64 sampled; at turn two 192 read and 64 sampled.
+One update per set of prompts.
 """
 
 from collections.abc import Iterator
@@ -17,24 +18,28 @@ DTYPES: dict[Program, tuple[str, ...]] = {
     "comlrl": ("float32", "bfloat16"),
     "trl": ("float32", "bfloat16", "autocast"),
 }
-"""How each can compute on a CPU: weights of that type (Motet trains float32 masters of them), or float32 under autocast."""
+"""How each side can compute on a CPU: "autocast" is float32 under autocast.
+
+Otherwise the weights have that dtype (Motet trains float32 masters of them).
+"""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One ratio: theirs over ours, which is to be at least `must`; or with `most` ours over theirs, at most `must`."""
+    """One ratio: theirs over ours, at least `must`; or with `most` ours over theirs, at
+    most `must`."""
 
     what: Literal["step", "update", "memory"]
     """Seconds of the whole step or of its update, or the step's peak of memory."""
     dtype: str
-    """Both sides in this type; or `fastest`, each side in its own, by what was measured."""
+    """The dtype of both sides, or `fastest`: each side in its own, by the measurements."""
     must: float | None = None
-    """None where the row only informs."""
+    """None if the row is only informative."""
     aim: float | None = None
     most: bool = False
 
     def holds(self, ratio: float) -> bool | None:
-        """Whether it is as it must be; None where nothing must."""
+        """Test whether the ratio meets the bound; None if there is no bound."""
         if self.must is None:
             return None
         return ratio <= self.must if self.most else ratio >= self.must
@@ -45,7 +50,7 @@ class Side:
     program: Program
     job: Job
     label: str
-    """What tables call it."""
+    """Name of the side in tables."""
 
     def in_dtype(self, dtype: str) -> "Side":
         return replace(self, job=replace(self.job, dtype=dtype))
@@ -53,7 +58,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Work:
-    """Two sides, and what is claimed of them. `name` is what --only takes."""
+    """Two sides, and the claims about them. `--only` selects rows by `name`."""
 
     name: str
     title: str
@@ -63,11 +68,11 @@ class Work:
 
     @property
     def informs(self) -> bool:
-        """Whether nothing is claimed of it."""
+        """True if the row has no bound."""
         return all(claim.must is None for claim in self.claims)
 
     def variants(self, side: Side) -> list[Side]:
-        """The side in every type that a claim asks for."""
+        """Return the side in every dtype that a claim needs."""
         asked: list[str] = []
         for claim in self.claims:
             asked += DTYPES[side.program] if claim.dtype == "fastest" else (claim.dtype,)
@@ -82,15 +87,19 @@ def fastest(must: float | None = None, aim: float | None = None) -> Claim:
     return Claim("step", "fastest", must, aim)
 
 
-def against(peer: Program, name: str, *claims: Claim, ours: dict[str, Any] | None = None, **job: Any) -> Work:
-    """Motet and a peer at the same job; `ours` are Motet's settings for it."""
+def against(
+    peer: Program, name: str, *claims: Claim, ours: dict[str, Any] | None = None, **job: Any
+) -> Work:
+    """Compare Motet and a peer at the same job; `ours` are Motet's settings for it."""
     common = Job(**{"model": "6.6M", "dtype": "float32", **job})
     motet = Side("motet", replace(common, settings=ours), LABELS["motet"])
     return Work(name, title(common), motet, Side(peer, common, LABELS[peer]), claims)
 
 
-def itself(name: str, claim: Claim, ours: tuple[str, dict[str, Any]], theirs: tuple[str, dict[str, Any]]) -> Work:
-    """Motet at two jobs, each after what it is called."""
+def itself(
+    name: str, claim: Claim, ours: tuple[str, dict[str, Any]], theirs: tuple[str, dict[str, Any]]
+) -> Work:
+    """Compare Motet at two jobs. Each job comes with its label."""
     common = {"model": "6.6M", "dtype": claim.dtype}
     sides = [Side("motet", Job(**{**common, **job}), label) for label, job in (ours, theirs)]
     return Work(name, f"{ours[0]} : {theirs[0]}", *sides, (claim,))
@@ -109,7 +118,7 @@ def title(job: Job) -> str:
 
 
 def beside_itself(dtype: str, large: str, small: str) -> Iterator[Work]:
-    """How Motet's memory and time grow, of a large and of a small model."""
+    """Yield rows on how Motet's memory and time grow, for a large and a small model."""
 
     def time(must: float) -> Claim:
         return Claim("step", dtype, must, most=True)
@@ -117,11 +126,23 @@ def beside_itself(dtype: str, large: str, small: str) -> Iterator[Work]:
     four, one = {"agents": 4, "model": small}, {"agents": 1, "model": small}
     copies, shared = {"agents": 4, "model": large}, {"agents": 4, "model": large, "adapters": True}
     memory = Claim("memory", dtype, 0.45, 0.3, most=True)
-    yield itself("adapters_memory", memory, (f"4 adapters on one {large}", shared), (f"4 copies of {large}", copies))
+    yield itself(
+        "adapters_memory",
+        memory,
+        (f"4 adapters on one {large}", shared),
+        (f"4 copies of {large}", copies),
+    )
     yield itself("agents", time(4.4), ("4 agents", four), ("1 agent", one))
     adapters = [{**job, "adapters": True} for job in (four, one)]
-    yield itself("adapters", time(4.0), ("4 adapters on one base", adapters[0]), ("1 adapter", adapters[1]))
-    yield itself("nodes", time(9.9), ("72 answers in two turns", {**one, "turns": 2}), ("8 answers in one", one))
+    yield itself(
+        "adapters", time(4.0), ("4 adapters on one base", adapters[0]), ("1 adapter", adapters[1])
+    )
+    yield itself(
+        "nodes",
+        time(9.9),
+        ("72 answers in two turns", {**one, "turns": 2}),
+        ("8 answers in one", one),
+    )
 
 
 CLAIMED = (
@@ -140,7 +161,7 @@ CLAIMED = (
     ),
     *beside_itself("float32", "80M", "6.6M"),
 )
-"""What must hold on two CPU cores."""
+"""Rows whose bounds must hold on two CPU cores."""
 
 
 def _informing() -> Iterator[Work]:
@@ -148,17 +169,20 @@ def _informing() -> Iterator[Work]:
     for prompts in (1, 8):
         for agents in (1, 2, 4):
             for group in (4, 8):
-                if (agents, group) != (2, 8):  # claimed above
+                if (agents, group) != (2, 8):  # has a claim above
                     name = f"agents{agents}_g{group}_{prompts}"
-                    yield against("comlrl", name, *both, agents=agents, group=group, prompts=prompts)
+                    yield against(
+                        "comlrl", name, *both, agents=agents, group=group, prompts=prompts
+                    )
         yield against("comlrl", f"kl_{prompts}", *both, prompts=prompts, reference_kl=True)
-    in_loss = {"algorithm": {"kl_in": "loss", "kl_coefficient": 0.04, "kl_estimator": "k3"}}  # as TRL has it
+    # TRL adds the KL to the loss
+    in_loss = {"algorithm": {"kl_in": "loss", "kl_coefficient": 0.04, "kl_estimator": "k3"}}
     yield against("trl", "solo_kl_4", *both, agents=1, prompts=4, reference_kl=True, ours=in_loss)
 
 
 def _on_cuda() -> Iterator[Work]:
     half = Claim("step", "bfloat16")
-    # Both sides lie on the GPU at once: of the larger model one agent each fits into 80 GB.
+    # Both sides are on the GPU at once: of the larger model, one agent each fits into 80 GB.
     for size, agents in (("0.5B", 2), ("1.5B", 1)):
         model = f"Qwen2.5-{size}"
         yield against("comlrl", f"comlrl_1_{size}", half, agents=agents, model=model)
@@ -166,8 +190,11 @@ def _on_cuda() -> Iterator[Work]:
         yield against("comlrl", f"tree_1_{size}", half, agents=agents, model=model, turns=2)
         yield against("trl", f"trl_4_{size}", half, agents=1, model=model, prompts=4)
     for work in beside_itself("bfloat16", "Qwen2.5-0.5B", "Qwen2.5-0.5B"):
-        yield replace(work, claims=tuple(replace(claim, must=None, aim=None) for claim in work.claims))
+        yield replace(
+            work, claims=tuple(replace(claim, must=None, aim=None) for claim in work.claims)
+        )
 
 
 WORKS = {"cpu": (*CLAIMED, *_informing()), "cuda": tuple(_on_cuda())}
-"""Device -> its rows. What must hold is said of two CPU cores, so on a GPU every row informs."""
+"""Device -> its rows. The bounds apply to two CPU cores, so on a GPU every row is only
+informative."""

@@ -1,19 +1,27 @@
-"""evaluate and play: games without learning."""
+"""evaluate and play: rollouts without training."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from motet.api.opening import ConfigLike, Show, company_of, read_config, run_of, scene_in_scratch, tag_of
 from motet.api.selecting import VerifierLike, open_verifier, select
-from motet.build.company import Company
-from motet.build.scene import Scene, use_threads
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    models_of,
+    read_config,
+    run_of,
+    setup_in_scratch,
+    tag_of,
+)
+from motet.assembly.models import Models
+from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
-from motet.environments.transplant import Transplanted, shifted
+from motet.environments.message_shuffle import MessageShuffle, shifted
 from motet.errors import ConfigError, MotetError
 from motet.rollout.passing import powers_of_two
-from motet.rollout.person import Person
+from motet.rollout.person import PersonSampler
 from motet.rollout.playthrough import rewards, successes
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
@@ -38,69 +46,104 @@ def evaluate(
     environment: Environment[Any] | None = None,
     show: Show = "auto",
 ) -> dict[str, Any]:
-    """Plays the held-out tasks with the trained team of a run folder, or with the team that a config starts with.
+    """Play the held-out tasks with the trained team of a run folder, or with the team that a config
+    starts with.
 
-    Sampled as in training, unless `greedy`. `samples` games of every task are played in place of `evaluation.samples`, and
-    `pass_at` names the k of pass@k: 1 and the powers of two up to `samples` unless given. `team="reference"` plays the
-    environment's own solutions and loads no model. `shuffle_turn=1` lets every agent hear, after turn 1, what the others said on
-    another task. A `verifier` (the address of a server, a folder, or an object with `score(chats)`) chooses among the answers of
-    k games, for each k of `best_of` or the powers of two; as many games are played as the largest k needs.
-    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward, gold_correlation, terms, turns,
-    tokens, tokens_per_episode, length, cut, duplicates, pass_at, by_turn, interval (95 %), time and, where there are any,
-    conventions (of the environment), rows_passed_over (that gave no task), success_by_turn and influence (of debates) and
-    selection (by a verifier). All but time is the same at every call; docs/evaluation.md says what each of them is.
+    Args:
+        team: "own", or "reference" for the environment's own solutions, which need no model.
+        greedy: decode greedily. The default is to sample as in training.
+        samples: games per task, instead of `evaluation.samples`.
+        pass_at: the k of pass@k. Default: 1 and the powers of two up to `samples`.
+        shuffle_turn: after this turn every agent receives the others' messages from another task.
+        verifier: the address of a server, a folder, or an object with `score(chats)`. It chooses
+            among the answers of k games.
+        best_of: the k for the verifier. Default: the powers of two. As many games are played as the
+            largest k needs.
+
+    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
+    gold_correlation, terms, turns, tokens, tokens_per_episode, length, cut, duplicates, pass_at,
+    by_turn, interval (95 %) and time. If available, also conventions (of the environment),
+    rows_passed_over (dataset rows that gave no task), success_by_turn and influence (of debates),
+    and selection (by a verifier). Everything except time is the same at every call.
+    docs/evaluation.md explains each entry.
     """
     if best_of and verifier is None:
-        raise ConfigError("best_of says among how many games a verifier chooses, and there is none: add a verifier")
-    settings = read_config(target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])])
+        raise ConfigError(
+            "best_of says among how many games a verifier chooses, and there is none: add a "
+            "verifier"
+        )
+    settings = read_config(
+        target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])]
+    )
     one = greedy or team == "reference"
     if samples is None and not one:
         settings = _with_games(settings, best_of or ())
-    _refuse_samples(settings, samples, {"pass_at": pass_at or (), "best_of": best_of or ()}, one=one)
+    _refuse_samples(
+        settings, samples, {"pass_at": pass_at or (), "best_of": best_of or ()}, one=one
+    )
     if shuffle_turn is not None:
         _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
-    with scene_in_scratch(settings, environment, train=False) as (scene, scratch):
+    with setup_in_scratch(settings, environment, train=False) as (setup, scratch):
         run = run_of(target)
-        judge = None if verifier is None else run_loop(open_verifier(verifier, scene))
+        judge = None if verifier is None else run_loop(open_verifier(verifier, setup))
 
         async def play() -> Evaluation:
             if team == "reference":
-                return await _reference(scene)
-            company = await company_of(scene, run, scratch, show)
-            tag = tag_of(scene, run)
+                return await _reference(setup)
+            models = await models_of(setup, run, scratch, show)
+            tag = tag_of(setup, run)
             with Progress(show) as progress:
-                played = await _play(scene, company, tag, greedy, progress)
+                played = await _play(setup, models, tag, greedy, progress)
                 if shuffle_turn is None:
                     return played
-                shuffled = _shuffled(scene, played.episodes, shuffle_turn)
-                return await _play(scene, company, tag, greedy, progress, shuffled)
+                shuffled = _shuffled(setup, played.episodes, shuffle_turn)
+                return await _play(setup, models, tag, greedy, progress, shuffled)
 
         evaluation = run_loop(play())
-        figures = described(evaluation, scene.environment, pass_at)
+        figures = described(evaluation, setup.environment, pass_at)
         if judge is not None:
             ks = best_of or powers_of_two(figures["samples"])
-            figures["selection"] = run_loop(select(judge, scene, evaluation.games, ks, show))
-        passed_over = scene.tasks.passed_over
+            figures["selection"] = run_loop(select(judge, setup, evaluation.games, ks, show))
+        passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    return {**figures, "interval": _intervals(evaluation, settings.seed), "time": _time_of(evaluation)}
+    return {
+        **figures,
+        "interval": _intervals(evaluation, settings.seed),
+        "time": _time_of(evaluation),
+    }
 
 
 def _with_games(settings: RunConfig, ks: Sequence[int]) -> RunConfig:
-    """With as many games per task as the largest k chooses among."""
-    games = settings.evaluation.model_copy(update={"samples": max([settings.evaluation.samples, *ks])})
+    """Return settings with as many games per task as the largest k needs."""
+    games = settings.evaluation.model_copy(
+        update={"samples": max([settings.evaluation.samples, *ks])}
+    )
     return settings.model_copy(update={"evaluation": games})
 
 
-def _refuse_samples(settings: RunConfig, samples: int | None, ks: Mapping[str, Sequence[int]], *, one: bool) -> None:
-    """`ks`: argument -> the numbers of games that it names. `one`: every game of a task would be the same."""
+def _refuse_samples(
+    settings: RunConfig, samples: int | None, ks: Mapping[str, Sequence[int]], *, one: bool
+) -> None:
+    """Check the numbers of games.
+
+    Args:
+        ks: argument name -> the numbers of games that it names.
+        one: whether all games of a task would be equal, so that only one is allowed.
+
+    Raises: ConfigError if a number is out of range.
+    """
     if one and samples not in (None, 1):
-        raise ConfigError(f"samples is {samples}, but greedy and reference games are all alike: play one")
+        raise ConfigError(
+            f"samples is {samples}, but greedy and reference games are all alike: play one"
+        )
     most = 1 if one else settings.evaluation.samples
     for name, named in ks.items():
         wrong = [k for k in named if not 1 <= k <= most]
         if wrong:
-            raise ConfigError(f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples")
+            raise ConfigError(
+                f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples"
+            )
 
 
 def _intervals(evaluation: Evaluation, seed: int) -> dict[str, Any]:
@@ -117,23 +160,23 @@ def _time_of(evaluation: Evaluation) -> dict[str, float]:
 
 
 async def _play(
-    scene: Scene,
-    company: Company,
+    setup: TaskSetup,
+    models: Models,
     tag: str,
     greedy: bool,
     progress: Progress,
     environment: Environment[Any] | None = None,
 ) -> Evaluation:
-    tasks = scene.tasks["eval"]
+    tasks = setup.tasks["eval"]
     return await play_all(
-        environment or scene.environment,
+        environment or setup.environment,
         tasks,
-        company.sampler,
-        scene.team,
-        scene.config.rollout,
-        seed=scene.config.seed,
+        models.sampler,
+        setup.team,
+        setup.config.rollout,
+        seed=setup.config.seed,
         tag=tag,
-        samples=1 if greedy else scene.config.evaluation.samples,
+        samples=1 if greedy else setup.config.evaluation.samples,
         greedy=greedy,
         on_episode=progress.counter("evaluate", len(tasks)),
     )
@@ -141,34 +184,48 @@ async def _play(
 
 def _refuse_shuffle(turn: int, turns: int) -> None:
     if turns == 1:
-        raise ConfigError(f"shuffle_turn is {turn}, but the game has one turn: nothing follows what is heard")
+        raise ConfigError(
+            f"shuffle_turn is {turn}, but the game has one turn: nothing follows what is heard"
+        )
     if not 1 <= turn < turns:
-        raise ConfigError(f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is heard")
+        raise ConfigError(
+            f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is "
+            f"heard"
+        )
 
 
-def _shuffled(scene: Scene, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
-    said = {episode.task.id: said_first(episode, turn - 1) for episode in episodes if episode.root is not None}
-    return Transplanted(scene.environment, turn - 1, shifted(said))
+def _shuffled(setup: TaskSetup, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
+    said = {
+        episode.task.id: said_first(episode, turn - 1)
+        for episode in episodes
+        if episode.root is not None
+    }
+    return MessageShuffle(setup.environment, turn - 1, shifted(said))
 
 
-async def _reference(scene: Scene) -> Evaluation:
-    plan = scene.config.rollout
+async def _reference(setup: TaskSetup) -> Evaluation:
+    plan = setup.config.rollout
     episodes = await asyncio.gather(
         *(
-            play_reference(scene.environment, task, f"reference:{task.id}", plan, scene.config.seed)
-            for task in scene.tasks["eval"]
+            play_reference(setup.environment, task, f"reference:{task.id}", plan, setup.config.seed)
+            for task in setup.tasks["eval"]
         )
     )
     faults = [episode.fault for episode in episodes if episode.fault is not None]
     if faults and len(faults) == len(episodes):
-        raise MotetError(f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}")
+        raise MotetError(
+            f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}"
+        )
     return Evaluation(episodes, summarise(episodes))
 
 
-def _with_typed_feedback(target: ConfigLike, overrides: Sequence[str], settings: RunConfig) -> RunConfig:
+def _with_typed_feedback(
+    target: ConfigLike, overrides: Sequence[str], settings: RunConfig
+) -> RunConfig:
     if len(settings.rollout.samples) == 1:
         raise ConfigError(
-            "feedback is given between turns, but the game has one turn: play more, with rollout.samples=[1,1]"
+            "feedback is given between turns, but the game has one turn: play more, with "
+            "rollout.samples=[1,1]"
         )
     return read_config(target, [*overrides, "environment.feedback.mode=human"])
 
@@ -182,29 +239,33 @@ def play(
     person: str | None = None,
     show: Show = "auto",
 ) -> Episode:
-    """One held-out task, one path, to read.
+    """Play one path of one held-out task and return it as an episode.
 
-    `person` is an agent whose answers are typed at the terminal, or "feedback": what all of them are told between turns is typed.
+    Args:
+        person: an agent whose completions are typed at the terminal, or "feedback", if the feedback
+            to all agents between turns is typed.
     """
     settings = read_config(target, overrides)
     if person == "feedback" and person not in settings.team:
         settings, person = _with_typed_feedback(target, overrides, settings), None
     use_threads(settings)
-    with scene_in_scratch(settings, None, train=False) as (scene, scratch):
-        tasks = scene.tasks["eval"]
+    with setup_in_scratch(settings, None, train=False) as (setup, scratch):
+        tasks = setup.tasks["eval"]
         if not 0 <= task < len(tasks):
             raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
-        if person is not None and person not in scene.team.agents:
-            raise ConfigError(f"there is no agent {person!r} to play; agents are {', '.join(scene.team.agents)}")
+        if person is not None and person not in setup.team.agents:
+            raise ConfigError(
+                f"there is no agent {person!r} to play; agents are {', '.join(setup.team.agents)}"
+            )
 
         async def one() -> Evaluation:
-            company = await company_of(scene, run_of(target), scratch, show)
-            sampler = company.sampler if person is None else Person(person, company.sampler)
+            models = await models_of(setup, run_of(target), scratch, show)
+            sampler = models.sampler if person is None else PersonSampler(person, models.sampler)
             return await play_all(
-                scene.environment,
+                setup.environment,
                 [tasks[task]],
                 sampler,
-                scene.team,
+                setup.team,
                 settings.rollout,
                 seed=settings.seed,
                 tag="play",

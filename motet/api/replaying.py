@@ -1,13 +1,13 @@
-"""replay: one step of a recorded run again, compared with the record."""
+"""replay: repeats one step of a recorded run and compares it with the record."""
 
 import re
 from dataclasses import replace
 from pathlib import Path
 
-from motet.api.opening import Show, read_config, scene_in_scratch
-from motet.build import bases
-from motet.build.company import assemble, ensemble_of, pace_of
-from motet.build.scene import steps_of, use_threads
+from motet.api.setup import Show, read_config, setup_in_scratch
+from motet.assembly import bases
+from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.task_setup import steps_of, use_threads
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.timeouts import run_loop
@@ -27,11 +27,17 @@ def replay(
     episode: str | None = None,
     show: Show = "auto",
 ) -> Replay:
-    """Runs `step` (from 1; the last one on record unless given) of a run folder again, and says whether it came out the same.
+    """Repeat one step of a run and report whether the result is the same. Nothing is written.
 
-    It is sampled again from its seed and then learnt from; with `recorded`, learnt from the episodes on record alone. With
-    `episode`, an id such as 000012:task-7, the waves that made that episode are sampled again and nothing is learnt: the result
-    holds that episode only. Nothing is written. Raises: ConfigError; MotetError, as the step itself did.
+    The step is sampled again from its seed, and then trained on.
+
+    Args:
+        step: counted from 1; by default the last recorded step.
+        recorded: train on the recorded episodes instead of sampling again.
+        episode: an episode id such as 000012:task-7. Only the waves of this episode are sampled
+            again, and nothing is trained. The result contains only this episode.
+
+    Raises: ConfigError; MotetError if the step itself raised it.
     """
     folder = RunFolder(Path(run))
     if not folder.config.is_file():
@@ -40,20 +46,26 @@ def replay(
         step = _step_of(episode, step, recorded)
     settings = read_config(folder.path)
     use_threads(settings)
-    with scene_in_scratch(settings, None, train=True) as (scene, scratch), Progress(show) as progress:
-        last = steps_of(scene)
+    with (
+        setup_in_scratch(settings, None, train=True) as (setup, scratch),
+        Progress(show) as progress,
+    ):
+        last = steps_of(setup)
         number = last_played(folder) if step is None else step
         if not 1 <= number <= last:
             raise ConfigError(f"got step {number}; expected 1 to {last}, the steps of the run")
-        found = run_loop(bases.raw(scene, scratch, folder.models))
+        found = run_loop(bases.raw(setup, scratch, folder.models))
         unwarmed = [
-            name for name in settings.models if settings.warmup is not None and found[name] != folder.models / name
+            name
+            for name in settings.models
+            if settings.warmup is not None and found[name] != folder.models / name
         ]
         if unwarmed:
             raise ConfigError(
-                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up was over"
+                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up "
+                f"was over"
             )
-        company = assemble(scene, found, train=True)
+        models = assemble(setup, found, train=True)
         progress.stage("replay", 1)
 
         def told(done: int, of: int) -> None:
@@ -63,10 +75,11 @@ def replay(
 
         again = run_loop(
             replay_step(
-                ensemble_of(scene, company),
-                company,
-                scene.tasks["train"],
-                replace(pace_of(scene), max_mismatch=None),  # what stopped a run is what a replay is to show
+                components_of(setup, models),
+                models,
+                setup.tasks["train"],
+                # A replay must not stop at the mismatch that stopped the run.
+                replace(step_config_of(setup), max_mismatch=None),
                 folder,
                 number,
                 sample=not recorded,
@@ -80,18 +93,26 @@ def replay(
 def _step_of(episode: str, step: int | None, recorded: bool) -> int:
     named = re.fullmatch(_EPISODE, episode)
     if named is None:
-        raise ConfigError(f"episode is {episode!r}; expected the id of a training episode, such as 000012:task-7")
+        raise ConfigError(
+            f"episode is {episode!r}; expected the id of a training episode, such as 000012:task-7"
+        )
     if recorded or step not in (None, int(named[1])):
-        raise ConfigError(f"episode {episode} is sampled again, at step {int(named[1])}: drop step and recorded")
+        raise ConfigError(
+            f"episode {episode} is sampled again, at step {int(named[1])}: drop step and recorded"
+        )
     return int(named[1])
 
 
 def _only(found: Replay, episode: str, folder: RunFolder) -> Replay:
-    """One episode of a step that was sampled again."""
+    """Reduce a replayed step to one episode."""
     ids = [one.id for one in found.episodes]
     if episode not in ids:
-        raise ConfigError(f"step {found.step} has no episode {episode}; expected one of {', '.join(ids)}")
+        raise ConfigError(
+            f"step {found.step} has no episode {episode}; expected one of {', '.join(ids)}"
+        )
     (own,) = (one for one in found.episodes if one.id == episode)
     path = folder.episodes("train", found.step)
-    then = [one for one in read_episodes(path).episodes if one.id == episode] if path.is_file() else []
+    then = (
+        [one for one in read_episodes(path).episodes if one.id == episode] if path.is_file() else []
+    )
     return replace(found, episodes=(own,), same_episodes=own == then[0] if then else None)

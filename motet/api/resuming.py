@@ -1,4 +1,8 @@
-"""What a run may go on with: its own config, but for what changes no result; a sound checkpoint; a machine that counts alike."""
+"""Checks whether a run can be resumed.
+
+The config must be the same except for keys that do not change results. A valid checkpoint and the
+same number of CPU threads are required.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +18,9 @@ from motet.core import Task
 from motet.errors import ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.ledger import fingerprint, machine
 from motet.trainer.metrics import kept_lines
 from motet.trainer.run_folder import RunFolder, lost_episodes
+from motet.trainer.run_state import fingerprint, machine
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
@@ -24,22 +28,27 @@ FREE = re.compile(
     r"rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
-"""Keys that change no result. (How many threads there were, the checkpoint knows.)"""
+"""Config keys that may change on resume, because they do not change results.
+
+`threads` is one of them because the checkpoint records the number of threads.
+"""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run goes on: from a checkpoint, or None where it was killed before its first."""
+    """The checkpoint to resume from. None if the run was killed before its first checkpoint."""
 
     checkpoint: Checkpoint | None = None
     warnings: list[str] = field(default_factory=list)
 
 
 def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]]) -> Resumed:
-    """The newest sound checkpoint of the run in `place`, with a line for all that a person should know.
+    """Return the newest valid checkpoint of the run in `place`, with warnings for the user.
 
-    `tasks` are those of each split as they are now. Raises: ConfigError for another config, other tasks, another number of
-    threads, metrics that are not whole, and where no checkpoint is sound.
+    `tasks` are the current tasks of each split.
+
+    Raises: ConfigError if the config, the tasks or the number of threads differ, if the metrics
+    file is incomplete, or if no checkpoint is valid.
     """
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} holds no run to resume; start it without --resume")
@@ -52,31 +61,39 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     then, now = found.state["machine"], machine()
     if then["threads"] != now["threads"]:
         raise ConfigError(
-            f"the run used {then['threads']} CPU threads, this process has {torch.get_num_threads()}: results "
+            f"the run used {then['threads']} CPU threads, this process has "
+            f"{torch.get_num_threads()}: results "
             f"would differ in the last bits; set threads={then['threads']}"
         )
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:
             raise ConfigError(
-                f"data.{split} gives other tasks than when the run in {place} began, and a resumed run would be neither: bring "
+                f"data.{split} gives other tasks than when the run in {place} began, and a resumed "
+                f"run would be neither: bring "
                 f"the old ones back, or start again with --overwrite"
             )
-    differs = [f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]]
+    differs = [
+        f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
+    ]
     if differs:
         warnings.append(
-            f"another machine: {'; '.join(differs)}: results may differ from an unbroken run in the last bits"
+            f"another machine: {'; '.join(differs)}: results may differ from an unbroken run in "
+            f"the last bits"
         )
     folder = RunFolder(place)
     _check_metrics(folder, found)
     if not folder.metrics.exists():
-        warnings.append(f"{folder.metrics} is gone, and with it {found.state['metrics_lines']} lines")
+        warnings.append(
+            f"{folder.metrics} is gone, and with it {found.state['metrics_lines']} lines"
+        )
     if settings.report.episodes == "all":
         warnings += lost_episodes(folder, found.step)
     return Resumed(found, warnings)
 
 
 def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:
-    """Raises: ConfigError where they are not those that were counted, unless a person took the whole file away."""
+    """Raise ConfigError if the metrics file differs from what the checkpoint recorded. A deleted
+    file is allowed."""
     if folder.metrics.exists():
         kept_lines(folder.metrics, found.state["metrics_lines"], found.state["metrics_digest"])
 
@@ -84,27 +101,49 @@ def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:
 def _check_config(place: Path, settings: RunConfig) -> None:
     before = load_config(place / "config.yaml")
     then, now = _flat(before.model_dump(mode="json")), _flat(settings.model_dump(mode="json"))
-    changed = [key for key in {**then, **now} if then.get(key) != now.get(key) and not FREE.fullmatch(key)]
+    changed = [
+        key for key in {**then, **now} if then.get(key) != now.get(key) and not FREE.fullmatch(key)
+    ]
     if "train.steps" in changed and _may_grow(before, settings):
         changed.remove("train.steps")
     if changed:
         told = "; ".join(f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed)
         raise ConfigError(
-            f"{place} was started with another config, and a resumed run would be neither: {told}. Resume "
+            f"{place} was started with another config, and a resumed run would be neither: {told}. "
+            f"Resume "
             f"{place / 'config.yaml'}, or start again with --overwrite"
         )
 
 
 def _may_grow(before: RunConfig, settings: RunConfig) -> bool:
-    """Whether the longer run begins as the shorter one did: no learning rate depends on the number of steps."""
+    """Return whether `train.steps` may grow: the longer run starts like the shorter one if no
+    learning rate depends on the number of steps."""
     then, now = before.train.steps, settings.train.steps
-    rates = [settings.critic_optimizer, *(settings.optimizer_of(name) for name in settings.policies)]
-    return then is not None and now is not None and now > then and all(rate.schedule == "constant" for rate in rates)
+    rates = [
+        settings.critic_optimizer,
+        *(settings.optimizer_of(name) for name in settings.policies),
+    ]
+    return (
+        then is not None
+        and now is not None
+        and now > then
+        and all(rate.schedule == "constant" for rate in rates)
+    )
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:
-    """Leaves by dotted key. What is empty is a leaf, too; a section that is left out equals one that is all None."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    """Flatten nested values to dotted keys.
+
+    Empty containers are leaves too. None values are dropped, so a missing section equals one in
+    which everything is None.
+    """
+    items = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found: dict[str, Any] = {}
     for name, one in items:
         found |= _flat(one, f"{key}.{name}" if key else str(name))

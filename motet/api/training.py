@@ -1,4 +1,4 @@
-"""train and warmup."""
+"""The API functions train and warmup."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -6,26 +6,32 @@ from pathlib import Path
 from typing import Any
 
 from motet.algorithms import cautions
-from motet.api.opening import ConfigLike, Show, read_config, scene_in_scratch, shortened_contexts
 from motet.api.resuming import Resumed, resumed
-from motet.build import bases
-from motet.build.company import Company, assemble, ensemble_of, pace_of
-from motet.build.scene import Scene, open_scene, steps_of, use_threads
+from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
+from motet.assembly import bases
+from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
-from motet.trainer.alone import alone
 from motet.trainer.checkpoint import Checkpoint, Retention
-from motet.trainer.ledger import Clock
-from motet.trainer.metrics import Metrics, Mirror, TensorBoard, Wandb, read_metrics
+from motet.trainer.lock import alone
+from motet.trainer.metrics import (
+    MetricsLogger,
+    MetricsWriter,
+    TensorBoardLogger,
+    WandbLogger,
+    read_metrics,
+)
 from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
+from motet.trainer.run import Intervals, RunOutputs, RunTasks, TrainingRun
 from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
-from motet.trainer.session import Cadence, Session
-from motet.trainer.stopping import Stop, terminated_as_interrupted
+from motet.trainer.run_state import Clock
+from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 
 
 def train(
@@ -38,127 +44,149 @@ def train(
     runs: str | Path = "runs",
     show: Show = "auto",
 ) -> dict[str, Any]:
-    """Warms up, evaluates, trains, evaluates again; everything is in `runs/NAME`. Returns the summary.
+    """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
 
-    `environment` stands in for the configured one. Raises: ConfigError before anything is touched; Interrupted after Ctrl-C;
-    MotetError where the run cannot go on.
+    All results are in `runs/NAME`. `environment` replaces the configured one.
+
+    Raises: ConfigError before anything is changed; Interrupted after Ctrl-C; MotetError if the run
+    cannot continue.
     """
     clock = Clock()
     settings = read_config(config, overrides)
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
-    go_on = f"motet train {place / 'config.yaml'} --resume" + ("" if Path(runs) == Path("runs") else f" --runs {runs}")
-    stop = Stop()
+    resume_command = f"motet train {place / 'config.yaml'} --resume" + (
+        "" if Path(runs) == Path("runs") else f" --runs {runs}"
+    )
+    stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone(place))
-        scene = stack.enter_context(open_scene(settings, environment, train=True))
+        setup = stack.enter_context(open_task_setup(settings, environment, train=True))
         scratch = stack.enter_context(temporary.folder())
-        found = resumed(place, settings, scene.tasks) if resume else Resumed()
-        raw = run_loop(bases.raw(scene, scratch, place / "models" if resume else None))
+        found = resumed(place, settings, setup.tasks) if resume else Resumed()
+        raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
-                for line in (*found.warnings, *warnings_of(scene)):
+                for line in (*found.warnings, *warnings_of(setup)):
                     progress.say(line)
                 settled = run_loop(
-                    bases.settle(scene, raw, folder.models, None if found.checkpoint else metrics, progress)
+                    bases.settle(
+                        setup, raw, folder.models, None if found.checkpoint else metrics, progress
+                    )
                 )
-                company = assemble(scene, settled, train=True, stop=stop)
-            session = _session(scene, company, stop, folder, metrics, progress, go_on, clock)
-            summary = run_loop(session.run(found.checkpoint))
+                models = assemble(setup, settled, train=True, stop=stop)
+            run = TrainingRun(
+                components_of(setup, models, stop),
+                models,
+                RunTasks(
+                    setup.tasks["train"], setup.tasks["eval"] if "eval" in setup.tasks else ()
+                ),
+                step_config_of(setup),
+                _intervals(settings),
+                settings.guards,
+                RunOutputs(folder, metrics, progress),
+                resume_command=resume_command,
+                facts={"sandbox_level": setup.sandbox_level},
+                clock=clock,
+            )
+            summary = run_loop(run.run(found.checkpoint))
         except KeyboardInterrupt as error:
-            raise Interrupted(f"stopped at once. Go on from what was recorded with: {go_on}") from error
+            raise Interrupted(
+                f"stopped at once. Go on from what was recorded with: {resume_command}"
+            ) from error
         summary = {"name": settings.name, **summary}
         write_json(folder.summary, summary)
         learning_curve(read_metrics(folder.metrics), summary, folder.curve)
     return summary
 
 
-def _session(
-    scene: Scene,
-    company: Company,
-    stop: Stop,
-    folder: RunFolder,
-    metrics: Metrics,
-    progress: Progress,
-    go_on: str,
-    clock: Clock,
-) -> Session:
-    settings = scene.config
-    return Session(
-        ensemble_of(scene, company, stop),
-        company,
-        scene.tasks["train"],
-        scene.tasks["eval"] if "eval" in scene.tasks else (),
-        pace_of(scene),
-        _cadence(settings),
-        settings.guards,
-        folder,
-        metrics,
-        progress,
-        go_on,
-        facts={"sandbox_level": scene.sandbox_level},
-        clock=clock,
-    )
-
-
-def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> Metrics:
-    """Ready to be written to; the resolved config is beside it."""
-    write_whole(folder.config, dump_config(settings))  # first: what has one can be resumed, or begun anew
+def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> MetricsWriter:
+    """Write the resolved config and open the metrics file."""
+    # Write the config first: a folder with a config can be resumed or overwritten.
+    write_whole(folder.config, dump_config(settings))
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
     keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
-    return Metrics(folder.metrics, mirrors, keep)
+    return MetricsWriter(folder.metrics, mirrors, keep)
 
 
 def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
-    """What a run that was killed before its first checkpoint need not do again: the warm-ups that ended, which came first."""
+    """Count the metrics lines of finished warm-ups, for a run that was killed before its first
+    checkpoint.
+
+    These warm-ups are not repeated. Their lines come first in the file.
+    """
     if not folder.metrics.is_file():
         return 0
     settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
     return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
 
 
-def warnings_of(scene: Scene) -> list[str]:
-    """What is allowed, and should be known."""
-    settings, found = scene.config, []
-    biased = [a for a in settings.team if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0]
+def warnings_of(setup: TaskSetup) -> list[str]:
+    """Return warnings about settings that are allowed but may be unwanted."""
+    settings, found = setup.config, []
+    biased = [
+        a
+        for a in settings.team
+        if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0
+    ]
     if biased:
         found.append(
-            f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is biased, as if it could say all"
+            f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is "
+            f"biased, as if it could say all"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
-    found += shortened_contexts(base.path for base in settings.models.values() if base.path is not None)
-    both = scene.tasks.shared
+    found += shortened_contexts(
+        base.path for base in settings.models.values() if base.path is not None
+    )
+    both = setup.tasks.shared
     if both:
-        found.append(f"{both} held-out tasks are trained on too: give data.train and data.eval splits that do not meet")
-    found += [f"{count} rows of data.{split} give no task" for split, count in scene.tasks.passed_over.items()]
-    idle, steps = _never_due(scene), steps_of(scene)
+        found.append(
+            f"{both} held-out tasks are trained on too: give data.train and data.eval splits that "
+            f"do not meet"
+        )
+    found += [
+        f"{count} rows of data.{split} give no task"
+        for split, count in setup.tasks.passed_over.items()
+    ]
+    idle, steps = _never_due(setup), steps_of(setup)
     if idle:
-        found.append(f"in {steps} steps the schedule lets {', '.join(idle)} learn nothing: shorten its block or warmup")
+        found.append(
+            f"in {steps} steps the schedule lets {', '.join(idle)} learn nothing: shorten its "
+            f"block or warmup"
+        )
     return found
 
 
-def _never_due(scene: Scene) -> list[str]:
-    """What is to be trained, and has no step of the schedule."""
-    schedule, seats = scene.config.schedule, scene.team.learning_seats(len(scene.config.rollout.samples))
-    firsts = [1, *(schedule.warmup + schedule.block * block + 1 for block in range(len(seats)))]  # of every block
-    begun = [step for step in firsts if step <= steps_of(scene)]
+def _never_due(setup: TaskSetup) -> list[str]:
+    """Return which policies and turns should be trained but never are, because the schedule has no
+    step for them."""
+    schedule, policy_turns = (
+        setup.config.schedule,
+        setup.team.policy_turns(len(setup.config.rollout.samples)),
+    )
+    # the first step of every block
+    firsts = [
+        1,
+        *(schedule.warmup + schedule.block * block + 1 for block in range(len(policy_turns))),
+    ]
+    begun = [step for step in firsts if step <= steps_of(setup)]
     return [
         f"{policy} at turn {turn + 1}"
-        for policy, turn in seats
-        if not any(schedule.trains(step, policy, turn, seats) for step in begun)
+        for policy, turn in policy_turns
+        if not any(schedule.trains(step, policy, turn, policy_turns) for step in begun)
     ]
 
 
-def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Mirror]:
-    mirrors: list[Mirror] = []
+def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[MetricsLogger]:
+    mirrors: list[MetricsLogger] = []
     if settings.report.wandb is not None:
         chosen = settings.report.wandb
         mirrors.append(
-            Wandb(
+            WandbLogger(
                 folder.path,
                 chosen.name or settings.name,
                 chosen.project,
@@ -168,12 +196,12 @@ def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> 
             )
         )
     if settings.report.tensorboard:
-        mirrors.append(TensorBoard(folder.tensorboard, resumed_at))
+        mirrors.append(TensorBoardLogger(folder.tensorboard, resumed_at))
     return mirrors
 
 
-def _cadence(settings: RunConfig) -> Cadence:
-    return Cadence(
+def _intervals(settings: RunConfig) -> Intervals:
+    return Intervals(
         checkpoint_every=settings.train.checkpoint_every,
         retention=Retention(settings.train.keep_checkpoints, settings.train.keep_every),
         keep_best=settings.train.keep_best,
@@ -185,19 +213,31 @@ def _cadence(settings: RunConfig) -> Cadence:
 
 
 def warmup(
-    config: ConfigLike, overrides: Sequence[str] = (), *, into: str | Path | None = None, show: Show = "auto"
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    into: str | Path | None = None,
+    show: Show = "auto",
 ) -> dict[str, str]:
-    """Only the supervised warm-up: model -> the folder with the result (`into/MODEL`, by default `runs/NAME-warmup/MODEL`)."""
+    """Run only the supervised warm-up. Return model -> folder of the result.
+
+    The folder is `into/MODEL`, by default `runs/NAME-warmup/MODEL`.
+    """
     settings = read_config(config, overrides)
     if settings.warmup is None:
-        raise ConfigError("the config has no warmup section; expected one, such as warmup: {steps: 300}")
+        raise ConfigError(
+            "the config has no warmup section; expected one, such as warmup: {steps: 300}"
+        )
     use_threads(settings)
-    with scene_in_scratch(settings, None, train=True) as (scene, scratch):
-        raw = run_loop(bases.raw(scene, scratch, None))
+    with setup_in_scratch(settings, None, train=True) as (setup, scratch):
+        raw = run_loop(bases.raw(setup, scratch, None))
         folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
         taken = [name for name in settings.models if (folder / name).exists()]
         if taken:
-            raise ConfigError(f"{folder / taken[0]} exists already: move it away, or name another folder with --into")
+            raise ConfigError(
+                f"{folder / taken[0]} exists already: move it away, or name another folder with "
+                f"--into"
+            )
         with Progress(show) as progress:
-            settled = run_loop(bases.settle(scene, raw, folder, None, progress))
+            settled = run_loop(bases.settle(setup, raw, folder, None, progress))
     return {name: str(path) for name, path in settled.items()}

@@ -1,9 +1,14 @@
-"""From files and overrides to one RunConfig: layers are read, merged key by key, and only then checked, once.
+"""Load a RunConfig from YAML files and overrides.
 
-extends: quickstart.yaml      in a file: that file lies under this one; lists are replaced, mappings merge
-a.b=c                         an override lies over all files; c is YAML 1.2; a later one lies over an earlier one
-team.a=null                   of models, policies and team, a name that lies under it is gone
-data.eval.path=FILE           another place for a dataset: the name, subset and slice that lie under it belong to the old place
+The layers are read, merged key by key, and validated once at the end.
+
+extends: quickstart.yaml      in a file: that file is the base of this one; mappings are merged,
+                              lists are replaced
+a.b=c                         an override; it takes precedence over all files and over earlier
+                              overrides; c is parsed as YAML 1.2
+team.a=null                   removes a name that a lower layer defines (in models, policies, team)
+data.eval.path=FILE           replaces the source of a dataset; the name, the subset and the slice
+                              of the lower layer are dropped with the old source
 """
 
 import os
@@ -14,52 +19,77 @@ from typing import Any, TypeVar
 
 from motet.config.parts import written_out
 from motet.config.schema import RunConfig
-from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml, validate_options, write_yaml
+from motet.config.yaml import (
+    Document,
+    KeyPath,
+    place_of,
+    read_value,
+    read_yaml,
+    validate_options,
+    write_yaml,
+)
 from motet.errors import ConfigError, shortened
 from motet.plugins import look_at, nearest
 from motet.settings import Settings
 
-Some = TypeVar("Some", bound=Settings)
+SettingsKind = TypeVar("SettingsKind", bound=Settings)
 NAMED = ("models", "policies", "team")
-"""Sections whose keys are names of one's own."""
+"""Sections whose keys are names that the user chooses."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """The run that a file and overrides such as `optimizer.learning_rate=5e-6` describe.
+    """Load a run config from a file and overrides such as `optimizer.learning_rate=5e-6`.
 
-    Raises: ConfigError with one line per problem, each naming the file and line or the override, and the key.
+    Raises: ConfigError with one line per problem. Each line names the key, and the file and line or
+    the override where it is set.
     """
     return _checked(_read_with_bases(Path(path), ()), overrides)
 
 
-def load_settings(schema: type[Some], path: str | Path, overrides: Sequence[str] = ()) -> Some:
-    """The same for a file that describes no run, such as the training of a verifier."""
+def load_settings(
+    schema: type[SettingsKind], path: str | Path, overrides: Sequence[str] = ()
+) -> SettingsKind:
+    """Load a settings file that is not a run config, such as the training of a verifier.
+
+    Works like `load_config`, for any Settings class.
+    """
     whole = _whole(_read_with_bases(Path(path), ()), overrides)
     return validate_options(schema, whole.data, whole.places)
 
 
 def make_config(
-    data: Mapping[str, Any], overrides: Sequence[str | Document] = (), places: Mapping[KeyPath, str] | None = None
+    data: Mapping[str, Any],
+    overrides: Sequence[str | Document] = (),
+    places: Mapping[KeyPath, str] | None = None,
 ) -> RunConfig:
-    """The same from Python: keys and plain values as a file would have them; complaints name `places`. Raises: ConfigError.
+    """Build a run config from Python data: the keys and plain values that a file would have.
 
-    An override that was read before is a Document with places of its own.
+    Error messages take the place of each key from `places`. An override that was already parsed is
+    a Document with its own places.
+
+    Raises: ConfigError.
     """
     return _checked(_layer(Document(dict(data), places or {}), Path()), overrides)
 
 
 def dump_config(config: RunConfig) -> str:
-    """YAML with every default written out; `load_config` makes an equal config of it.
+    """Return the config as YAML with every default written out. `load_config` reads it back equal.
 
-    What is said as a difference stays one (the algorithm's row, an agent's decode, a policy's optimizer), so that overriding
-    what lies under it still works. The algorithm's whole record stands in comments.
+    Three settings are still written as differences from a base: the algorithm (from its row), an
+    agent's decode and a policy's optimizer. So a later override of the base still reaches them. The
+    complete algorithm record is added as comments.
     """
     sections = config.model_dump(mode="json")
     said = sections["algorithm"]
-    rest = {key: value for key, value in config.algorithm.model_dump(mode="json").items() if key not in said}
+    rest = {
+        key: value
+        for key, value in config.algorithm.model_dump(mode="json").items()
+        if key not in said
+    }
     comments = "".join(f"  # {line}\n" for line in write_yaml(rest).splitlines())
     return "".join(
-        write_yaml({key: value}) + (comments if key == "algorithm" else "") for key, value in sections.items()
+        write_yaml({key: value}) + (comments if key == "algorithm" else "")
+        for key, value in sections.items()
     )
 
 
@@ -69,14 +99,20 @@ def _checked(files: Document, overrides: Sequence[str | Document]) -> RunConfig:
 
 
 def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
-    """Overrides are one layer, so that `data.eval.path` and `data.eval.split` go together in any order."""
+    """Merge the files and all overrides.
+
+    The overrides form one layer, so the order of `data.eval.path` and `data.eval.split` does not
+    matter.
+    """
     over = Document({}, {})
     for override in overrides:
-        over = _merged(over, _override(override) if isinstance(override, str) else _layer(override, Path()))
+        over = _merged(
+            over, _override(override) if isinstance(override, str) else _layer(override, Path())
+        )
     return _laid_on(files, over)
 
 
-# ---------------------------------------------------------------------------------------------------- layers
+# ------------------------------------------------------------------------------------------- layers
 
 
 def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
@@ -91,12 +127,14 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     base = layer.data.pop("extends")
     if not isinstance(base, str):
         raise ConfigError(
-            f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the name of one file"
+            f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the name "
+            "of one file"
         )
     base_path = Path(os.path.normpath(path.parent / base))
     if look_at(base_path) != "file":
         raise ConfigError(
-            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; expected a YAML file"
+            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; "
+            "expected a YAML file"
         )
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 
@@ -110,11 +148,13 @@ def _override(text: str) -> Document:
     data: Any = read_value(value, place)
     for part in reversed(keys):
         data = {part: data}
-    return _layer(Document(data, {keys[:depth]: place for depth in range(1, len(keys) + 1)}), Path())
+    return _layer(
+        Document(data, {keys[:depth]: place for depth in range(1, len(keys) + 1)}), Path()
+    )
 
 
 def _layer(document: Document, folder: Path) -> Document:
-    """With short forms written out, and with `./file.py:NAME` made absolute: it is relative to the file that says so."""
+    """Expand short forms. Make `./file.py:NAME` absolute, relative to the file that contains it."""
     data = _anchored(document.data, folder)
     if isinstance(data.get("team"), Mapping):
         data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
@@ -133,7 +173,10 @@ def _anchored(value: Any, folder: Path) -> Any:
 
 
 def _laid_on(under: Document, over: Document) -> Document:
-    """Merged, and names that `over` sets to null are gone. Raises: ConfigError where nothing under it has such a name."""
+    """Merge `over` onto `under` and remove the names that `over` sets to null.
+
+    Raises: ConfigError if `under` does not define such a name.
+    """
     whole = _merged(under, over)
     for section in NAMED:
         names = whole.data.get(section)
@@ -144,7 +187,8 @@ def _laid_on(under: Document, over: Document) -> Document:
         for name in [name for name, value in names.items() if value is None and name not in known]:
             there = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(
-                f"{place_of(whole.places, (section, name))}: {section}.{name}: got null, which drops a name that {section} has"
+                f"{place_of(whole.places, (section, name))}: {section}.{name}: got null, which "
+                f"drops a name that {section} has"
                 f"{nearest(name, known)}; {there}"
             )
         whole.data[section] = {name: value for name, value in names.items() if value is not None}
@@ -154,13 +198,17 @@ def _laid_on(under: Document, over: Document) -> Document:
 def _merged(under: Document, over: Document) -> Document:
     data, replaced = _laid_over(under.data, over.data, ())
     kept = {
-        path: place for path, place in under.places.items() if not any(path[: len(gone)] == gone for gone in replaced)
+        path: place
+        for path, place in under.places.items()
+        if not any(path[: len(gone)] == gone for gone in replaced)
     }
     return Document(data, {**kept, **over.places})
 
 
-def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath) -> tuple[dict[str, Any], list[KeyPath]]:
-    """The merged mapping, and the keys whose old value is gone as a whole."""
+def _laid_over(
+    under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath
+) -> tuple[dict[str, Any], list[KeyPath]]:
+    """Return the merged mapping and the keys whose old value was replaced as a whole."""
     data = dict(under)
     replaced: list[KeyPath] = []
     if len(at) == 2 and at[0] == "data":
@@ -177,9 +225,13 @@ def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], at: KeyPath) -
 
 
 def _elsewhere(source: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a dataset's source still holds where `over` names another place: what columns mean, and of a split its name."""
+    """Return the part of a dataset's source that stays valid when `over` names another source.
+
+    The column mapping stays, and the name of the split stays without its slice.
+    """
     said, new = (
-        {key for key in ("name", "path") if key in mapping and mapping[key] is not None} for mapping in (source, over)
+        {key for key in ("name", "path") if key in mapping and mapping[key] is not None}
+        for mapping in (source, over)
     )
     if not new or not said or new <= said:
         return dict(source)

@@ -1,10 +1,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from motet.config.load import dump_config, load_config, make_config
 from motet.config.yaml import validate_options
+from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError
+from motet.losses import POLICY_LOSSES
 from motet.settings import Settings
 
 SMALL = """\
@@ -47,8 +50,14 @@ def test_a_config_is_read(small):
 
 def test_what_a_player_says_differently_lies_over_what_is_common(small):
     config = load_config(small)
-    assert (config.decode_of("main").temperature, config.decode_of("main").max_new_tokens) == (0.5, 44)
-    assert (config.decode_of("aux").temperature, config.optimizer_of("aux").learning_rate) == (1.0, 5e-6)
+    assert (config.decode_of("main").temperature, config.decode_of("main").max_new_tokens) == (
+        0.5,
+        44,
+    )
+    assert (config.decode_of("aux").temperature, config.optimizer_of("aux").learning_rate) == (
+        1.0,
+        5e-6,
+    )
     assert config.optimizer_of("main").learning_rate == 1e-3
 
 
@@ -62,7 +71,13 @@ def test_the_common_value_can_be_overridden_after_a_dump(small, tmp_path):
 
 def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
     config = load_config(
-        small, ["threads=2", "rollout.samples=[4,4]", "algorithm.turn_weights=[1.5,0.5]", "team.aux.system='no'"]
+        small,
+        [
+            "threads=2",
+            "rollout.samples=[4,4]",
+            "algorithm.turn_weights=[1.5,0.5]",
+            "team.aux.system='no'",
+        ],
     )
     text = dump_config(config)
     (tmp_path / "dumped.yaml").write_text(text)
@@ -77,15 +92,24 @@ def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
     ("override", "read"),
     [
         ("optimizer.learning_rate=5e-6", lambda config: config.optimizer.learning_rate == 5e-6),
-        ("algorithm.turn_weights=[1.5,0.5]", lambda config: config.algorithm.turn_weights == (1.5, 0.5)),
+        (
+            "algorithm.turn_weights=[1.5,0.5]",
+            lambda config: config.algorithm.turn_weights == (1.5, 0.5),
+        ),
         (
             "data.train={name: hub/rows, split: 'train[:1000]'}",
             lambda config: config.data.train.split == "train[:1000]",
         ),
-        ("team.aux.decode.temperature=.7", lambda config: config.decode_of("aux").temperature == 0.7),
+        (
+            "team.aux.decode.temperature=.7",
+            lambda config: config.decode_of("aux").temperature == 0.7,
+        ),
         ("report.wandb={}", lambda config: config.report.wandb.project == "motet"),
         ("environment.name=relay", lambda config: config.environment.name == "relay"),
-        ("models.tiny={path: ./model, embedded: null}", lambda config: config.models["tiny"].path == "./model"),
+        (
+            "models.tiny={path: ./model, embedded: null}",
+            lambda config: config.models["tiny"].path == "./model",
+        ),
     ],
 )
 def test_an_override_is_read_as_yaml_1_2_and_reaches_its_key(small, override, read):
@@ -93,7 +117,7 @@ def test_an_override_is_read_as_yaml_1_2_and_reaches_its_key(small, override, re
 
 
 def test_the_published_overrides_are_read_as_what_they_are(small):
-    """The lines of the published experiments' README, on keys of an environment."""
+    """The command lines of the published experiments' README, for keys of an environment."""
     lines = [
         "environment.grpo.num_train_epochs=20",
         "environment.grpo.learning_rate=5e-6",
@@ -118,12 +142,20 @@ HUB = "data.eval={name: hub/rows, subset: main, split: 'test[:32]', fields: {pro
 
 @pytest.mark.parametrize(
     "overrides",
-    [["data.eval.path=rows.jsonl"], ["data.eval.name=null", "data.eval.path=rows.jsonl", "data.eval.subset=null"]],
+    [
+        ["data.eval.path=rows.jsonl"],
+        ["data.eval.name=null", "data.eval.path=rows.jsonl", "data.eval.subset=null"],
+    ],
 )
 def test_a_path_laid_over_a_hub_name_stands_in_its_place_and_is_not_cut(small, tmp_path, overrides):
     (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
     source = load_config(tmp_path / "over.yaml", overrides).data.eval
-    assert (source.path, source.name, source.subset, source.split) == ("rows.jsonl", None, None, "test")
+    assert (source.path, source.name, source.subset, source.split) == (
+        "rows.jsonl",
+        None,
+        None,
+        "test",
+    )
     assert source.fields == {"prompt": "question"}
 
 
@@ -136,7 +168,9 @@ def test_a_split_beside_the_new_path_cuts_it_whatever_the_order(small, tmp_path,
 
 
 def test_a_hub_name_laid_over_a_path_stands_in_its_place_too(small, tmp_path):
-    (tmp_path / "over.yaml").write_text("extends: small.yaml\ndata: {eval: {path: rows.jsonl, split: 'train[:9]'}}\n")
+    (tmp_path / "over.yaml").write_text(
+        "extends: small.yaml\ndata: {eval: {path: rows.jsonl, split: 'train[:9]'}}\n"
+    )
     (tmp_path / "top.yaml").write_text("extends: over.yaml\ndata: {eval: {name: hub/rows}}\n")
     source = load_config(tmp_path / "top.yaml").data.eval
     assert (source.path, source.name, source.split) == (None, "hub/rows", "train")
@@ -152,24 +186,34 @@ def test_a_name_set_to_null_is_gone(small, tmp_path):
     shared = ["team.aux=main", "policies.aux=null"]
     over_files = load_config(small, shared)
     assert (list(over_files.policies), over_files.team["aux"].policy) == (["main"], ("main",))
-    alone = load_config(small, [*shared[::-1], "team.writer=main", "team.aux=null", "team.main=null"])
+    alone = load_config(
+        small, [*shared[::-1], "team.writer=main", "team.aux=null", "team.main=null"]
+    )
     assert list(alone.team) == ["writer"]
-    (tmp_path / "over.yaml").write_text("extends: small.yaml\npolicies: {aux: null}\nteam: {aux: main}\n")
+    (tmp_path / "over.yaml").write_text(
+        "extends: small.yaml\npolicies: {aux: null}\nteam: {aux: main}\n"
+    )
     assert load_config(tmp_path / "over.yaml") == over_files
 
 
 def test_a_null_that_drops_nothing_is_refused(small):
-    complaint = r"override 'policies\.axu=null': policies\.axu: got null, .* \(did you mean 'aux'\?\); it has aux, main"
+    complaint = (
+        r"override 'policies\.axu=null': policies\.axu: got null, .* \(did you mean "
+        r"'aux'\?\); it has aux, main"
+    )
     with pytest.raises(ConfigError, match=complaint):
         load_config(small, ["policies.axu=null"])
     small.write_text(SMALL.replace("  main: {policy", "  late: null\n  main: {policy"))
     assert (
-        complaint_of(small) == "small.yaml:10: team.late: got null, which drops a name that team has; it has aux, main"
+        complaint_of(small)
+        == "small.yaml:10: team.late: got null, which drops a name that team has; it has aux, main"
     )
 
 
 def test_a_name_and_a_path_in_one_place_are_refused(small):
-    with pytest.raises(ConfigError, match=r"got name hub/rows and path rows\.jsonl, expected exactly one"):
+    with pytest.raises(
+        ConfigError, match=r"got name hub/rows and path rows\.jsonl, expected exactly one"
+    ):
         load_config(small, ["data.eval={name: hub/rows, path: rows.jsonl}"])
 
 
@@ -177,47 +221,80 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
     ("override", "complaint"),
     [
         (
-            "algorithm.discout=1",
-            "override 'algorithm.discout=1': algorithm.discout: unknown key; did you mean discount?",
+            "algorithm.gama=1",
+            "override 'algorithm.gama=1': algorithm.gama: unknown key; did you mean gamma?",
         ),
         ("seed=abc", "override 'seed=abc': seed: got 'abc', expected a whole number"),
         ("seed", "override 'seed': expected KEY.KEY=VALUE, such as train.steps=100"),
         ("seed+=3", "override 'seed+=3': expected KEY.KEY=VALUE, such as train.steps=100"),
         (".seed=3", "override '.seed=3': expected KEY.KEY=VALUE, such as train.steps=100"),
         ("seed=[1", "override 'seed=[1': not YAML: expected ',' or ']', but got '<stream end>'"),
-        ("decode={top_k: 1, top_k: 2}", "override 'decode={top_k: 1, top_k: 2}': top_k is said twice: keep one"),
-        ("team.main.decode.temprature=1", "team.main.decode.temprature: unknown key; did you mean temperature?"),
-        ("team.aux=smal", "override 'team.aux=smal': team.aux names policy 'smal'; policies are: aux, main"),
+        (
+            "decode={top_k: 1, top_k: 2}",
+            "override 'decode={top_k: 1, top_k: 2}': top_k is said twice: keep one",
+        ),
+        (
+            "team.main.decode.temprature=1",
+            "team.main.decode.temprature: unknown key; did you mean temperature?",
+        ),
+        (
+            "team.aux=smal",
+            "override 'team.aux=smal': team.aux names policy 'smal'; policies are: aux, main",
+        ),
         ("policies.aux.model=big", "policies.aux names model 'big'; models are: tiny"),
         (
             "models.other.path=x",
-            "override 'models.other.path=x': models.other is used by no policy: name it in policies, or drop it",
+            "override 'models.other.path=x': models.other is used by no policy: name it in "
+            "policies, or drop it",
         ),
-        ("team.aux=[aux, main]", "team.aux lists 2 policies, but rollout.samples has 1 turn(s): one each"),
+        (
+            "team.aux=[aux, main]",
+            "team.aux lists 2 policies, but rollout.samples has 1 turn(s): one each",
+        ),
         (
             "algorithm.name=magprpo",
-            "override 'algorithm.name=magprpo': algorithm.name is 'magprpo' (did you mean 'magrpo'?)",
+            "override 'algorithm.name=magprpo': algorithm.name is 'magprpo' (did you mean "
+            "'magrpo'?)",
         ),
         ("algorithm.baseline=mean", "algorithm.baseline is 'mean'"),
-        ("algorithm.name=mareinforce", "algorithm: scale std needs a baseline, got baseline none: set scale: none"),
-        ("train.epochs=2", "train: got steps 60 and epochs 2, expected exactly one (the other: null)"),
+        (
+            "algorithm.name=mareinforce",
+            "algorithm: scale std needs a baseline, got baseline none: set scale: none",
+        ),
+        (
+            "train.epochs=2",
+            "train: got steps 60 and epochs 2, expected exactly one (the other: null)",
+        ),
         ("models.tiny.path=x", "models.tiny: got both of path and embedded, expected exactly one"),
         (
             "models.tiny.device=gpu",
             "models.tiny.device: got 'gpu', expected auto, cpu, mps, cuda, or cuda:0, cuda:1, ...",
         ),
-        ("models.tiny.embedded.heads=3", "models.tiny.embedded: hidden_size 128 over heads 3 is no even width"),
-        ("policies.aux.train=some", "policies.aux.train: got 'some', expected 'full', 'lora' or 'frozen'"),
+        (
+            "models.tiny.embedded.heads=3",
+            "models.tiny.embedded: hidden_size 128 over heads 3 is no even width",
+        ),
+        (
+            "policies.aux.train=some",
+            "policies.aux.train: got 'some', expected 'full', 'lora' or 'frozen'",
+        ),
         (
             "policies.aux.lora.rank=4",
             "policies.aux: got lora settings with train: full; expected them with train: lora",
         ),
-        ("policies.aux.adapter=x", "policies.aux: got adapter x with train: full; expected train: lora or frozen"),
-        ("data.train.split=test", "data.train: got name None and path None, expected exactly one of them"),
+        (
+            "policies.aux.adapter=x",
+            "policies.aux: got adapter x with train: full; expected train: lora or frozen",
+        ),
+        (
+            "data.train.split=test",
+            "data.train: got name None and path None, expected exactly one of them",
+        ),
         ("name=../x", "name: got '../x', expected the name of a folder"),
         (
             "models={a/b: {path: x}}",
-            "override 'models={a/b: {path: x}}': models.a/b: use letters, digits and _ . - + = in a name",
+            "override 'models={a/b: {path: x}}': models.a/b: use letters, digits and _ . - + = in "
+            "a name",
         ),
         ("extends=x.yaml", "extends: unknown key"),
     ],
@@ -230,8 +307,8 @@ def test_a_bad_override_is_named(small, override, complaint):
 
 
 def test_a_bad_key_in_a_file_is_named_with_file_and_line(small):
-    small.write_text(SMALL.replace("scale: std}", "scale: std,\n  discout: 1}").replace("seed: 0", ""))
-    assert complaint_of(small) == "small.yaml:13: algorithm.discout: unknown key; did you mean discount?"
+    small.write_text(SMALL.replace("scale: std}", "scale: std,\n  gama: 1}").replace("seed: 0", ""))
+    assert complaint_of(small) == "small.yaml:13: algorithm.gama: unknown key; did you mean gamma?"
 
 
 def test_a_policy_that_nobody_plays_is_named_where_it_stands(small):
@@ -249,11 +326,16 @@ def test_a_file_extends_another_key_by_key_and_lists_are_replaced(small, tmp_pat
     child = tmp_path / "sub" / "child.yaml"
     child.parent.mkdir()
     child.write_text(
-        "extends: ../small.yaml\nname: child\nteam: {main: {decode: {top_k: 5}}}\nrollout: {samples: [2, 2]}\n"
+        "extends: ../small.yaml\nname: child\nteam: {main: {decode: {top_k: 5}}}\nrollout: "
+        "{samples: [2, 2]}\n"
     )
     config = load_config(child, ["rollout.samples=[3]"])
     assert (config.name, config.train.steps, config.rollout.samples) == ("child", 60, (3,))
-    assert (config.team["main"].policy, config.decode_of("main").temperature, config.decode_of("main").top_k) == (
+    assert (
+        config.team["main"].policy,
+        config.decode_of("main").temperature,
+        config.decode_of("main").top_k,
+    ) == (
         ("main",),
         0.5,
         5,
@@ -263,10 +345,16 @@ def test_a_file_extends_another_key_by_key_and_lists_are_replaced(small, tmp_pat
 def test_the_place_is_that_of_the_file_that_said_it(small, tmp_path):
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\n\ndecode: {temprature: 1}\n")
-    assert complaint_of(child) == "child.yaml:3: decode.temprature: unknown key; did you mean temperature?"
+    assert (
+        complaint_of(child)
+        == "child.yaml:3: decode.temprature: unknown key; did you mean temperature?"
+    )
     child.write_text("extends: small.yaml\nname: child\n")
     small.write_text(SMALL.replace("steps: 60", "step: 60"))
-    assert complaint_of(child).splitlines()[0] == "small.yaml:13: train.step: unknown key; did you mean steps?"
+    assert (
+        complaint_of(child).splitlines()[0]
+        == "small.yaml:13: train.step: unknown key; did you mean steps?"
+    )
 
 
 def test_files_that_extend_each_other_are_refused(tmp_path):
@@ -274,17 +362,24 @@ def test_files_that_extend_each_other_are_refused(tmp_path):
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
     assert "a.yaml extends itself: a.yaml -> b.yaml -> a.yaml" in complaint_of(tmp_path / "a.yaml")
     (tmp_path / "a.yaml").write_text("name: a\nextends: absent.yaml\n")
-    assert complaint_of(tmp_path / "a.yaml") == "a.yaml:2: extends: absent.yaml does not exist; expected a YAML file"
+    assert (
+        complaint_of(tmp_path / "a.yaml")
+        == "a.yaml:2: extends: absent.yaml does not exist; expected a YAML file"
+    )
     (tmp_path / "a.yaml").write_text("extends: [b.yaml]\n")
-    assert "a.yaml:1: extends: got ['b.yaml'], expected the name of one file" in complaint_of(tmp_path / "a.yaml")
+    assert "a.yaml:1: extends: got ['b.yaml'], expected the name of one file" in complaint_of(
+        tmp_path / "a.yaml"
+    )
 
 
 def test_a_python_file_is_relative_to_the_config_that_names_it(small, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from motet.settings import Algorithm\nmine = Algorithm(name='mine', baseline='group_max')\n"
+        "from motet.settings import Algorithm\nmine = Algorithm(name='mine', "
+        "baseline='group_max')\n"
     )
     small.write_text(
-        SMALL.replace("name: magrpo", "name: ./mine.py:mine") + "reward: {name: ./mine.py:Reward, scale: 2}\n"
+        SMALL.replace("name: magrpo", "name: ./mine.py:mine")
+        + "reward: {name: ./mine.py:Reward, scale: 2}\n"
     )
     config = load_config(small)
     assert config.reward is not None
@@ -292,6 +387,26 @@ def test_a_python_file_is_relative_to_the_config_that_names_it(small, tmp_path):
     assert (config.algorithm.baseline, config.algorithm.scale) == ("group_max", "std")
     (tmp_path / "dumped.yaml").write_text(dump_config(config))
     assert load_config(tmp_path / "dumped.yaml") == config
+
+
+def test_a_config_names_its_own_baseline_and_loss(small, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def baseline(comparison):\n    return 0 * comparison.returns_S + 7\n"
+        "def loss(inputs):\n    return inputs.logp_BL\n"
+        "WRONG = 3\n"
+    )
+    own = "name: magrpo, baseline: ./mine.py:baseline, policy_loss: ./mine.py:loss"
+    small.write_text(SMALL.replace("name: magrpo", own))
+    algorithm = load_config(small).algorithm
+    comparison = Comparison(torch.tensor([1.0, 2.0]), torch.tensor([0, 0]))
+    assert BASELINES[algorithm.baseline].of(comparison).tolist() == [7.0, 7.0]
+    assert BASELINES[algorithm.baseline].siblings
+    assert POLICY_LOSSES[algorithm.policy_loss].ratio is None
+    assert "has no ratio" in complaint_of(small, "algorithm.epochs=2")
+    wrong = f"algorithm.baseline={tmp_path}/mine.py:WRONG"
+    assert "of type int; expected a function or a Baseline" in complaint_of(small, wrong)
+    missing = f"algorithm.policy_loss={tmp_path}/mine.py:absent"
+    assert "mine.py defines no 'absent'" in complaint_of(small, missing)
 
 
 def test_options_of_an_environment_are_complained_about_with_their_line(small):
@@ -312,7 +427,10 @@ def test_python_makes_the_same_config_as_a_file(small):
         "name": "small",
         "environment": {"name": "quickstart", "hard": True},
         "models": {"tiny": {"embedded": {"layers": 2}}},
-        "policies": {"aux": {"model": "tiny"}, "main": {"model": "tiny", "optimizer": {"learning_rate": 1e-3}}},
+        "policies": {
+            "aux": {"model": "tiny"},
+            "main": {"model": "tiny", "optimizer": {"learning_rate": 1e-3}},
+        },
         "team": {"aux": "aux", "main": {"policy": "main", "decode": {"temperature": 0.5}}},
         "decode": {"max_new_tokens": 44},
         "algorithm": {"scale": "std"},
@@ -325,7 +443,9 @@ def test_python_makes_the_same_config_as_a_file(small):
 
 
 @pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "configs").glob("*.yaml")), ids=lambda path: path.stem
+    "path",
+    sorted((Path(__file__).parents[2] / "configs").glob("*.yaml")),
+    ids=lambda path: path.stem,
 )
 def test_every_shipped_config_loads_and_reads_back_equal(path, tmp_path):
     config = load_config(path)

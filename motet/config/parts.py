@@ -1,4 +1,4 @@
-"""The sections of a run config, each with a docstring under every field; `schema` makes the whole of them."""
+"""The sections of a run config. Every field has a docstring; `schema` combines the sections."""
 
 import re
 from collections.abc import Mapping
@@ -21,61 +21,72 @@ from pydantic import (
 from motet.settings import Decode, Lora, Optimizer, Settings, TinyModel
 
 AtOnce = Annotated[int, Field(gt=0, le=1024)]
-"""Threads or processes side by side on one machine."""
+"""Number of threads or processes that run in parallel on one machine."""
 
-# ---------------------------------------------------------------------------------------------------- what is played
+# ----------------------------------------------------------------------------------- tasks and data
 
 
 class Named(Settings):
-    """A part by its name, and the options it declares itself; they are checked when the part is looked up."""
+    """A part chosen by name, with the options that the part itself declares.
+
+    The options are validated when the part is looked up.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     name: str
-    """A registered name, `package.module:Class`, or `./file.py:Class` relative to the config that says so."""
+    """A registered name, `package.module:Class`, or `./file.py:Class` relative to the config file
+    that contains it."""
 
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
 
-class Source(Settings):
-    """Rows of a dataset: of the hub by `name`, or of a local `path`.
+class DataSource(Settings):
+    """Rows of a dataset, from the hub (`name`) or from a local `path`.
 
-    A `path` laid over a `name` (an override, or a config that extends another) stands in its place: the subset is gone, and of
-    the split the name stays, not the slice. So data.eval.path=FILE plays the whole file; data.eval.split=test[:32] cuts it.
+    A `path` in a higher layer (an override, or a config that extends another) replaces a `name` of
+    a lower layer. The subset is then dropped, and the split keeps its name but loses its slice. So
+    data.eval.path=FILE plays the whole file, and data.eval.split=test[:32] selects a part of it.
     """
 
     name: str | None = None
     """A dataset of the hub, such as openai/openai_humaneval."""
     subset: str | None = None
-    """Which configuration of a hub dataset, such as main of openai/gsm8k."""
+    """The configuration of a hub dataset, such as main of openai/gsm8k."""
     path: str | None = None
-    """A local file (.jsonl, .json, .parquet, or .csv, where every value is a text), or a folder that holds a dataset."""
+    """A local file (.jsonl, .json, .parquet, or .csv, where every value is a string), or a folder
+    that contains a dataset."""
     split: str = "train"
-    """A split, or a part of one: train[:1000], test[33:163]."""
+    """A split, or a slice of one: train[:1000], test[33:163]."""
     fields: dict[str, str] = Field(default_factory=dict)
-    """What the environment calls a field -> what the dataset calls the column."""
+    """Maps the environment's field names to the dataset's column names."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.name is None) == (self.path is None):
-            raise ValueError(f"got name {self.name} and path {self.path}, expected exactly one of them")
+            raise ValueError(
+                f"got name {self.name} and path {self.path}, expected exactly one of them"
+            )
         if self.subset is not None and self.name is None:
-            raise ValueError(f"got subset {self.subset} with path {self.path}: only a hub dataset has subsets, drop it")
+            raise ValueError(
+                f"got subset {self.subset} with path {self.path}: only a hub dataset has subsets, "
+                "drop it"
+            )
         return self
 
 
-class Data(Settings):
-    """Where tasks come from. Left out where the environment has tasks of its own."""
+class DataConfig(Settings):
+    """The source of the tasks. Leave it out if the environment provides its own tasks."""
 
-    train: Source | None = None
-    """Tasks to learn from."""
-    eval: Source | None = None
-    """Tasks held out, for evaluation only."""
+    train: DataSource | None = None
+    """Tasks to train on."""
+    eval: DataSource | None = None
+    """Held-out tasks, used only for evaluation."""
 
 
-# ---------------------------------------------------------------------------------------------------- who plays
+# ---------------------------------------------------------------------- models, policies and agents
 
 
 def _known_device(device: str) -> str:
@@ -84,123 +95,157 @@ def _known_device(device: str) -> str:
     return device
 
 
-class Base(Settings):
-    """A base model, loaded once however many adapters and frozen policies stand on it."""
+class ModelConfig(Settings):
+    """A base model. It is loaded once, and all its adapters and frozen policies share it."""
 
     path: str | None = None
-    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder with one."""
+    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder that contains one."""
     embedded: TinyModel | None = None
-    """Make a tiny model on the spot instead."""
+    """Create a tiny, randomly initialised model instead of loading one."""
     device: Annotated[str, AfterValidator(_known_device)] = "auto"
     """auto (cuda, else mps, else cpu), cpu, mps, cuda, or cuda:0, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """The type the model computes in. What is trained keeps float32 masters."""
+    """The dtype of the model's computation. Trained weights keep float32 master copies."""
     quantize: Literal["none", "8bit", "4bit"] = "none"
-    """Hold the linear layers in fewer bits, under adapters and frozen policies: 8bit is LLM.int8, 4bit is NF4. Needs
-    pip install "motet[quantized]" and a device that bitsandbytes knows; nothing of the model itself can be trained."""
+    """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
+    LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes
+    supports. The quantized weights themselves cannot be trained."""
     attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
-    """The attention implementation of transformers (attn_implementation). auto: sdpa where the model has it, else eager, and
-    Motet's own on top of sdpa where it gives the same: answers then share their prompt, and micro-batches have no padding. The
-    others are those of transformers as they are, without these two. flash_attention_2 needs the package flash_attn, a CUDA
+    """The attention implementation of transformers (attn_implementation). auto: sdpa if the model
+    supports it, else eager; and on top of sdpa Motet's own attention function if it gives the same
+    result. With that function the completions of one prompt share its computation, and
+    micro-batches have no padding. The other values select the implementations of transformers
+    unchanged, without these two savings. flash_attention_2 needs the package flash_attn, a CUDA
     device, and dtype bfloat16 or float16."""
     checkpointing: bool = False
-    """Keep only each block's input for the backward pass and compute the rest again: about a third more time for a fraction of
-    the memory."""
+    """Gradient checkpointing: keep only the input of each block for the backward pass and recompute
+    the rest. It needs a fraction of the memory and about a third more time."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if (self.path is None) == (self.embedded is None):
             what = "neither" if self.path is None else "both"
-            raise ValueError(f"got {what} of path and embedded, expected exactly one (embedded: {{}} is a tiny model)")
+            raise ValueError(
+                f"got {what} of path and embedded, expected exactly one (embedded: {{}} is a tiny "
+                "model)"
+            )
         if self.embedded is not None and self.quantize != "none":
-            raise ValueError(f"got quantize {self.quantize} with embedded, which is tiny as it is: use quantize: none")
+            raise ValueError(
+                f"got quantize {self.quantize} with embedded, which is tiny as it is: use "
+                "quantize: none"
+            )
         return self
 
 
-class Policy(Settings):
-    """Weights that play, and how they learn."""
+class PolicyConfig(Settings):
+    """A policy: a set of weights that plays, and how they are trained."""
 
     model: str
     """A key of `models`."""
     train: Literal["full", "lora", "frozen"] = "full"
-    """All weights of a copy of the model, a low-rank adapter on it, or nothing."""
+    """full: all weights of a copy of the model. lora: a low-rank adapter on it. frozen: nothing."""
     adapter: str | None = None
     """A folder with a saved adapter to start from."""
     lora: Lora | None = None
-    """The new adapter of train: lora; its defaults where left out."""
+    """The new adapter of train: lora. The defaults apply if it is left out."""
     optimizer: Optimizer | None = None
     """Fields that differ from the common `optimizer`."""
 
     @model_validator(mode="after")
     def _refuse_what_is_not_used(self) -> Self:
         if self.lora is not None and (self.train != "lora" or self.adapter is not None):
-            instead = f"train: {self.train}" if self.train != "lora" else f"adapter {self.adapter}, which has its own"
+            instead = (
+                f"train: {self.train}"
+                if self.train != "lora"
+                else f"adapter {self.adapter}, which has its own"
+            )
             raise ValueError(
-                f"got lora settings with {instead}; expected them with train: lora and no adapter: drop one"
+                f"got lora settings with {instead}; expected them with train: lora and no adapter: "
+                "drop one"
             )
         if self.adapter is not None and self.train == "full":
-            raise ValueError(f"got adapter {self.adapter} with train: full; expected train: lora or frozen")
+            raise ValueError(
+                f"got adapter {self.adapter} with train: full; expected train: lora or frozen"
+            )
         return self
 
     @property
     def new_adapter(self) -> Lora | None:
-        """The shape of the adapter to make; None where none is made."""
+        """The settings of the adapter to create, or None if none is created."""
         return (self.lora or Lora()) if self.train == "lora" and self.adapter is None else None
 
     @field_serializer("optimizer", mode="wrap")
-    def _only_what_differs(self, value: Optimizer | None, handler: SerializerFunctionWrapHandler) -> Any:
+    def _only_what_differs(
+        self, value: Optimizer | None, handler: SerializerFunctionWrapHandler
+    ) -> Any:
         return None if value is None else value.model_dump(mode="json", exclude_unset=True)
 
 
-class CriticSettings(Settings):
-    """The critics of an algorithm that has them: one per agent (own view), agents that share all policies sharing theirs too, or
-    one for all (joint view)."""
+class CriticConfig(Settings):
+    """The critics of an algorithm that uses critics.
+
+    Own view: one critic per agent; agents that use the same policies at all turns share one critic.
+    Joint view: one critic for all agents.
+    """
 
     model: str | None = None
-    """A key of `models`; the model of the agent's first policy unless set (joint view: of the first agent's)."""
+    """A key of `models`. The default is the model of the agent's first policy (joint view: of the
+    first agent's)."""
     train: Literal["full", "lora", "head", "policy"] = "full"
-    """full: all weights of a copy of the model, and a value head. lora: an adapter on the model that others share, and a head.
-    head: only a head, on the model as it was loaded. policy: a head on the agent's own policy, whose weights then answer for its
-    values too."""
+    """full: all weights of a copy of the model, and a value head. lora: an adapter on the shared
+    model, and a head. head: only a head, on the model as loaded. policy: a head on the agent's own
+    policy, whose weights then also predict the values."""
     lora: Lora | None = None
-    """The adapter of train: lora; its defaults where left out."""
+    """The adapter of train: lora. The defaults apply if it is left out."""
     optimizer: Optimizer | None = None
     """Fields that differ from the common `optimizer`."""
     epochs: PositiveInt | None = None
-    """Passes over a step's values; as many as the policies make unless set."""
+    """Passes over the value samples of a step. The default is the number of passes of the
+    policies."""
     coefficient: PositiveFloat = 1.0
-    """What the value loss is multiplied with; it matters most with train: policy."""
+    """Coefficient of the value loss. It matters most with train: policy."""
 
     @model_validator(mode="after")
     def _refuse_what_is_not_used(self) -> Self:
         if self.lora is not None and self.train != "lora":
-            raise ValueError(f"got lora settings with train: {self.train}; expected them with train: lora: drop one")
+            raise ValueError(
+                f"got lora settings with train: {self.train}; expected them with train: lora: drop "
+                "one"
+            )
         if self.model is not None and self.train == "policy":
-            raise ValueError(f"got model {self.model} with train: policy, which reads the policy's own: drop one")
+            raise ValueError(
+                f"got model {self.model} with train: policy, which reads the policy's own: drop one"
+            )
         return self
 
     @field_serializer("optimizer", mode="wrap")
-    def _only_what_differs(self, value: Optimizer | None, handler: SerializerFunctionWrapHandler) -> Any:
+    def _only_what_differs(
+        self, value: Optimizer | None, handler: SerializerFunctionWrapHandler
+    ) -> Any:
         return None if value is None else value.model_dump(mode="json", exclude_unset=True)
 
 
-class Player(Settings):
-    """Who plays one agent, and how. In YAML also just the policy's name, or a list with one per turn."""
+class AgentConfig(Settings):
+    """How one agent is played. In YAML also just the name of a policy, or a list with one policy
+    per turn."""
 
     policy: tuple[str, ...] = Field(min_length=1)
-    """Keys of `policies`, one per turn; the last one repeats."""
+    """Keys of `policies`, one per turn. The last one is used for all further turns."""
     system: str | None = None
-    """A system message before the environment's prompt."""
+    """A system message that is put before the environment's prompt."""
     decode: Decode | None = None
     """Fields that differ from the common `decode`."""
 
     @field_serializer("decode", mode="wrap")
-    def _only_what_differs(self, value: Decode | None, handler: SerializerFunctionWrapHandler) -> Any:
+    def _only_what_differs(
+        self, value: Decode | None, handler: SerializerFunctionWrapHandler
+    ) -> Any:
         return None if value is None else value.model_dump(mode="json", exclude_unset=True)
 
 
 def written_out(player: Any) -> Any:
-    """`aux`, `[first, later]` and `{policy: aux}` as the one form that layers of configs are merged in."""
+    """Return the normal form of `aux`, `[first, later]` and `{policy: aux}`, in which layers are
+    merged."""
     if isinstance(player, str | list | tuple):
         player = {"policy": player}
     if isinstance(player, Mapping) and isinstance(player.get("policy"), str):
@@ -208,122 +253,139 @@ def written_out(player: Any) -> Any:
     return player
 
 
-# ---------------------------------------------------------------------------------------------------- how it learns
+# ----------------------------------------------------------------------------------------- training
 
 
-class Train(Settings):
-    """How long, and in what portions."""
+class TrainConfig(Settings):
+    """The length of training and the sizes of its batches."""
 
     steps: PositiveInt | None = None
     """Training steps."""
     epochs: PositiveInt | None = None
-    """Or passes over the training tasks."""
+    """Alternative to steps: passes over the training tasks."""
     tasks_per_step: PositiveInt = 8
     """Tasks played in one step."""
     token_budget: PositiveInt = 16384
-    """Padded tokens a micro-batch may have: bounds the memory of learning, changes no result but by rounding."""
+    """Maximum number of tokens in a micro-batch, padding included. It bounds the memory of training
+    and changes results only by rounding."""
     rows_per_batch: PositiveInt = 256
-    """Answers decoded at a time: bounds the memory of playing."""
+    """Maximum number of completions decoded at the same time. It bounds the memory of sampling."""
     tokens_per_batch: PositiveInt = 65536
-    """Padded tokens of prompts and answers decoded at a time: bounds the memory of the cache."""
+    """Maximum number of tokens decoded at the same time, prompts, completions and padding included.
+    It bounds the memory of the cache."""
     checkpoint_every: NonNegativeInt = 50
-    """Steps between checkpoints; 0 is only before the first and after the last."""
+    """Steps between checkpoints. With 0 there is one before the first step and one after the
+    last."""
     keep_checkpoints: PositiveInt = 2
-    """How many of the newest are kept."""
+    """How many of the newest checkpoints are kept."""
     keep_every: NonNegativeInt = 0
-    """Also keep the checkpoints of steps that are a multiple of this; 0 keeps none."""
+    """Also keep the checkpoint of every N-th step. 0 keeps no such checkpoints."""
     keep_best: str | None = None
-    """Also keep the checkpoint at which this metric was highest, such as evaluate/success. Its team is in RUN/best, which
-    evaluate and play take as they take a run."""
+    """Also keep the checkpoint at which this metric was highest, such as evaluate/success. RUN/best
+    contains its team; evaluate and play accept that folder like a run."""
     checkpoint_beside: bool = True
-    """Write checkpoints while the run goes on, from one copy in main memory; or let the run wait and make no copy, as it does
-    anyway where a checkpoint has more than 1 GiB of tensors."""
+    """Write checkpoints in the background, from one copy of the tensors in main memory. With false
+    the run waits and makes no copy; it also does so if a checkpoint has more than 1 GiB of
+    tensors."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
-    """A step or an evaluation of which a larger share of the joint actions failed stops the run."""
+    """The run stops if a larger share of the joint actions of a step or of an evaluation fails."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"got steps {self.steps} and epochs {self.epochs}, expected exactly one (the other: null)")
+            raise ValueError(
+                f"got steps {self.steps} and epochs {self.epochs}, expected exactly one (the "
+                "other: null)"
+            )
         return self
 
 
-class Evaluation(Settings):
-    """Playing the held-out tasks without learning."""
+class EvaluationConfig(Settings):
+    """Evaluation on the held-out tasks, without training."""
 
     every: NonNegativeInt = 0
-    """Steps between evaluations; 0 is only before and after training."""
+    """Steps between evaluations. With 0 there is one before and one after training."""
     tasks: PositiveInt | None = None
-    """Use the first so many held-out tasks; all of them unless set."""
+    """Use only the first N held-out tasks. The default is all of them."""
     samples: PositiveInt = 1
     """Paths per task."""
 
 
-# ---------------------------------------------------------------------------------------------------- around it
+# ----------------------------------------------------------------------------- reports and services
 
 
-class Wandb(Settings):
-    """Weights & Biases; needs pip install "motet[wandb]"."""
+class WandbConfig(Settings):
+    """Weights & Biases. It needs pip install "motet[wandb]"."""
 
     project: str = "motet"
-    """The project runs are filed under."""
+    """The project that the run is logged to."""
     entity: str | None = None
-    """The user or team; the account's own unless set."""
+    """The user or team. The default is that of the account."""
     name: str | None = None
-    """What the run is called; the run's own name unless set."""
+    """The display name. The default is the name of the run."""
     tags: tuple[str, ...] = ()
-    """Labels."""
+    """Tags of the run."""
 
 
-class Report(Settings):
-    """What is recorded besides metrics.jsonl and summary.json."""
+class ReportConfig(Settings):
+    """Records besides metrics.jsonl and summary.json."""
 
     tensorboard: bool = True
-    """Mirror the metrics to RUN/tensorboard."""
-    wandb: Wandb | None = None
-    """Mirror the metrics to Weights & Biases."""
+    """Also write the metrics to RUN/tensorboard."""
+    wandb: WandbConfig | None = None
+    """Also log the metrics to Weights & Biases."""
     episodes: Literal["all", "none"] = "all"
-    """Write every training episode to RUN/episodes, or only those of evaluations."""
+    """all: write every training episode to RUN/episodes. none: write only the episodes of
+    evaluations."""
 
 
 def _web_address(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.port == 0
+        or parts.query
+    ):
         raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000")
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            "got an address with a password in it, which would be recorded: name a variable in key_variable"
+            "got an address with a password in it, which would be recorded: name a variable in "
+            "key_variable"
         )
     return url
 
 
-class Expert(Settings):
-    """A model that gives feedback between turns, behind any endpoint of the OpenAI chat protocol."""
+class ExpertConfig(Settings):
+    """A model that gives feedback between turns, served by any endpoint of the OpenAI chat
+    protocol."""
 
     base_url: Annotated[str, AfterValidator(_web_address)]
-    """What comes before /chat/completions, such as https://api.openai.com/v1 or http://localhost:8000/v1."""
+    """The part of the URL before /chat/completions, such as https://api.openai.com/v1 or
+    http://localhost:8000/v1."""
     model: str
-    """What the server calls the model."""
+    """The name of the model on the server."""
     key_variable: str | None = None
-    """The environment variable that holds the key, such as OPENAI_API_KEY; none is sent unless set. The key itself is never
-    written anywhere."""
+    """The environment variable that holds the API key, such as OPENAI_API_KEY. By default no key is
+    sent. The key itself is never written anywhere."""
     timeout_seconds: PositiveFloat = 60.0
-    """Time one try has, from connecting to the end of the answer."""
+    """Timeout of one attempt, from connecting to the end of the answer."""
     retries: NonNegativeInt = 3
-    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles, up
-    to timeout_seconds."""
+    """Retries after a lost connection or a status of 408, 409, 429 or 5xx. The wait between
+    attempts doubles each time, up to timeout_seconds."""
     concurrency: PositiveInt = 8
-    """Questions at once."""
+    """Maximum number of concurrent requests."""
     temperature: NonNegativeFloat | None = None
-    """How freely the expert speaks; as the server does it unless set."""
+    """Sampling temperature of the expert. The default is that of the server."""
     max_tokens: PositiveInt | None = None
-    """Tokens an answer may have; as the server does it unless set."""
+    """Maximum number of tokens of an answer. The default is that of the server."""
     extra: dict[str, Any] = Field(default_factory=dict)
-    """More fields of the request, as the server names them, such as {max_completion_tokens: 800}."""
+    """Further fields of the request, as the server names them, such as {max_completion_tokens:
+    800}."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is sent beside the model and the messages."""
+        """The fields of the request besides the model and the messages."""
         said = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**self.extra, **{name: value for name, value in said.items() if value is not None}}
 
@@ -332,69 +394,85 @@ class Expert(Settings):
         taken = {"model", "messages", "stream", "temperature", "max_tokens"} & set(self.extra)
         if taken:
             raise ValueError(
-                f"extra sets {', '.join(sorted(taken))}; expected other fields: these are set beside it or fixed"
+                f"extra sets {', '.join(sorted(taken))}; expected other fields: these are set "
+                "beside it or fixed"
             )
         return self
 
 
-class Verifier(Settings):
-    """A model that says how likely an answer is right: behind a server (POST BASE_URL/predict), in this process, or several."""
+class VerifierConfig(Settings):
+    """A model that predicts how likely a completion is right.
+
+    It runs behind a server (POST BASE_URL/predict), in this process, or as an ensemble.
+    """
 
     base_url: Annotated[str, AfterValidator(_web_address)] | None = None
-    """What comes before /predict, such as http://localhost:8000."""
+    """The part of the URL before /predict, such as http://localhost:8000."""
     folder: str | None = None
-    """Or a folder that motet verifier train wrote: the model is loaded here."""
+    """Alternative: a folder that motet verifier train wrote. The model is loaded in this
+    process."""
     device: Annotated[str, AfterValidator(_known_device)] = "auto"
-    """folder: where its model computes."""
+    """With folder: the device of its model."""
     token_budget: PositiveInt = 16384
-    """folder: padded tokens of answers scored at a time."""
+    """With folder: maximum number of tokens scored at the same time, padding included."""
     reads: Literal["end", "mean", "lowest"] = "end"
-    """folder: what of an answer is its score. end: the value after all of it. mean, lowest: of the values after each of its
-    lines, so that every step of a solution counts; for verifiers trained with loss: every. A server says this for itself."""
+    """With folder: how the score of a completion is computed. end: the value after the whole
+    completion. mean, lowest: the mean or the minimum of the values after each line, so that every
+    step of a solution counts; use them with verifiers trained with loss: every. A server decides
+    this itself."""
     constant: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Or no model, and this score for every answer: to see whether all else works."""
-    ensemble: tuple["Verifier", ...] = ()
-    """Or several of these; two or more."""
+    """Alternative: no model, and this score for every completion. Use it to test everything
+    else."""
+    ensemble: tuple["VerifierConfig", ...] = ()
+    """Alternative: several verifiers, two or more."""
     combine: Literal["mean", "minimum"] = "mean"
-    """ensemble: what their scores of one answer become. The minimum is harder to fool."""
+    """With ensemble: how the scores of one completion are combined. The minimum is harder to
+    fool."""
     key_variable: str | None = None
-    """The environment variable that holds the key; none is sent unless set. The key itself is never written anywhere."""
+    """The environment variable that holds the API key. By default no key is sent. The key itself is
+    never written anywhere."""
     timeout_seconds: PositiveFloat = 60.0
-    """Time one try has, from connecting to the end of the answer."""
+    """Timeout of one attempt, from connecting to the end of the answer."""
     retries: NonNegativeInt = 3
-    """Further tries after a lost connection or one of the statuses 408, 409, 429 and 5xx; the time between them doubles, up
-    to timeout_seconds."""
+    """Retries after a lost connection or a status of 408, 409, 429 or 5xx. The wait between
+    attempts doubles each time, up to timeout_seconds."""
     concurrency: PositiveInt = 8
-    """Requests at once."""
+    """Maximum number of concurrent requests."""
     batch_size: PositiveInt = 64
-    """Answers in one request, at most."""
+    """Maximum number of completions in one request."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         given = [
-            name for name in ("base_url", "folder", "constant", "ensemble") if getattr(self, name) not in (None, ())
+            name
+            for name in ("base_url", "folder", "constant", "ensemble")
+            if getattr(self, name) not in (None, ())
         ]
         if len(given) != 1:
             raise ValueError(
-                f"got {' and '.join(given) or 'none'} of base_url, folder, constant and ensemble; expected exactly one"
+                f"got {' and '.join(given) or 'none'} of base_url, folder, constant and ensemble; "
+                "expected exactly one"
             )
         if len(self.ensemble) == 1:
-            raise ValueError("ensemble has one verifier; expected two or more: name it without an ensemble")
+            raise ValueError(
+                "ensemble has one verifier; expected two or more: name it without an ensemble"
+            )
         return self
 
 
-class SandboxSettings(Settings):
-    """Where code that models wrote is run, and how much of the machine it gets."""
+class SandboxConfig(Settings):
+    """The sandbox that runs code written by models, and its resource limits."""
 
     workers: AtOnce | None = None
-    """Programs at once; one per core unless set."""
+    """Maximum number of programs that run in parallel. The default is one per core."""
     minimum_level: Literal["limits", "seccomp", "landlock", "namespaces"] = "seccomp"
-    """Refuse to run with less protection than this."""
+    """The minimum protection level. Motet refuses to run programs with less."""
     wall_seconds: PositiveFloat = 5.0
-    """Time one program has, by the clock."""
+    """Wall-clock time limit of one program."""
     cpu_seconds: PositiveInt = 3
-    """Time one program has, of a processor."""
+    """CPU time limit of one program."""
     memory_mb: PositiveInt = 512
-    """Address space of one program, MiB."""
+    """Address space limit of one program, in MiB."""
     packages: tuple[str, ...] = ()
-    """Packages that programs may import besides the standard library, such as numpy, and those that these import."""
+    """Packages that programs may import besides the standard library, such as numpy, together with
+    the packages that these import."""

@@ -1,13 +1,13 @@
-"""Sections of a config that have something to refuse."""
+"""Tests of the config sections that refuse some values."""
 
 import pytest
 from pydantic import ValidationError
 
-from motet.config.parts import Expert, Verifier
+from motet.config.parts import ExpertConfig, VerifierConfig
 
 
 def expert(**settings):
-    return Expert(**{"base_url": "http://localhost:8000/v1", "model": "tiny", **settings})
+    return ExpertConfig(**{"base_url": "http://localhost:8000/v1", "model": "tiny", **settings})
 
 
 def test_an_expert_sends_only_the_parameters_that_were_set():
@@ -17,14 +17,29 @@ def test_an_expert_sends_only_the_parameters_that_were_set():
 
 
 @pytest.mark.parametrize(
-    "url", ["https://api.openai.com/v1", "http://localhost", "http://127.0.0.1:8000/v1/", "http://[::1]:8000/v1"]
+    "url",
+    [
+        "https://api.openai.com/v1",
+        "http://localhost",
+        "http://127.0.0.1:8000/v1/",
+        "http://[::1]:8000/v1",
+    ],
 )
 def test_web_addresses_are_taken(url):
     assert expert(base_url=url).base_url == url
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8000", "ftp://here/v1", "http://", "http:///v1", "", "http://h/v1?key=1", "http://h:99999/v1"]
+    "url",
+    [
+        "localhost:8000",
+        "ftp://here/v1",
+        "http://",
+        "http:///v1",
+        "",
+        "http://h/v1?key=1",
+        "http://h:99999/v1",
+    ],
 )
 def test_what_is_no_web_address_is_refused(url):
     with pytest.raises(ValidationError, match="base_url"):
@@ -44,18 +59,26 @@ def test_extra_fields_replace_none_that_have_their_own_place(field):
 
 def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these():
     server, constant = {"base_url": "http://localhost:8000"}, {"constant": 0.0}
-    for one in (server, constant, {"folder": "verifiers/x"}, {"ensemble": (server, constant), "combine": "minimum"}):
-        assert Verifier(**one)
+    for one in (
+        server,
+        constant,
+        {"folder": "verifiers/x"},
+        {"ensemble": (server, constant), "combine": "minimum"},
+    ):
+        assert VerifierConfig(**one)
     for wrong, got in (({}, "none"), ({**server, **constant}, "base_url and constant")):
         with pytest.raises(
-            ValidationError, match=f"got {got} of base_url, folder, constant and ensemble; expected exactly"
+            ValidationError,
+            match=f"got {got} of base_url, folder, constant and ensemble; expected exactly",
         ):
-            Verifier(**wrong)
+            VerifierConfig(**wrong)
     with pytest.raises(ValidationError, match="ensemble has one verifier; expected two or more"):
-        Verifier(ensemble=(server,))
+        VerifierConfig(ensemble=(server,))
 
 
-@pytest.mark.parametrize("settings", [{"base_url": "localhost"}, {"constant": 1.5}, {"constant": -0.1}])
+@pytest.mark.parametrize(
+    "settings", [{"base_url": "localhost"}, {"constant": 1.5}, {"constant": -0.1}]
+)
 def test_a_verifier_that_cannot_be_is_refused(settings):
     with pytest.raises(ValidationError, match=next(iter(settings))):
-        Verifier(**settings)
+        VerifierConfig(**settings)

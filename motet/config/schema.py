@@ -1,7 +1,7 @@
-"""What a run config may say: the sections of `parts`, the records of `settings`, and what must agree between them.
+"""The run config: the sections of `parts`, the records of `settings`, and the checks between them.
 
-What one agent or one policy says differently from everyone stands with it (`team.aux.decode`, `policies.aux.optimizer`) and
-needs only the fields that differ: `decode_of` and `optimizer_of` give the whole.
+A single agent or policy may override common settings (`team.aux.decode`, `policies.aux.optimizer`).
+It sets only the fields that differ; `decode_of` and `optimizer_of` return the complete settings.
 """
 
 import re
@@ -24,30 +24,34 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import check_plan, resolve
 from motet.config.parts import (
+    AgentConfig,
     AtOnce,
-    Base,
-    CriticSettings,
-    Data,
-    Evaluation,
-    Expert,
+    CriticConfig,
+    DataConfig,
+    EvaluationConfig,
+    ExpertConfig,
+    ModelConfig,
     Named,
-    Player,
-    Policy,
-    Report,
-    SandboxSettings,
-    Train,
-    Verifier,
+    PolicyConfig,
+    ReportConfig,
+    SandboxConfig,
+    TrainConfig,
+    VerifierConfig,
     written_out,
 )
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Decode, Guards, Optimizer, Plan, Schedule, Settings, Warmup
 
 DEFAULT_ALGORITHM = "magrpo"
-Some = TypeVar("Some", bound=Settings)
+SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
 def _tupled(value: Any) -> Any:
-    """Lists as tuples: behind a validator that reads plain values, strict validation takes no list for a tuple."""
+    """Convert lists to tuples.
+
+    Behind a validator that runs before, strict validation sees Python values and accepts no list
+    where a tuple is expected.
+    """
     if isinstance(value, Mapping):
         return {key: _tupled(item) for key, item in value.items()}
     return tuple(_tupled(item) for item in value) if isinstance(value, list | tuple) else value
@@ -73,7 +77,8 @@ def _known_parts(algorithm: Algorithm) -> Algorithm:
 
 @dataclass(frozen=True)
 class Places:
-    """Where each key was said. Two configs that say the same are equal wherever they say it."""
+    """The file and line where each key is set. Configs with equal values are equal whatever their
+    places."""
 
     of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
 
@@ -83,63 +88,70 @@ _FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
 
 def _run_name(name: str) -> str:
     if not re.fullmatch(_FOLDER_NAME, name):
-        raise ValueError(f"got {name!r}, expected the name of a folder: at most 100 letters, digits and _ . - + =")
+        raise ValueError(
+            f"got {name!r}, expected the name of a folder: at most 100 letters, digits and _ . - + "
+            "="
+        )
     return name
 
 
 class RunConfig(Settings):
-    """The whole of a run."""
+    """The complete config of a run."""
 
     name: Annotated[str, AfterValidator(_run_name)]
-    """The run folder is runs/NAME."""
+    """The name of the run. The run folder is runs/NAME."""
     seed: NonNegativeInt = 0
-    """Every random draw of the run follows from it."""
+    """The seed of the run. All random numbers are derived from it."""
     threads: AtOnce | None = None
-    """Threads torch uses on the CPU; all of them unless set. Recorded, because results to the bit depend on it."""
+    """Threads that torch uses on the CPU. The default is all of them. The number is recorded,
+    because bit-exact results depend on it."""
     environment: Named
-    """The game, and its own options."""
+    """The environment and its options."""
     reward: Named | None = None
-    """A reward of one's own in place of the environment's, and its own options."""
-    data: Data = Data()
-    """Where tasks come from."""
-    models: dict[str, Base] = Field(min_length=1)
-    """Base models by a name of one's own."""
+    """A custom reward that replaces the environment's, and its options."""
+    data: DataConfig = DataConfig()
+    """The source of the tasks."""
+    models: dict[str, ModelConfig] = Field(min_length=1)
+    """Base models, by names of your choice."""
     warmup: Warmup | None = None
-    """Supervised warm-up on the environment's demonstrations, before training."""
-    policies: dict[str, Policy] = Field(min_length=1)
-    """Policies by a name of one's own."""
-    team: dict[str, Annotated[Player, BeforeValidator(lambda player: _tupled(written_out(player)))]] = Field(
-        min_length=1
-    )
-    """Agent of the environment -> who plays it. Two agents with one policy share its weights."""
+    """Supervised warm-up on demonstrations of the environment, before training."""
+    policies: dict[str, PolicyConfig] = Field(min_length=1)
+    """Policies, by names of your choice."""
+    team: dict[
+        str, Annotated[AgentConfig, BeforeValidator(lambda player: _tupled(written_out(player)))]
+    ] = Field(min_length=1)
+    """Maps each agent of the environment to the policy that plays it. Agents with the same policy
+    share its weights."""
     decode: Decode = Decode()
-    """How everyone's answers are sampled."""
+    """Sampling settings of all completions."""
     optimizer: Optimizer = Optimizer()
-    """How every trained policy steps."""
+    """Optimizer settings of all trained policies."""
     rollout: Plan = Plan()
-    """How many answers are sampled where."""
-    algorithm: Annotated[Algorithm, BeforeValidator(_filled_from_its_row), AfterValidator(_known_parts)] = Field(
-        default_factory=lambda: resolve(DEFAULT_ALGORITHM, {})
-    )
-    """The learning rule: a name of the table (`motet.algorithms`), and the fields that differ from its row."""
-    critic: CriticSettings | None = None
-    """How critics are made and learn, where the algorithm has any; its defaults where left out."""
+    """How many completions are sampled at each turn."""
+    algorithm: Annotated[
+        Algorithm, BeforeValidator(_filled_from_its_row), AfterValidator(_known_parts)
+    ] = Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
+    """The learning rule: the name of a row of the table in `motet.algorithms`, and the fields that
+    differ from that row."""
+    critic: CriticConfig | None = None
+    """How critics are built and trained, if the algorithm uses critics. The defaults apply if it is
+    left out."""
     schedule: Schedule = Schedule()
-    """Who learns at which step."""
-    train: Train
-    """How long, and in what portions."""
-    evaluation: Evaluation = Evaluation()
-    """Playing the held-out tasks without learning."""
+    """Which policies are trained at which step."""
+    train: TrainConfig
+    """The length of training and the sizes of its batches."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Evaluation on the held-out tasks, without training."""
     guards: Guards = Guards()
-    """When a team that collapses raises an alarm."""
-    report: Report = Report()
+    """Bounds that raise an alarm when a team collapses."""
+    report: ReportConfig = ReportConfig()
     """What is recorded."""
-    sandbox: SandboxSettings = SandboxSettings()
-    """Where code that models wrote is run."""
-    expert: Expert | None = None
-    """A model that gives feedback between turns, where the environment asks for one."""
-    verifier: Verifier | None = None
-    """A model that scores answers, where the environment asks for one."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """The sandbox that runs code written by models."""
+    expert: ExpertConfig | None = None
+    """A model that gives feedback between turns, if the environment asks for one."""
+    verifier: VerifierConfig | None = None
+    """A model that scores completions, if the environment asks for one."""
     _places: Places = PrivateAttr(Places())
 
     def model_post_init(self, context: Any) -> None:
@@ -160,10 +172,16 @@ class RunConfig(Settings):
         return self
 
     def _unfit_names(self) -> list[tuple[tuple[str, ...], str]]:
-        """Policies and models are saved in folders of their names."""
-        named = [(section, name) for section in ("models", "policies") for name in getattr(self, section)]
+        """Check the names of policies and models: they are also the names of their folders."""
+        named = [
+            (section, name) for section in ("models", "policies") for name in getattr(self, section)
+        ]
         advice = "use letters, digits and _ . - + = in a name"
-        return [(key, f"{'.'.join(key)}: {advice}") for key in named if not re.fullmatch(_FOLDER_NAME, key[1])]
+        return [
+            (key, f"{'.'.join(key)}: {advice}")
+            for key in named
+            if not re.fullmatch(_FOLDER_NAME, key[1])
+        ]
 
     def _absent_names(self) -> list[tuple[tuple[str, ...], str]]:
         found: list[tuple[tuple[str, ...], str]] = []
@@ -172,14 +190,23 @@ class RunConfig(Settings):
             for name in player.policy:
                 if name not in self.policies:
                     known = ", ".join(self.policies)
-                    text = f"team.{agent} names policy {name!r}; policies are: {known}: name one of these, or add policies.{name}"
+                    text = (
+                        f"team.{agent} names policy {name!r}; policies are: {known}: name one "
+                        f"of these, or add policies.{name}"
+                    )
                     found.append((("team", agent), text))
             if len(player.policy) > turns:
-                text = f"team.{agent} lists {len(player.policy)} policies, but rollout.samples has {turns} turn(s): one each"
+                text = (
+                    f"team.{agent} lists {len(player.policy)} policies, but rollout.samples has "
+                    f"{turns} turn(s): one each"
+                )
                 found.append((("team", agent), text))
         for name, policy in self.policies.items():
             if policy.model not in self.models:
-                text = f"policies.{name} names model {policy.model!r}; models are: {', '.join(self.models)}"
+                text = (
+                    f"policies.{name} names model {policy.model!r}; models are: "
+                    f"{', '.join(self.models)}"
+                )
                 found.append((("policies", name), text))
         if self.critic is not None and self.critic.model not in (None, *self.models):
             text = f"critic.model is {self.critic.model!r}; models are: {', '.join(self.models)}"
@@ -189,29 +216,50 @@ class RunConfig(Settings):
     def _unfit_critic(self) -> list[tuple[tuple[str, ...], str]]:
         algorithm, critic = self.algorithm, self.critic
         if algorithm.critic_view is None:
-            text = f"critic is set, but algorithm {algorithm.name} has none: set algorithm.critic_view, or drop critic"
+            text = (
+                f"critic is set, but algorithm {algorithm.name} has none: set "
+                "algorithm.critic_view, or drop critic"
+            )
             return [] if critic is None else [(("critic",), text)]
         taken = [name for name in self.policies if name in self.critic_of.values()]
         if taken:
-            return [(("policies", taken[0]), f"policies.{taken[0]} has the name of a critic: call it something else")]
-        critic = critic or CriticSettings()
+            return [
+                (
+                    ("policies", taken[0]),
+                    f"policies.{taken[0]} has the name of a critic: call it something else",
+                )
+            ]
+        critic = critic or CriticConfig()
         if critic.train == "policy" and algorithm.critic_view == "joint":
-            text = "critic.train is policy, but critic_view joint belongs to no single policy: use full, lora or head"
+            text = (
+                "critic.train is policy, but critic_view joint belongs to no single policy: use "
+                "full, lora or head"
+            )
             return [(("critic", "train"), text)]
-        if critic.train == "policy" and any(len(player.policy) > 1 for player in self.team.values()):
-            text = "critic.train is policy, but an agent has a policy per turn: use full, lora or head"
+        if critic.train == "policy" and any(
+            len(player.policy) > 1 for player in self.team.values()
+        ):
+            text = (
+                "critic.train is policy, but an agent has a policy per turn: use full, lora or head"
+            )
             return [(("critic", "train"), text)]
-        read = {self.policies[name].model for player in self.team.values() for name in player.policy}
+        read = {
+            self.policies[name].model for player in self.team.values() for name in player.policy
+        }
         if algorithm.scope == "token" and critic.model is not None and read != {critic.model}:
             text = (
-                f"critic.model is {critic.model}, but scope token values the tokens of the players, whose models are "
+                f"critic.model is {critic.model}, but scope token values the tokens of the "
+                "players, whose models are "
                 f"{', '.join(sorted(read))}: drop critic.model"
             )
             return [(("critic", "model"), text)]
         for agent, player in self.team.items():
             models = {self.policies[name].model for name in player.policy}
             if algorithm.scope == "token" and len(models) > 1:
-                text = f"team.{agent} speaks with the models {', '.join(sorted(models))}, and scope token needs one per agent"
+                text = (
+                    f"team.{agent} speaks with the models {', '.join(sorted(models))}, and "
+                    "scope token needs one per agent"
+                )
                 return [(("team", agent), text)]
         return []
 
@@ -226,39 +274,64 @@ class RunConfig(Settings):
             if name not in playing
         ]
         idle += [
-            ("models", name, "is used by no policy: name it in policies") for name in self.models if name not in loaded
+            ("models", name, "is used by no policy: name it in policies")
+            for name in self.models
+            if name not in loaded
         ]
-        return [((section, name), f"{section}.{name} {text}, or drop it") for section, name, text in idle]
+        return [
+            ((section, name), f"{section}.{name} {text}, or drop it")
+            for section, name, text in idle
+        ]
 
     def _quantised_and_trained(self) -> list[tuple[tuple[str, ...], str]]:
-        """Steps are far smaller than what 8 bits can tell apart, so all weights of a model are trained only where it is plain."""
+        """Refuse to train all weights of a quantized model: gradient steps are far smaller than
+        what 8 bits resolve."""
         found: list[tuple[tuple[str, ...], str]] = []
-        critic = self.critic or CriticSettings()
-        valued = {critic.model or self.policies[self.team[agent].policy[0]].model for agent in self.critic_of}
+        critic = self.critic or CriticConfig()
+        valued = {
+            critic.model or self.policies[self.team[agent].policy[0]].model
+            for agent in self.critic_of
+        }
         for model, base in self.models.items():
             if base.quantize == "none":
                 continue
             fewer = f"models.{model} has quantize: {base.quantize}"
             for name, policy in self.policies.items():
                 if policy.model == model and policy.train == "full":
-                    text = f"policies.{name} has train: full, and {fewer}: use train: lora or frozen, or quantize: none"
+                    text = (
+                        f"policies.{name} has train: full, and {fewer}: use train: lora or "
+                        "frozen, or quantize: none"
+                    )
                     found.append((("policies", name), text))
             if critic.train == "full" and model in valued:
-                text = f"critic has train: full, and {fewer}: use critic.train=lora or head, or another critic.model"
+                text = (
+                    f"critic has train: full, and {fewer}: use critic.train=lora or head, or "
+                    "another critic.model"
+                )
                 found.append((("critic",), text))
             if self.warmup is not None:
-                text = f"warmup trains all weights, and {fewer}: drop warmup (warmup: null), or use quantize: none"
+                text = (
+                    f"warmup trains all weights, and {fewer}: drop warmup (warmup: null), or "
+                    "use quantize: none"
+                )
                 found.append((("warmup",), text))
         return found
 
     @field_serializer("algorithm", mode="wrap")
-    def _row_and_what_differs(self, value: Algorithm, handler: SerializerFunctionWrapHandler) -> Any:
+    def _row_and_what_differs(
+        self, value: Algorithm, handler: SerializerFunctionWrapHandler
+    ) -> Any:
         row = resolve(value.name, {}).model_dump(mode="json")
-        return {key: item for key, item in value.model_dump(mode="json").items() if key == "name" or item != row[key]}
+        return {
+            key: item
+            for key, item in value.model_dump(mode="json").items()
+            if key == "name" or item != row[key]
+        }
 
     @property
     def places(self) -> Mapping[tuple[str | int, ...], str]:
-        """Where each key was said, for complaints about options; empty for a config made in Python."""
+        """Where each key is set, for error messages about options. Empty for a config built in
+        Python."""
         return self._places.of
 
     @property
@@ -267,33 +340,46 @@ class RunConfig(Settings):
         return frozenset(name for name, policy in self.policies.items() if policy.train == "frozen")
 
     def decode_of(self, agent: str) -> Decode:
-        """How the answers of `agent` are sampled: the common settings, and its own over them."""
+        """The sampling settings of `agent`: the common ones, overridden by its own."""
         return _over(self.decode, self.team[agent].decode)
 
     @property
     def critic_of(self) -> Mapping[str, str]:
-        """Agent -> the name of its critic; empty where the algorithm has none. Agents that no policy learns for need none of
-        their own."""
+        """Agent -> the name of its critic. Empty if the algorithm uses no critics.
+
+        With own view, agents whose policies are all frozen have no critic.
+        """
         if self.algorithm.critic_view is None:
             return {}
         if self.algorithm.critic_view == "joint":
             return dict.fromkeys(self.team, "critic-joint")
         first: dict[tuple[str, ...], str] = {}
-        learning = [agent for agent, player in self.team.items() if not self.frozen.issuperset(player.policy)]
-        return {agent: first.setdefault(self.team[agent].policy, f"critic-{agent}") for agent in learning}
+        learning = [
+            agent
+            for agent, player in self.team.items()
+            if not self.frozen.issuperset(player.policy)
+        ]
+        return {
+            agent: first.setdefault(self.team[agent].policy, f"critic-{agent}")
+            for agent in learning
+        }
 
     @property
     def critic_optimizer(self) -> Optimizer:
-        """How critics step: the common settings, and their own over them."""
+        """The optimizer settings of critics: the common ones, overridden by their own."""
         return _over(self.optimizer, self.critic.optimizer if self.critic is not None else None)
 
     def optimizer_of(self, policy: str) -> Optimizer:
-        """How `policy` steps: the common settings, and its own over them."""
+        """The optimizer settings of `policy`: the common ones, overridden by its own."""
         return _over(self.optimizer, self.policies[policy].optimizer)
 
 
 def check_trainable(config: RunConfig) -> None:
-    """Raises: ConfigError where there is nothing to train, or nothing to compare under this plan. Evaluation needs neither."""
+    """Check that the config can be trained. Evaluation does not need this.
+
+    Raises: ConfigError if no policy is trained, or if the algorithm has nothing to compare under
+    this plan.
+    """
     if config.frozen == set(config.policies):
         raise ConfigError(
             f"every policy is frozen ({', '.join(config.policies)}), so there is nothing to train: "
@@ -303,19 +389,27 @@ def check_trainable(config: RunConfig) -> None:
     played = config.train.tasks_per_step * config.rollout.samples[0]
     if config.algorithm.whiten and played < 2:
         raise ConfigError(
-            f"algorithm.whiten centres the advantages of a step, and train.tasks_per_step {config.train.tasks_per_step} with "
-            f"rollout.samples {list(config.rollout.samples)} gives {played} at turn 1: play more, or set whiten: false"
+            "algorithm.whiten centres the advantages of a step, and train.tasks_per_step "
+            f"{config.train.tasks_per_step} with "
+            f"rollout.samples {list(config.rollout.samples)} gives {played} at turn 1: play more, "
+            "or set whiten: false"
         )
 
 
-def _over(common: Some, own: Some | None) -> Some:
-    return common if own is None else common.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+def _over(common: SettingsType, own: SettingsType | None) -> SettingsType:
+    return (
+        common
+        if own is None
+        else common.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+    )
 
 
 def _complaint(problems: Sequence[tuple[tuple[str, ...], str]]) -> ValidationError:
-    """Problems at their keys; pydantic joins them with its own."""
+    """Build a ValidationError for these keys. Pydantic merges it with its own errors."""
     details = [
-        InitErrorDetails(type=PydanticCustomError("motet", "{text}", {"text": text}), loc=location, input=None)
+        InitErrorDetails(
+            type=PydanticCustomError("motet", "{text}", {"text": text}), loc=location, input=None
+        )
         for location, text in problems
     ]
     return ValidationError.from_exception_data("config", details)

@@ -20,7 +20,11 @@ def config(**changes) -> RunConfig:
 
 
 def test_every_field_says_what_it_means():
-    records = [record for record in vars(schema).values() if isinstance(record, type) and issubclass(record, Settings)]
+    records = [
+        record
+        for record in vars(schema).values()
+        if isinstance(record, type) and issubclass(record, Settings)
+    ]
     silent = [
         f"{record.__name__}.{name}"
         for record in records
@@ -33,27 +37,40 @@ def test_every_field_says_what_it_means():
 
 def test_an_algorithm_is_its_row_with_single_fields_replaced():
     algorithm = config(algorithm={"name": "marloo", "scale": "std"}).algorithm
-    assert (algorithm.name, algorithm.baseline, algorithm.scale) == ("marloo", "leave_one_out", "std")
+    assert (algorithm.name, algorithm.baseline, algorithm.scale) == (
+        "marloo",
+        "leave_one_out",
+        "std",
+    )
     assert config().algorithm.name == "magrpo"
 
 
 def test_frozen_everything_can_be_evaluated_but_not_trained():
-    still = config(policies={"aux": {"model": "tiny", "train": "frozen"}, "main": {"model": "tiny", "train": "frozen"}})
+    still = config(
+        policies={
+            "aux": {"model": "tiny", "train": "frozen"},
+            "main": {"model": "tiny", "train": "frozen"},
+        }
+    )
     assert still.frozen == {"aux", "main"}
-    with pytest.raises(ConfigError, match=r"every policy is frozen \(aux, main\), so there is nothing to train"):
+    with pytest.raises(
+        ConfigError, match=r"every policy is frozen \(aux, main\), so there is nothing to train"
+    ):
         check_trainable(still)
 
 
 def test_a_group_of_one_cannot_be_trained_with_a_group_baseline():
     with pytest.raises(ConfigError, match=r"rollout\.samples \[4, 1\] gives groups of 1 at turn 2"):
         check_trainable(config(rollout={"samples": [4, 1]}))
-    check_trainable(config(rollout={"samples": [4, 1]}, algorithm={"compare": "task"}))
+    check_trainable(config(rollout={"samples": [4, 1]}, algorithm={"group_by": "task"}))
 
 
 def test_a_new_adapter_is_made_only_where_lora_trains_and_none_is_loaded():
     def new_adapter(**policy):
         return (
-            config(policies={"aux": {"model": "tiny", **policy}, "main": {"model": "tiny"}}).policies["aux"].new_adapter
+            config(policies={"aux": {"model": "tiny", **policy}, "main": {"model": "tiny"}})
+            .policies["aux"]
+            .new_adapter
         )
 
     assert new_adapter() is None
@@ -74,7 +91,7 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
         small.seed = 3
 
 
-# ---------------------------------------------------------------------------------------------------- critics
+# ------------------------------------------------------------------------------------------ critics
 
 
 @pytest.mark.parametrize(
@@ -94,7 +111,10 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
             },
             "an agent has a policy per turn",
         ),
-        ({"algorithm": {"name": "iac"}, "critic": {"model": "large"}}, "critic.model is 'large'; models are: tiny"),
+        (
+            {"algorithm": {"name": "iac"}, "critic": {"model": "large"}},
+            "critic.model is 'large'; models are: tiny",
+        ),
         (
             {
                 "algorithm": {"name": "maporl"},
@@ -112,7 +132,10 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
             "policies.critic-aux has the name of a critic",
         ),
         ({"algorithm": {"name": "iac"}, "critic": {"lora": {}}}, "expected them with train: lora"),
-        ({"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}}, "reads the policy's own"),
+        (
+            {"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}},
+            "reads the policy's own",
+        ),
     ],
 )
 def test_a_critic_that_cannot_be_is_refused(changes, message):
@@ -125,8 +148,14 @@ def test_who_has_which_critic():
     only_main = {"main": {"model": "tiny"}}
     cold = {"aux": {"model": "tiny", "train": "frozen"}, "main": {"model": "tiny"}}
     assert config().critic_of == {}
-    assert config(algorithm={"name": "ippo"}).critic_of == {"aux": "critic-aux", "main": "critic-main"}
-    assert config(algorithm={"name": "mappo"}).critic_of == {"aux": "critic-joint", "main": "critic-joint"}
+    assert config(algorithm={"name": "ippo"}).critic_of == {
+        "aux": "critic-aux",
+        "main": "critic-main",
+    }
+    assert config(algorithm={"name": "mappo"}).critic_of == {
+        "aux": "critic-joint",
+        "main": "critic-joint",
+    }
     assert config(algorithm={"name": "ippo"}, policies=only_main, team=shared).critic_of == {
         "aux": "critic-aux",
         "main": "critic-aux",

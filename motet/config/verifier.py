@@ -1,59 +1,62 @@
-"""What the training of a verifier may say."""
+"""The config of a verifier's training."""
 
 from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from motet.config.parts import AtOnce, Base
+from motet.config.parts import AtOnce, ModelConfig
 from motet.settings import Lora, Optimizer, Settings
 
 
 class VerifierOptimizer(Optimizer):
-    """AdamW and its schedule."""
+    """AdamW and its learning-rate schedule."""
 
     learning_rate: float = Field(default=1e-4, gt=0.0)
-    """The highest rate of the schedule."""
+    """The peak learning rate of the schedule."""
     schedule: Literal["constant", "linear"] = "linear"
-    """As in Optimizer."""
+    """The same as in Optimizer."""
     warmup_steps: int = Field(default=20, ge=0)
-    """Steps over which the rate rises linearly from 0."""
+    """Steps over which the learning rate rises linearly from 0."""
     weight_decay: float = Field(default=0.01, ge=0.0)
-    """Decoupled weight decay per step, as a share of the rate."""
+    """Decoupled weight decay per step, as a fraction of the learning rate."""
 
 
 class VerifierTraining(Settings):
-    """From a model and a file of answers to a verifier."""
+    """How a verifier is trained from a base model and a file of completions."""
 
     seed: NonNegativeInt = 0
-    """Which questions are held out, the order of the answers, and the first weights follow from it."""
+    """The seed of the held-out questions, of the order of the completions, and of the initial
+    weights."""
     threads: AtOnce | None = None
-    """Threads torch uses on the CPU; all of them unless set."""
-    model: Base
-    """What it is made of."""
+    """Threads that torch uses on the CPU. The default is all of them."""
+    model: ModelConfig
+    """The base model."""
     train: Literal["lora", "full"] = "lora"
-    """A low-rank adapter on the model, or all of its weights."""
+    """lora: a low-rank adapter on the model. full: all of its weights."""
     lora: Lora = Lora()
     """The adapter of train: lora."""
     loss: Literal["every", "last"] = "every"
-    """every: the label is learnt at each token of an answer, so that the values of its beginnings mean something. last: at its
-    end alone."""
+    """every: the label is learned at each token of a completion, so that the values of its prefixes
+    are meaningful. last: only at the last token."""
     epochs: PositiveInt = 5
-    """Passes over the answers, at most."""
+    """Maximum number of passes over the completions."""
     batch_size: PositiveInt = 64
-    """Answers per step."""
+    """Completions per gradient step."""
     token_budget: PositiveInt = 16384
-    """Padded tokens a micro-batch may have."""
+    """Maximum number of tokens in a micro-batch, padding included."""
     held_out: float = Field(default=0.1, gt=0.0, lt=1.0)
-    """The share of the questions that is not trained on but measured with."""
+    """The share of the questions that is held out from training and used to measure."""
     patience: PositiveInt = 2
-    """Epochs without a better held-out loss after which training ends; the best weights are kept."""
+    """Training ends after this many epochs without a better held-out loss. The best weights are
+    kept."""
     optimizer: VerifierOptimizer = VerifierOptimizer()
-    """How it steps."""
+    """The optimizer and its learning-rate schedule."""
 
     @model_validator(mode="after")
     def _plain_where_all_is_trained(self) -> Self:
         if self.model.quantize != "none":
             raise ValueError(
-                f"got model.quantize {self.model.quantize}; a verifier is trained and served plain: use none"
+                f"got model.quantize {self.model.quantize}; a verifier is trained and served "
+                "plain: use none"
             )
         return self

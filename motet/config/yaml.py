@@ -1,6 +1,6 @@
-"""YAML 1.2 that remembers the line of every key, so that whatever is wrong with a value is said together with its place.
+"""Read and write YAML 1.2, and remember the line of every key for error messages.
 
-PyYAML alone speaks YAML 1.1, in which `5e-6` is a text and `no` is False.
+PyYAML alone implements YAML 1.1, where `5e-6` is a string and `no` is False.
 """
 
 import json
@@ -22,54 +22,70 @@ from motet.settings import Settings
 from motet.visible import on_one_line, visible
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The keys that lead to a value from the top: ("team", "aux", "decode")."""
+"""The keys that lead from the top to a value: ("team", "aux", "decode")."""
 _DEEPEST = 50
-"""Keys above a value. No config needs a tenth of it, and Python's own stack ends at a thousand."""
+"""Maximum nesting depth. No config needs a tenth of it, and Python's stack allows about a
+thousand."""
 _MOST_BITS = 14_000
-"""Of a whole number: with more, Python will not write it in decimal."""
+"""Maximum size of an integer. Python refuses to print larger ones in decimal."""
 _MOST_VALUES = 100_000
-"""Of one text: aliases of aliases would make a few lines fill the memory."""
+"""Maximum number of values in one string. Nested aliases could otherwise fill the memory from a few
+lines."""
 Model = TypeVar("Model", bound=Settings)
 
 
 @dataclass(frozen=True)
 class Document:
-    """Keys and plain values as they were written, and the place of each: `configs/x.yaml:12`, or an override's text."""
+    """Keys and plain values as written, and the place of each: `configs/x.yaml:12`, or the
+    override."""
 
     data: dict[str, Any]
     places: Mapping[KeyPath, str]
 
 
-# ---------------------------------------------------------------------------------------------------- reading and writing
+# ------------------------------------------------------------------------------ reading and writing
 
 
 def read_yaml(path: Path) -> Document:
-    """One file. Raises: ConfigError in one line for a missing or empty file, bad YAML, a key said twice, or no keys at all."""
+    """Read one YAML file.
+
+    Raises: ConfigError in one line if the file is missing or empty, is not YAML, defines a key
+    twice, or is not a mapping.
+    """
     try:
         text = read_text(path)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; expected a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; expected a YAML file in UTF-8") from error
+        raise ConfigError(
+            f"{path} cannot be read: {error}; expected a YAML file in UTF-8"
+        ) from error
     data, places = _read(text, on_one_line(str(path)))
     if data is None:
         raise ConfigError(f"{path} is empty; expected keys and values, such as name: quickstart")
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: got {_shown(data)}, expected keys and values, such as name: quickstart")
+        raise ConfigError(
+            f"{path}: got {_shown(data)}, expected keys and values, such as name: quickstart"
+        )
     return Document(data, {**places, (): str(path)})
 
 
 def read_value(text: str, place: str) -> Any:
-    """The value that `text` is in YAML 1.2: `5e-6` a float, `[1.5,0.5]` a list, `no` and `train[:1000]` texts."""
+    """Parse a string as a YAML 1.2 value.
+
+    `5e-6` is a float and `[1.5,0.5]` is a list; `no` and `train[:1000]` are strings.
+    """
     return _read(text, place, lines=False)[0]
 
 
 def write_yaml(data: Mapping[str, Any]) -> str:
-    """YAML that `read_yaml` reads back equal: keys in their order, lists of plain values on one line."""
+    """Return YAML that `read_yaml` reads back equal.
+
+    Keys keep their order, and lists of plain values stand on one line.
+    """
     text = yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return visible(
-        text
-    )  # a text with a character that cannot be seen is in double quotes, where `\u202e` is that character
+    # Strings with invisible characters are in double quotes, where `\u202e` is that character.
+    return visible(text)
 
 
 def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str]]:
@@ -83,43 +99,55 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise ConfigError(f"{source}: is nested too deeply; expected at most {_DEEPEST} levels") from error
+        raise ConfigError(
+            f"{source}: is nested too deeply; expected at most {_DEEPEST} levels"
+        ) from error
     places: dict[KeyPath, str] = {}
 
     def value(node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
         if node in inside:
             raise ConfigError(
-                f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of something else"
+                f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of "
+                "something else"
             )
         if len(path) > _DEEPEST:
             raise ConfigError(
-                f"{place(node.start_mark)}: {dotted(path[:3])} is nested too deeply; expected at most {_DEEPEST} levels"
+                f"{place(node.start_mark)}: {dotted(path[:3])} is nested too deeply; expected at "
+                f"most {_DEEPEST} levels"
             )
         if len(places) > _MOST_VALUES:
             raise ConfigError(
-                f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in a file"
+                f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in "
+                "a file"
             )
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return mapping(node, path, (*inside, node))
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
             for index, item in enumerate(node.value):
                 places[*path, index] = place(item.start_mark)
-            return [value(item, (*path, index), (*inside, node)) for index, item in enumerate(node.value)]
+            return [
+                value(item, (*path, index), (*inside, node))
+                for index, item in enumerate(node.value)
+            ]
         return _scalar(node, place(node.start_mark))
 
-    def mapping(node: yaml.MappingNode, path: KeyPath, inside: tuple[yaml.Node, ...]) -> dict[str, Any]:
+    def mapping(
+        node: yaml.MappingNode, path: KeyPath, inside: tuple[yaml.Node, ...]
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         said: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = _scalar(key_node, place(key_node.start_mark))
             if not isinstance(key, str):
                 raise ConfigError(
-                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a text: write it in quotes"
+                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a text: "
+                    "write it in quotes"
                 )
             if key in said:
                 first = f", first on line {said[key]}" if lines else ""
                 raise ConfigError(
-                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is said twice{first}: keep one"
+                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is said twice{first}: "
+                    "keep one"
                 )
             said[key] = key_node.start_mark.line + 1
             places[*path, key] = place(key_node.start_mark)
@@ -130,7 +158,9 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
 
 
 def _scalar(node: yaml.Node, place: str) -> Any:
-    convert = _SCALARS.get(node.tag.removeprefix(_TAG)) if isinstance(node, yaml.ScalarNode) else None
+    convert = (
+        _SCALARS.get(node.tag.removeprefix(_TAG)) if isinstance(node, yaml.ScalarNode) else None
+    )
     if convert is None:
         raise ConfigError(f"{place}: got the tag {node.tag}, expected plain values without tags")
     try:
@@ -156,26 +186,32 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "float": _float,
     "str": str,
 }
-_CORE_SCHEMA = {  # YAML 1.2.2, section 10.3.2; the first pattern that fits a plain scalar is its type
+_CORE_SCHEMA = {  # YAML 1.2.2, section 10.3.2; the first pattern that matches is the type
     "null": r"(?:~|null|Null|NULL|)\Z",
     "bool": r"(?:true|True|TRUE|false|False|FALSE)\Z",
     "int": r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z",
-    "float": r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z",
+    "float": (
+        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
 }
 
 
 class _Loader(yaml.SafeLoader):
-    """Knows the types of YAML 1.2's core schema, and no others."""
+    """A loader that knows only the types of YAML 1.2's core schema."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what `_Loader` would read as another type; a thing said twice is written twice, not as an alias."""
+    """A dumper that quotes strings which `_Loader` would read as another type, and writes no
+    aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-_Loader.yaml_implicit_resolvers = {None: [(_TAG + kind, re.compile(pattern)) for kind, pattern in _CORE_SCHEMA.items()]}
+_Loader.yaml_implicit_resolvers = {
+    None: [(_TAG + kind, re.compile(pattern)) for kind, pattern in _CORE_SCHEMA.items()]
+}
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
@@ -193,34 +229,46 @@ _Dumper.add_representer(list, _list_node)
 _Dumper.add_representer(str, _text_node)
 
 
-# ---------------------------------------------------------------------------------------------------- checking
+# ----------------------------------------------------------------------------------------- checking
 
 
 def validate_options(
     model: type[Model], data: Mapping[str, Any], places: Mapping[KeyPath, str], at: KeyPath = ()
 ) -> Model:
-    """The record that `data`, written at the key `at`, fills. No value changes its type: the text "5" is no number.
+    """Validate `data`, which is set at the key `at`, as a `model` record.
 
-    Raises: ConfigError with one line per problem: `configs/x.yaml:12: algorithm.discout: unknown key; did you mean discount?`
+    Values are never converted: the string "5" is not a number.
+
+    Raises: ConfigError with one line per problem, such as `configs/x.yaml:12: algorithm.gama:
+    unknown key; did you mean gamma?`
     """
-    unsayable = [f"{_prefix(places, at + path)}{dotted(at + path)}: {wrong}" for path, wrong in _beyond_json(data)]
+    unsayable = [
+        f"{_prefix(places, at + path)}{dotted(at + path)}: {wrong}"
+        for path, wrong in _beyond_json(data)
+    ]
     if unsayable:
         raise ConfigError("\n".join(unsayable))
     try:
-        # As JSON, because there strict means what a config means: a list fills a tuple, and no text fills a number.
+        # Validate as JSON: there, strict mode lets a list fill a tuple but no string fill a number.
         return model.model_validate_json(json.dumps(data), strict=True, context=places)
     except TypeError as error:
-        raise ConfigError(f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file") from error
+        raise ConfigError(
+            f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file"
+        ) from error
     except ValidationError as error:
         raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from error
 
 
 def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Numbers that JSON cannot say, with what is wrong with them."""
+    """Find numbers that JSON cannot represent, and say what is wrong with each."""
     if isinstance(value, float) and not isfinite(value):
         yield path, f"got {_shown(value)}, expected a finite number"
     elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        yield path, f"got a whole number of {value.bit_length():,} bits, expected one of at most {_MOST_BITS:,}"
+        yield (
+            path,
+            f"got a whole number of {value.bit_length():,} bits, expected one of at most "
+            f"{_MOST_BITS:,}",
+        )
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _beyond_json(item, (*path, key))
@@ -230,14 +278,19 @@ def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]
 
 
 def dotted(path: KeyPath) -> str:
-    """("rollout", "samples", 0) -> rollout.samples[0]"""
-    parts = (f"[{key}]" if isinstance(key, int) else f".{on_one_line(shortened(key, 100))}" for key in path)
+    """Format a key path: ("rollout", "samples", 0) -> rollout.samples[0]"""
+    parts = (
+        f"[{key}]" if isinstance(key, int) else f".{on_one_line(shortened(key, 100))}"
+        for key in path
+    )
     return "".join(parts).removeprefix(".")
 
 
 def place_of(places: Mapping[KeyPath, str], path: KeyPath) -> str:
-    """Where `path` was said, or the nearest key above it; "" where nothing is known."""
-    return next((places[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in places), "")
+    """Return the place where `path` or its nearest parent is set; "" if none is known."""
+    return next(
+        (places[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in places), ""
+    )
 
 
 def _prefix(places: Mapping[KeyPath, str], path: KeyPath) -> str:
@@ -246,16 +299,30 @@ def _prefix(places: Mapping[KeyPath, str], path: KeyPath) -> str:
 
 
 def _complaints(
-    error: ValidationError, model: type[Settings], data: Mapping[str, Any], places: Mapping[KeyPath, str], at: KeyPath
+    error: ValidationError,
+    model: type[Settings],
+    data: Mapping[str, Any],
+    places: Mapping[KeyPath, str],
+    at: KeyPath,
 ) -> list[str]:
-    """One line per problem. Several wishes for one value come from a union whose every member refused: any of them would do."""
+    """Return one line per problem.
+
+    Pydantic reports one error per member of a union. Their expectations for the same value are
+    joined with "or", because any of them would do.
+    """
     lines: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
         path = _written(problem["loc"], data)
         key, prefix = dotted(at + path), _prefix(places, at + path)
-        kind, got, text = problem["type"], problem["input"], problem["msg"].removeprefix("Value error, ")
+        kind, got, text = (
+            problem["type"],
+            problem["input"],
+            problem["msg"].removeprefix("Value error, "),
+        )
         if kind == "extra_forbidden":
-            lines[f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"] = []
+            lines[
+                f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"
+            ] = []
         elif kind == "missing":
             lines[f"{prefix}{key}: missing; it has no default"] = []
         elif kind in ("value_error", "motet"):
@@ -265,8 +332,11 @@ def _complaints(
             lines.setdefault(f"{prefix}{key}: got {_shown(got)}, expected ", []).append(wish)
         elif kind != "too_short":
             lines[f"{prefix}{key}: got {_shown(got)}: {text}"] = []
-        elif not got:  # a list whose every item was refused also counts as too short
-            lines[f"{prefix}{key}: got {_shown(got)}, expected at least {problem['ctx']['min_length']} of them"] = []
+        elif not got:  # a list whose items were all rejected is also "too short"; skip that
+            lines[
+                f"{prefix}{key}: got {_shown(got)}, expected at least "
+                f"{problem['ctx']['min_length']} of them"
+            ] = []
     return [start + " or ".join(dict.fromkeys(wishes)) for start, wishes in lines.items()]
 
 
@@ -284,9 +354,18 @@ _WISHES = {
 
 
 def _written(location: KeyPath, data: Any) -> KeyPath:
-    """The part of pydantic's location that stands in `data`, and one missing key: the names of union members fall away."""
+    """Return the part of pydantic's location that exists in `data`, plus at most one missing key.
+
+    This drops the names of union members, which pydantic adds to its locations.
+    """
     for depth, key in enumerate(location):
-        keys = data if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list) else ()
+        keys = (
+            data
+            if isinstance(data, Mapping)
+            else range(len(data))
+            if isinstance(data, list)
+            else ()
+        )
         if key not in keys:
             return location[: depth + 1] if isinstance(data, Mapping) else location[:depth]
         data = data[key]
@@ -294,7 +373,7 @@ def _written(location: KeyPath, data: Any) -> KeyPath:
 
 
 def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
-    """The valid keys of the record at `path` below a field of this type."""
+    """Return the valid keys of the record at `path` below a field of type `annotation`."""
     if get_origin(annotation) in (Union, types.UnionType):
         return [key for member in get_args(annotation) for key in _keys_at(member, path)]
     if get_origin(annotation) is Annotated:
@@ -310,9 +389,17 @@ def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
 
 def _meant(key: str, valid: list[str]) -> str:
     close = get_close_matches(key, valid, n=1)
-    return f"did you mean {close[0]}?" if close else f"the keys here are: {', '.join(valid) or '(none)'}"
+    return (
+        f"did you mean {close[0]}?"
+        if close
+        else f"the keys here are: {', '.join(valid) or '(none)'}"
+    )
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, str) else repr(value)
+    text = (
+        json.dumps(value, ensure_ascii=False, default=str)
+        if not isinstance(value, str)
+        else repr(value)
+    )
     return text if len(text) <= 60 else text[:57] + "..."

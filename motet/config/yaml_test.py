@@ -71,7 +71,9 @@ def test_a_value_is_what_yaml_1_2_says(text, value):
 def test_every_key_and_item_knows_its_line(tmp_path):
     document = read_yaml(written(tmp_path, "a: 1\nb:\n  c: [x,\n    y]\n"))
     assert document.data == {"a": 1, "b": {"c": ["x", "y"]}}
-    lines = {dotted(path): place.rpartition(":")[2] for path, place in document.places.items() if path}
+    lines = {
+        dotted(path): place.rpartition(":")[2] for path, place in document.places.items() if path
+    }
     assert lines == {"a": "1", "b": "2", "b.c": "3", "b.c[0]": "3", "b.c[1]": "4"}
 
 
@@ -92,7 +94,8 @@ def test_what_has_no_line_has_that_of_the_key_above():
         ("a: 1\n1: b\n", "x.yaml:2: got the key 1, expected a text: write it in quotes"),
         (
             "a: !!python/name:os.system x\n",
-            "got the tag tag:yaml.org,2002:python/name:os.system, expected plain values without tags",
+            "got the tag tag:yaml.org,2002:python/name:os.system, expected plain values without "
+            "tags",
         ),
         ("a: !!int x\n", "x.yaml:1: got 'x', expected what its tag tag:yaml.org,2002:int says"),
         ("a: &a\n  b: *a\n", "x.yaml:1: a.b contains itself; expected an alias of something else"),
@@ -125,7 +128,12 @@ def test_what_is_written_reads_back_equal_texts_that_look_like_numbers_too(tmp_p
         "deep": {"empty": {}, "none": []},
     }
     data["again"] = data["deep"]
-    data["shape"] = {"lines": "one\ntwo: 'x' # no\n", "colon": "a: b", "octal": "0o17", "long": "word " * 50}
+    data["shape"] = {
+        "lines": "one\ntwo: 'x' # no\n",
+        "colon": "a: b",
+        "octal": "0o17",
+        "long": "word " * 50,
+    }
     assert read_yaml(written(tmp_path, write_yaml(data))).data == data
 
 
@@ -138,26 +146,46 @@ def test_aliases_are_read_and_never_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("size: 1\ninner:\n  rat: 1", "x.yaml:3: options.inner.rat: unknown key; did you mean rate?"),
+        (
+            "size: 1\ninner:\n  rat: 1",
+            "x.yaml:3: options.inner.rat: unknown key; did you mean rate?",
+        ),
         (
             "size: 1\nzzz: 1",
-            "x.yaml:2: options.zzz: unknown key; the keys here are: size, loud, inner, each, part, mode",
+            "x.yaml:2: options.zzz: unknown key; the keys here are: size, loud, inner, each, part, "
+            "mode",
         ),
-        ("size: 1\neach: {a: {rat: 1}}", "x.yaml:2: options.each.a.rat: unknown key; did you mean rate?"),
+        (
+            "size: 1\neach: {a: {rat: 1}}",
+            "x.yaml:2: options.each.a.rat: unknown key; did you mean rate?",
+        ),
         ("size: 1\npart: {rat: 1}", "x.yaml:2: options.part.rat: unknown key; did you mean rate?"),
         ("size: five", "x.yaml:1: options.size: got 'five', expected a whole number"),
         ("size: '5'", "x.yaml:1: options.size: got '5', expected a whole number"),
         ("size: true", "x.yaml:1: options.size: got true, expected a whole number"),
         ("size: 5.0", "x.yaml:1: options.size: got 5.0, expected a whole number"),
         ("size: 1\nloud: no", "x.yaml:2: options.loud: got 'no', expected true or false"),
-        ("size: 1\ninner: {rate: .inf}", "x.yaml:2: options.inner.rate: got Infinity, expected a finite number"),
-        ("size: 1\ninner: {free: [1, .nan]}", "x.yaml:2: options.inner.free[1]: got NaN, expected a finite number"),
+        (
+            "size: 1\ninner: {rate: .inf}",
+            "x.yaml:2: options.inner.rate: got Infinity, expected a finite number",
+        ),
+        (
+            "size: 1\ninner: {free: [1, .nan]}",
+            "x.yaml:2: options.inner.free[1]: got NaN, expected a finite number",
+        ),
         (
             f"size: 0x{'f' * 4000}",
-            "x.yaml:1: options.size: got a whole number of 16,000 bits, expected one of at most 14,000",
+            "x.yaml:1: options.size: got a whole number of 16,000 bits, expected one of at most "
+            "14,000",
         ),
-        ("size: 1\ninner: {rounds: [1,\n  x]}", "x.yaml:3: options.inner.rounds[1]: got 'x', expected a whole number"),
-        ("size: 1\ninner: {rounds: []}", "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them"),
+        (
+            "size: 1\ninner: {rounds: [1,\n  x]}",
+            "x.yaml:3: options.inner.rounds[1]: got 'x', expected a whole number",
+        ),
+        (
+            "size: 1\ninner: {rounds: []}",
+            "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them",
+        ),
         ("size: 1\ninner: [1]", "x.yaml:2: options.inner: got [1], expected keys and values"),
         ("size: 1\nmode: 3", "x.yaml:2: options.mode: got 3, expected a list or a text"),
         ("loud: true", "x.yaml: options.size: missing; it has no default"),
@@ -190,14 +218,19 @@ def test_what_is_no_plain_value_is_refused():
         validate_options(Options, {"size": object()}, {})
 
 
-LAUGHS = "l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
-"""Ten lines, and a thousand million values."""
+LAUGHS = "l0: &l0 [1]\n" + "".join(
+    f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+"""Ten lines that expand to a thousand million values."""
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: " + "[" * 60 + "]" * 60, r"x\.yaml:1: a\[0\]\[0\] is nested too deeply; expected at most 50 levels"),
+        (
+            "a: " + "[" * 60 + "]" * 60,
+            r"x\.yaml:1: a\[0\]\[0\] is nested too deeply; expected at most 50 levels",
+        ),
         ("a: " + "[" * 3000, r"x\.yaml: is nested too deeply; expected at most 50 levels"),
         (LAUGHS, r"x\.yaml: has more than 100,000 values; expected a config"),
     ],

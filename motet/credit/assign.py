@@ -1,6 +1,9 @@
-"""Episodes -> TrainSamples: the only bridge from trees to tensors, and the only place where a baseline is subtracted.
+"""Credit assignment: turns episodes into TrainSamples with advantages.
 
-rewards -> (absorb, share, KL) -> fold -> return of each sample -> baseline, or a critic's values -> scale -> TrainSamples
+This is the only place where trees become tensors and where a baseline is subtracted.
+
+    rewards -> (repeat_last_reward, reward_sharing, KL) -> tree_fold -> return of each sample
+            -> baseline, or a critic's values -> scale -> TrainSamples
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +14,8 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
-from motet.credit.baselines import BASELINES, Comparison
-from motet.credit.flatten import Rows, flatten, sound
+from motet.credit.baselines import BASELINES, Comparison, JointActions
+from motet.credit.flatten import FlatStep, flatten, valid_episodes
 from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
@@ -22,13 +25,13 @@ from motet.settings import Algorithm
 
 @dataclass(frozen=True)
 class Credit:
-    """What a step's episodes are worth: samples to learn from, what to remember, and counts for the report."""
+    """The credit of a step's episodes: training samples, the new state, and metrics."""
 
     samples: list[TrainSample]
     state: CreditState
     metrics: Mapping[str, float] = field(default_factory=dict)
     values: list[ValueSample] = field(default_factory=list)
-    """What critics should have said."""
+    """Training samples of the critics."""
 
 
 def assign_credit(
@@ -39,18 +42,28 @@ def assign_credit(
     team: Team,
     turns: int,
 ) -> Credit:
-    """Credit of every completion of a step. Pure: same input, same output, nothing written into.
+    """Compute the advantages of all completions of a step.
+
+    It is a pure function: it does not modify its arguments.
 
     Args:
-        episodes: all of one step; failed ones are left out here and weigh nothing.
-        scores: reference log-probabilities, where `algorithm.kl_in` is "reward" or "loss"; values, where it has a critic.
-        team: its agents, their critics, and which policies are frozen: those earn credit for nobody and need no reference.
-        turns: the turn limit of the plan (for absorbing stops).
-    Raises: ConfigError where incentives are asked for and an outcome does not say who was right.
+        episodes: all episodes of one step. Failed ones are ignored.
+        scores: reference log-probabilities if `algorithm.kl_in` is "reward" or "loss"; values if
+            the algorithm has a critic.
+        team: the agents, their critics, and the frozen policies. Frozen policies get no training
+            samples and need no reference.
+        turns: the turn limit of the plan, for `repeat_last_reward`.
+
+    Raises: ConfigError if incentives are set and an outcome does not say who was right.
     """
-    played = sound(episodes)
+    played = valid_episodes(episodes)
     rows = flatten(
-        [(k, episode.id, episode.root) for k, episode in enumerate(played) if episode.root is not None], turns
+        [
+            (k, episode.id, episode.root)
+            for k, episode in enumerate(played)
+            if episode.root is not None
+        ],
+        turns,
     )
     if not rows.samples:
         return Credit([], state, {"credit/samples": 0.0})
@@ -58,23 +71,33 @@ def assign_credit(
     k1 = divergences(rows, algorithm, scores, team)
     coefficient_S = coefficients(rows, algorithm, state)
     divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
-    penalty_S = coefficient_S * divergence_S if algorithm.kl_in == "reward" else torch.zeros_like(coefficient_S)
+    penalty_S = (
+        coefficient_S * divergence_S
+        if algorithm.kl_in == "reward"
+        else torch.zeros_like(coefficient_S)
+    )
     group_S = _groups(table, algorithm)
     left_out_S = torch.zeros(len(rows.samples), dtype=torch.bool)
     if algorithm.critic_view is None:
-        comparison, left_out_S = _comparison(played, table, algorithm, state, group_S, turns, penalty_S)
+        comparison, left_out_S = _comparison(
+            played, table, algorithm, state, group_S, turns, penalty_S
+        )
         advantages_S = comparison.returns_S - BASELINES[algorithm.baseline].of(comparison)
         if algorithm.scale == "std":
             advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
-        appraised = critics.Appraised(advantages_S.tolist(), comparison.returns_S, [])
+        appraised = critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
     elif algorithm.scope == "token":
-        appraised = critics.appraise_tokens(table, algorithm, scores, team, k1, coefficient_S)
+        appraised = critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
     else:
-        appraised = critics.appraise_turns(table, algorithm, scores, team, penalty_S)
+        appraised = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
     return Credit(
         _train_samples(rows, appraised.advantages, group_S, left_out_S, scores, algorithm, team),
-        CreditState(_averages_after(rows, appraised.returns_S, state, algorithm), adapted(rows, k1, algorithm, state)),
-        _metrics(appraised, group_S, left_out_S) | _said_besides(rows, scores, algorithm, state, team),
+        CreditState(
+            _averages_after(rows, appraised.returns_S, state, algorithm),
+            adapted(rows, k1, algorithm, state),
+        ),
+        _metrics(appraised, group_S, left_out_S)
+        | _extra_metrics(rows, scores, algorithm, state, team),
         appraised.values,
     )
 
@@ -88,21 +111,27 @@ def _comparison(
     turns: int,
     penalty_S: Tensor,
 ) -> tuple[Comparison, Tensor]:
-    """What the baseline may read, and which samples have nothing to be compared with. bool [S]"""
-    returns_S = table.of_samples(table.returns_NJ(algorithm, penalty_S))
+    """Return the input of the baseline, and which samples must be left out because they have
+    nothing to compare with (bool [S])."""
+    returns_NJ = table.returns_NJ(algorithm, penalty_S)
+    returns_S = table.of_samples(returns_NJ)
+    actions = JointActions(table.sample_NJ, returns_NJ, table.forest.round_J)
     greedy_S, without_greedy_S = _greedy_returns(played, table, algorithm, turns)
-    comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.rows, state))
+    comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.rows, state), actions)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
     baseline = BASELINES[algorithm.baseline]
-    # One alone has no spread to be divided by.
+    # A group of one has no standard deviation to divide by.
     stays = not baseline.siblings or (baseline.alone and algorithm.scale == "none")
     return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
 
 
 def _groups(table: Table, algorithm: Algorithm) -> Tensor:
-    """Numbers the groups of samples that are compared with each other. int64 [S]"""
+    """Return the group number of each sample, int64 [S]. Samples of one group are compared with
+    each other."""
     keys = [
-        (sample.round, int(agent)) if algorithm.compare == "round" else (sample.episode, int(agent), sample.turn)
+        (sample.round, int(agent))
+        if algorithm.group_by == "round"
+        else (sample.episode, int(agent), sample.turn)
         for sample, agent in zip(table.rows.samples, table.agent_S, strict=True)
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
@@ -112,17 +141,26 @@ def _groups(table: Table, algorithm: Algorithm) -> Tensor:
 def _greedy_returns(
     played: Sequence[Episode], table: Table, algorithm: Algorithm, turns: int
 ) -> tuple[Tensor | None, Tensor]:
-    """Each sample's greedy return (0 where the greedy path ended before its turn), and which samples have none. [S] [S]"""
+    """Return each sample's greedy return, [S], and which samples have none, [S].
+
+    The return is 0 if the greedy path ended before the sample's turn.
+    """
     rows = table.rows
     nowhere_S = torch.zeros(len(rows.samples), dtype=torch.bool)
     if algorithm.baseline != "greedy_path":
         return None, nowhere_S
-    roots = [(k, episode.id, episode.greedy) for k, episode in enumerate(played) if episode.greedy is not None]
+    roots = [
+        (k, episode.id, episode.greedy)
+        for k, episode in enumerate(played)
+        if episode.greedy is not None
+    ]
     greedy = flatten(roots, turns)
     if not greedy.samples:
         return torch.zeros(len(rows.samples), dtype=torch.float64), ~nowhere_S
     walked = Table.of(greedy, table.agents)
-    returns_G = walked.of_samples(walked.returns_NJ(algorithm, torch.zeros(len(greedy.samples), dtype=torch.float64)))
+    returns_G = walked.of_samples(
+        walked.returns_NJ(algorithm, torch.zeros(len(greedy.samples), dtype=torch.float64))
+    )
     found = {
         (sample.episode, sample.id.agent, sample.turn): float(value)
         for sample, value in zip(greedy.samples, returns_G, strict=True)
@@ -133,37 +171,40 @@ def _greedy_returns(
     return torch.tensor(values, dtype=torch.float64), torch.tensor(missing)
 
 
-def _seat(agent: str, turn: int) -> str:
+def _policy_turn(agent: str, turn: int) -> str:
     return f"{agent}/{turn}"
 
 
-def _averages(rows: Rows, state: CreditState) -> Tensor:
-    """Decayed mean of earlier steps for each sample's agent and turn; 0 before the first. [S]"""
+def _averages(rows: FlatStep, state: CreditState) -> Tensor:
+    """Return the decayed mean return of earlier steps for each sample's agent and turn, [S]; 0 at
+    the first step."""
     means = [
         total / count if count else 0.0
-        for total, count in (state.averages.get(_seat(s.id.agent, s.turn), (0.0, 0.0)) for s in rows.samples)
+        for total, count in (
+            state.averages.get(_policy_turn(s.id.agent, s.turn), (0.0, 0.0)) for s in rows.samples
+        )
     ]
     return torch.tensor(means, dtype=torch.float64)
 
 
 def _averages_after(
-    rows: Rows, returns_S: Tensor, state: CreditState, algorithm: Algorithm
+    rows: FlatStep, returns_S: Tensor, state: CreditState, algorithm: Algorithm
 ) -> Mapping[str, tuple[float, float]]:
     if algorithm.baseline != "moving_average":
         return state.averages
     seen: dict[str, list[float]] = {}
     for sample, value in zip(rows.samples, returns_S, strict=True):
-        seen.setdefault(_seat(sample.id.agent, sample.turn), []).append(float(value))
+        seen.setdefault(_policy_turn(sample.id.agent, sample.turn), []).append(float(value))
     averages = dict(state.averages)
-    for seat, values in seen.items():
-        total, count = averages.get(seat, (0.0, 0.0))
+    for policy_turn, values in seen.items():
+        total, count = averages.get(policy_turn, (0.0, 0.0))
         kept = algorithm.average_decay
-        averages[seat] = (kept * total + sum(values) / len(values), kept * count + 1.0)
+        averages[policy_turn] = (kept * total + sum(values) / len(values), kept * count + 1.0)
     return averages
 
 
 def _train_samples(
-    rows: Rows,
+    rows: FlatStep,
     advantages: Sequence[float | tuple[float, ...]],
     group_S: Tensor,
     left_out_S: Tensor,
@@ -171,7 +212,11 @@ def _train_samples(
     algorithm: Algorithm,
     team: Team,
 ) -> list[TrainSample]:
-    """What is learnt from: not frozen partners, not partners behind an API, not turns of weight 0, not what was left out."""
+    """Return the samples to train on.
+
+    Samples of frozen policies, of partners behind an API and of turns with weight 0 are not trained
+    on, nor are samples that were left out.
+    """
     table = zip(rows.samples, advantages, group_S.tolist(), left_out_S.tolist(), strict=True)
     return [
         TrainSample(
@@ -197,22 +242,36 @@ def _reference_of(id: SampleId, scores: Scores) -> tuple[float, ...] | None:
     return scores.reference[id] if id in scores.reference else None
 
 
-def _said_besides(rows: Rows, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team) -> dict[str, float]:
-    """The coefficients of this step, where they adapt; how much of what critics should have read was too long for them."""
+def _extra_metrics(
+    rows: FlatStep, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team
+) -> dict[str, float]:
+    """Return more metrics: the KL coefficients of this step if they adapt, and the share of critic
+    inputs that were truncated."""
     found: dict[str, float] = {}
     if algorithm.kl_target is not None:
         policies = sorted({sample.completion.policy for sample in rows.samples} - team.frozen)
-        found |= {f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state) for policy in policies}
+        found |= {
+            f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state)
+            for policy in policies
+        }
     if scores.values:
-        found["credit/cut_for_critics"] = sum(said.cut > 0 for said in scores.values.values()) / len(scores.values)
+        found["credit/truncated_for_critics"] = sum(
+            said.cut > 0 for said in scores.values.values()
+        ) / len(scores.values)
     return found
 
 
-def _metrics(appraised: critics.Appraised, group_S: Tensor, left_out_S: Tensor) -> dict[str, float]:
+def _metrics(
+    appraised: critics.AdvantageResult, group_S: Tensor, left_out_S: Tensor
+) -> dict[str, float]:
     returns_S, groups = appraised.returns_S, int(group_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
     spread_R = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()
-    sizes = [abs(value) for one in appraised.advantages for value in (one if isinstance(one, tuple) else (one,))]
+    sizes = [
+        abs(value)
+        for one in appraised.advantages
+        for value in (one if isinstance(one, tuple) else (one,))
+    ]
     return {
         "credit/samples": float(len(returns_S)),
         "credit/left_out": float(left_out_S.sum()),

@@ -1,9 +1,21 @@
-"""From trees to samples: returns, groups, weights, faults, and what each algorithm makes of the same step."""
+"""Tests `assign_credit`: returns, groups, weights, faults, and the results of each algorithm for
+the same step."""
 
 import pytest
 
 from motet.algorithms import ALGORITHMS, check_plan, resolve
-from motet.core import Completion, CreditState, Episode, Fault, Outcome, Round, SampleId, Scores, Task, Team
+from motet.core import (
+    Completion,
+    CreditState,
+    Episode,
+    Fault,
+    Outcome,
+    Round,
+    SampleId,
+    Scores,
+    Task,
+    Team,
+)
 from motet.credit.assign import assign_credit
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Plan
@@ -28,7 +40,9 @@ def outcome(pick, reward, *, next=None, end="done", fault=None, agents=AGENTS):
 def round_(turn, outcomes, *, samples=None, agents=AGENTS):
     count = samples or len(outcomes)
     made = {agent: tuple(completion() for _ in range(count)) for agent in agents}
-    return Round(turn, dict.fromkeys(agents, "?"), dict.fromkeys(agents, (1,)), made, tuple(outcomes))
+    return Round(
+        turn, dict.fromkeys(agents, "?"), dict.fromkeys(agents, (1,)), made, tuple(outcomes)
+    )
 
 
 def episode(root, *, id="e", greedy=None, fault=None):
@@ -36,7 +50,9 @@ def episode(root, *, id="e", greedy=None, fault=None):
 
 
 def credit(episodes, algorithm, *, scores=None, state=None, turns=1, team=TEAM):
-    return assign_credit(episodes, scores or Scores(), algorithm, state or CreditState(), team, turns)
+    return assign_credit(
+        episodes, scores or Scores(), algorithm, state or CreditState(), team, turns
+    )
 
 
 def advantages(result, agent="a"):
@@ -63,20 +79,33 @@ def test_each_algorithm_by_hand(name, expected):
 
 def test_the_named_algorithms_give_different_advantages_under_their_defaults():
     names = ("mareinforce", "magrpo", "marloo", "maremax", "remax")
-    assert len({tuple(advantages(credit([GREEDY], ALGORITHMS[name]))) for name in names}) == len(names)
+    assert len({tuple(advantages(credit([GREEDY], ALGORITHMS[name]))) for name in names}) == len(
+        names
+    )
 
 
 def test_grpo_is_magrpo_with_one_agent_to_the_bit():
-    alone = episode(round_(0, [outcome(g, r, agents=("a",)) for g, r in enumerate((0.1, 0.7, 0.35))], agents=("a",)))
+    alone = episode(
+        round_(
+            0, [outcome(g, r, agents=("a",)) for g, r in enumerate((0.1, 0.7, 0.35))], agents=("a",)
+        )
+    )
     grpo, magrpo = (credit([alone], ALGORITHMS[name]) for name in ("grpo", "magrpo"))
     assert grpo.samples == magrpo.samples
 
 
 def test_a_tree_returns_reward_plus_mean_of_children_at_each_turn():
-    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]), round_(1, [outcome(0, 5.0), outcome(1, 5.0)])]
+    children = [
+        round_(1, [outcome(0, 1.0), outcome(1, 3.0)]),
+        round_(1, [outcome(0, 5.0), outcome(1, 5.0)]),
+    ]
     tree = episode(round_(0, [outcome(g, 1.0 + g, next=child) for g, child in enumerate(children)]))
     result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
-    by_id = {(sample.id.path, sample.id.index): sample.advantage for sample in result.samples if sample.id.agent == "a"}
+    by_id = {
+        (sample.id.path, sample.id.index): sample.advantage
+        for sample in result.samples
+        if sample.id.agent == "a"
+    }
     assert by_id == {((), 0): 3, ((), 1): 7, ((0,), 0): 1, ((0,), 1): 3, ((1,), 0): 5, ((1,), 1): 5}
 
 
@@ -86,7 +115,8 @@ def test_every_turn_weighs_one_under_any_plan():
     result = credit([tree, FLAT], ALGORITHMS["mareinforce"], turns=2)
     weights = [(s.turn, s.weight) for s in result.samples if s.id.agent == "a"]
     assert sum(weight for turn, weight in weights if turn == 0) == pytest.approx(1.0)
-    assert sum(weight for turn, weight in weights if turn == 1) == pytest.approx(0.5)  # only one of two tasks got there
+    # Only one of two tasks reached this turn.
+    assert sum(weight for turn, weight in weights if turn == 1) == pytest.approx(0.5)
 
 
 def test_a_branch_that_ended_passes_no_weight_on():
@@ -106,14 +136,18 @@ def test_those_chosen_to_go_on_carry_the_weight_of_the_pruned():
 def test_turn_weights_multiply_and_zero_leaves_a_turn_out():
     child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
     tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, next=child)]))
-    result = credit([tree], ALGORITHMS["magrpo"].model_copy(update={"turn_weights": (0.0, 1.5)}), turns=2)
+    result = credit(
+        [tree], ALGORITHMS["magrpo"].model_copy(update={"turn_weights": (0.0, 1.5)}), turns=2
+    )
     assert {sample.turn for sample in result.samples} == {1}
     assert sum(s.weight for s in result.samples if s.id.agent == "a") == pytest.approx(1.5)
 
 
 def test_a_sample_of_a_crossed_round_returns_the_mean_over_its_partners():
     table = {(0, 0): 1.0, (0, 1): 3.0, (1, 0): 5.0, (1, 1): 11.0}
-    crossed = episode(round_(0, [outcome({"a": i, "b": j}, r) for (i, j), r in table.items()], samples=2))
+    crossed = episode(
+        round_(0, [outcome({"a": i, "b": j}, r) for (i, j), r in table.items()], samples=2)
+    )
     result = credit([crossed], ALGORITHMS["mareinforce"])
     assert advantages(result, "a") == [2, 8]
     assert advantages(result, "b") == [3, 7]
@@ -130,7 +164,10 @@ def test_a_faulty_joint_action_leaves_its_group_and_its_siblings_stay():
 
 def test_a_failed_episode_weighs_nothing():
     failed = episode(None, id="f", fault=FAULT)
-    assert credit([FLAT, failed], ALGORITHMS["magrpo"]).samples == credit([FLAT], ALGORITHMS["magrpo"]).samples
+    assert (
+        credit([FLAT, failed], ALGORITHMS["magrpo"]).samples
+        == credit([FLAT], ALGORITHMS["magrpo"]).samples
+    )
     assert credit([failed], ALGORITHMS["magrpo"]).samples == []
 
 
@@ -151,7 +188,7 @@ def test_one_left_alone_has_no_baseline_under_leave_one_out_unless_a_spread_is_w
 def test_paths_are_compared_across_the_task():
     paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 4.0, 7.0)]
     tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]))
-    algorithm = resolve("magrpo", {"compare": "task"})
+    algorithm = resolve("magrpo", {"group_by": "task"})
     result = credit([tree], algorithm, turns=2)
     assert sorted(advantages(result)) == [-3, -3, 0, 0, 3, 3]
     assert credit([tree], ALGORITHMS["magrpo"], turns=2).metrics["credit/left_out"] == 6
@@ -160,12 +197,22 @@ def test_paths_are_compared_across_the_task():
 def test_an_early_stop_absorbs_its_last_reward():
     child = round_(1, [outcome(0, 1.0), outcome(1, 1.0)])
     tree = episode(round_(0, [outcome(0, 0.5, next=child), outcome(1, 1.0, end="done")]))
-    plain, absorbing = (resolve("mareinforce", {"absorb": flag}) for flag in (False, True))
-    assert [s.advantage for s in credit([tree], plain, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [
+    plain, absorbing = (
+        resolve("mareinforce", {"repeat_last_reward": flag}) for flag in (False, True)
+    )
+    assert [
+        s.advantage
+        for s in credit([tree], plain, turns=2).samples
+        if s.turn == 0 and s.id.agent == "a"
+    ] == [
         1.5,
         1.0,
     ]
-    assert [s.advantage for s in credit([tree], absorbing, turns=2).samples if s.turn == 0 and s.id.agent == "a"] == [
+    assert [
+        s.advantage
+        for s in credit([tree], absorbing, turns=2).samples
+        if s.turn == 0 and s.id.agent == "a"
+    ] == [
         1.5,
         2.0,
     ]
@@ -174,7 +221,7 @@ def test_an_early_stop_absorbs_its_last_reward():
 def test_share_own_keeps_an_agents_own_reward():
     own = episode(round_(0, [outcome(0, {"a": 1.0, "b": 3.0}), outcome(1, {"a": 5.0, "b": 5.0})]))
     assert advantages(credit([own], ALGORITHMS["mareinforce"])) == [2, 5]
-    mine = resolve("mareinforce", {"share": "own"})
+    mine = resolve("mareinforce", {"reward_sharing": "own"})
     assert advantages(credit([own], mine)) == [1, 5]
     assert advantages(credit([own], mine), "b") == [3, 5]
 
@@ -182,13 +229,19 @@ def test_share_own_keeps_an_agents_own_reward():
 def test_the_divergence_in_the_reward_is_k1_of_the_own_completion():
     scores = Scores({SampleId("e", (), agent, g): (-1.5,) for agent in AGENTS for g in range(3)})
     algorithm = resolve("mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1})
-    assert advantages(credit([FLAT], algorithm, scores=scores)) == pytest.approx([1 - 0.05, 3 - 0.05, 8 - 0.05])
+    assert advantages(credit([FLAT], algorithm, scores=scores)) == pytest.approx(
+        [1 - 0.05, 3 - 0.05, 8 - 0.05]
+    )
 
 
 def test_a_frozen_partner_needs_no_reference_and_is_not_trained():
     samples = {"a": (completion("p"),) * 2, "b": (completion("cold"),) * 2}
     root = Round(
-        0, dict.fromkeys(AGENTS, "?"), dict.fromkeys(AGENTS, (1,)), samples, (outcome(0, 1.0), outcome(1, 3.0))
+        0,
+        dict.fromkeys(AGENTS, "?"),
+        dict.fromkeys(AGENTS, (1,)),
+        samples,
+        (outcome(0, 1.0), outcome(1, 3.0)),
     )
     team = Team({"a": ("p",), "b": ("cold",)}, decode={}, frozen=frozenset({"cold"}))
     scores = Scores({SampleId("e", (), "a", g): (-1.5,) for g in range(2)})
@@ -206,10 +259,19 @@ def test_under_path_returns_each_sample_answers_for_its_own_divergence(returns):
         for agent in AGENTS
         for path, g in (((), 0), ((), 1), ((0,), 0), ((1,), 0))
     }
-    far = {**near, SampleId("e", (), "a", 0): (-9.0,)}  # only a's first message left its reference: by 8 nats
-    algorithm = resolve("mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1, "returns": returns})
+    # Only a's first completion differs from its reference: by 8 nats.
+    far = {
+        **near,
+        SampleId("e", (), "a", 0): (-9.0,),
+    }
+    algorithm = resolve(
+        "mareinforce", {"kl_in": "reward", "kl_coefficient": 0.1, "returns": returns}
+    )
     before, after = (
-        {s.id: s.advantage for s in credit([tree], algorithm, scores=Scores(known), turns=2).samples}
+        {
+            s.id: s.advantage
+            for s in credit([tree], algorithm, scores=Scores(known), turns=2).samples
+        }
         for known in (near, far)
     )
     changed = {id: after[id] - before[id] for id in after if after[id] != before[id]}
@@ -231,7 +293,9 @@ def test_the_moving_average_remembers_steps_through_the_state():
 def test_remax_reads_the_greedy_tail_of_the_same_turn():
     greedy = round_(0, [outcome(0, 1.0, next=round_(1, [outcome(0, 4.0)]))])
     paths = [round_(1, [outcome(0, reward)]) for reward in (1.0, 7.0)]
-    tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]), greedy=greedy)
+    tree = episode(
+        round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(paths)]), greedy=greedy
+    )
     by_turn = {}
     for sample in credit([tree], ALGORITHMS["remax"], turns=2).samples:
         if sample.id.agent == "a":
@@ -245,7 +309,10 @@ def test_remax_leaves_out_a_task_whose_greedy_path_failed():
 
 
 def test_debate_returns_on_a_tree_are_means_over_the_paths_below():
-    children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]), round_(1, [outcome(0, 5.0), outcome(1, 7.0)])]
+    children = [
+        round_(1, [outcome(0, 1.0), outcome(1, 3.0)]),
+        round_(1, [outcome(0, 5.0), outcome(1, 7.0)]),
+    ]
     tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(children)]))
     result = credit([tree], resolve("mareinforce", {"returns": "last"}), turns=2)
     assert sorted(advantages(result)) == [1, 2, 3, 5, 6, 7]
@@ -273,8 +340,12 @@ def test_a_group_baseline_refuses_one_sample_per_group(samples):
 @pytest.mark.parametrize(
     ("overrides", "plan", "message"),
     [
-        ({"baseline": "moving_average", "scale": "std"}, {"samples": (4, 1)}, "scale std compares siblings"),
-        ({"compare": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
+        (
+            {"baseline": "moving_average", "scale": "std"},
+            {"samples": (4, 1)},
+            "scale std compares siblings",
+        ),
+        ({"group_by": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
         (
             {"baseline": "none", "returns": "last"},
             {"samples": (4, 1), "expand": "random"},
@@ -293,7 +364,7 @@ def test_what_would_silently_learn_something_else_is_refused(overrides, plan, me
 
 
 def test_paths_pass_with_compare_task_and_without_a_baseline():
-    check_plan(resolve("magrpo", {"compare": "task"}), Plan(samples=(4, 1)), 2)
+    check_plan(resolve("magrpo", {"group_by": "task"}), Plan(samples=(4, 1)), 2)
     check_plan(ALGORITHMS["mareinforce"], Plan(samples=(1, 1)), 2)
     with pytest.raises(ConfigError, match="greedy_path needs straight paths"):
         check_plan(ALGORITHMS["remax"], Plan(samples=(2, 2)), 2)
@@ -322,13 +393,16 @@ def test_an_unknown_algorithm_names_the_nearest():
     [
         ({"scale": "std"}, "needs a baseline"),
         ({"epochs": 2}, "one optimiser step"),
-        ({"clip_high": 0.3}, "clip_high 0.3 bounds a ratio, and policy_loss policy_gradient has none"),
+        (
+            {"clip_high": 0.3},
+            "clip_high 0.3 bounds a ratio, and policy_loss policy_gradient has none",
+        ),
         ({"whiten": True}, "with a critic"),
-        ({"trace": 0.5}, "with a critic"),
+        ({"gae_lambda": 0.5}, "with a critic"),
         ({"scope": "token"}, "with a critic"),
         ({"critic_view": "joint", "scope": "token"}, "tokens of one agent"),
-        ({"critic_view": "joint", "share": "own"}, "what all agents share"),
-        ({"critic_view": "own", "returns": "last", "trace": 0.5}, "no value cross a turn"),
+        ({"critic_view": "joint", "reward_sharing": "own"}, "what all agents share"),
+        ({"critic_view": "own", "returns": "last", "gae_lambda": 0.5}, "no value cross a turn"),
         ({"kl_target": 1.0}, "adapts kl_coefficient"),
         ({"stop_at_kl": 1.0}, "several updates"),
         ({"kl_coefficient": 0.1}, "contradict"),

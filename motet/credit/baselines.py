@@ -1,7 +1,11 @@
-"""Baselines: what a return is compared with. A baseline gives b; `advantage` subtracts it, in one place.
+"""Baselines, which are subtracted from returns.
 
-A baseline that does not depend on the action it judges changes the variance of the gradient, not where it points. The group
-mean includes its own sample, which shrinks the gradient by (G − 1)/G; the group maximum turns it (docs/algorithms.md).
+A baseline function returns b. `assign_credit` computes return − b, and no other code subtracts a
+baseline.
+
+A baseline that does not depend on the sample's own action changes only the variance of the
+gradient, not its expectation. The group mean includes the sample itself, which scales the gradient
+by (G − 1)/G. The group maximum changes the gradient's direction (docs/algorithms.md).
 """
 
 from collections.abc import Callable
@@ -16,7 +20,7 @@ from motet.errors import ConfigError
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a baseline may read: samples S, in groups numbered from 0."""
+    """The input of a baseline: S samples in groups that are numbered from 0."""
 
     returns_S: Tensor
     group_S: Tensor
@@ -24,6 +28,7 @@ class Comparison:
     """Return of the greedy path at the sample's turn, for its agent and task."""
     average_S: Tensor | None = None
     """Moving average of earlier steps for the sample's agent and turn."""
+    actions: "JointActions | None" = None
 
     @property
     def groups(self) -> int:
@@ -31,18 +36,32 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class JointActions:
+    """The joint actions of a step, for N agents and J joint actions."""
+
+    sample_NJ: Tensor
+    """int64: the sample of each agent, or -1 if the agent did not act."""
+    returns_NJ: Tensor
+    round_J: Tensor
+    """int64: the Round that each joint action belongs to."""
+
+
+@dataclass(frozen=True)
 class Baseline:
-    """`of(comparison) -> b [S]`."""
+    """A baseline function `of(comparison) -> b [S]`, and its properties."""
 
     of: Callable[[Comparison], Tensor]
     siblings: bool
-    """It compares with others of the group, so a plan must give it groups."""
+    """Whether it compares a sample with others of its group, so that the plan must
+    produce groups."""
     alone: bool = False
-    """What it gives a group of one is a baseline too. Otherwise such a sample is left out of the
-    step and counted."""
+    """Whether its result for a group of one is a valid baseline. If not, such a sample is left out
+    of the step and counted."""
     linear: bool = False
-    """It is a sum of returns, each times a number, so that unbiased estimates of the returns give
-    an unbiased gradient: `pruned: reweight` needs that."""
+    """Whether it is a linear combination of returns. Unbiased estimates of the returns then give
+    an unbiased gradient, which `pruned: reweight` needs."""
+    crossed: bool = False
+    """Whether it needs joint actions that differ in one agent only (`rollout.pairing: crossed`)."""
 
 
 def none(comparison: Comparison) -> Tensor:
@@ -51,47 +70,93 @@ def none(comparison: Comparison) -> Tensor:
 
 
 def group_mean(comparison: Comparison) -> Tensor:
-    """b = mean of the group, the sample itself included (GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783)."""
-    return segment_mean(comparison.returns_S, comparison.group_S, comparison.groups)[comparison.group_S]
+    """b = mean of the group, including the sample itself (GRPO, arXiv 2402.03300; Dr. GRPO,
+    2503.20783)."""
+    return segment_mean(comparison.returns_S, comparison.group_S, comparison.groups)[
+        comparison.group_S
+    ]
 
 
 def leave_one_out(comparison: Comparison) -> Tensor:
-    """b_g = Σ_{k≠g} R_k / (G − 1) (RLOO, arXiv 2402.14740); 0 where there is no other.
+    """b_g = Σ_{k≠g} R_k / (G − 1) (RLOO, arXiv 2402.14740); 0 in a group of one.
 
-    A sample may be left alone where paths ended or broke. To leave it out would scale the gradient
-    by how often there is company, 1 − q^(G−1), which differs from turn to turn and from task to
-    task. With b = 0 the gradient stays exact.
+    A sample may be the only one of its group because other paths ended or failed. Leaving it out
+    would scale the gradient by the probability that the group has other samples, 1 − q^(G−1), which
+    differs between turns and between tasks. With b = 0 the gradient stays exact.
     """
-    sums_S = segment_sum(comparison.returns_S, comparison.group_S, comparison.groups)[comparison.group_S]
+    sums_S = segment_sum(comparison.returns_S, comparison.group_S, comparison.groups)[
+        comparison.group_S
+    ]
     others_S = segment_size(comparison.group_S, comparison.groups)[comparison.group_S] - 1
     return (sums_S - comparison.returns_S) / others_S.clamp(min=1)
 
 
 def group_max(comparison: Comparison) -> Tensor:
-    """b = largest of the group (MAReMax of CoMLRL): every advantage is at most 0."""
-    return segment_max(comparison.returns_S, comparison.group_S, comparison.groups)[comparison.group_S]
+    """b = maximum of the group (MAReMax of CoMLRL). Every advantage is at most 0."""
+    return segment_max(comparison.returns_S, comparison.group_S, comparison.groups)[
+        comparison.group_S
+    ]
 
 
 def greedy_path(comparison: Comparison) -> Tensor:
     """b = the return of one greedy path from the same task (ReMax, arXiv 2310.10505)."""
     if comparison.greedy_S is None:
-        raise ConfigError("baseline greedy_path got no greedy path: the rollout must play one per task")
+        raise ConfigError(
+            "baseline greedy_path got no greedy path: the rollout must play one per task"
+        )
     return comparison.greedy_S
 
 
 def moving_average(comparison: Comparison) -> Tensor:
-    """b = decayed mean of earlier steps' returns of this agent and turn; 0 before the first."""
+    """b = decayed mean of earlier steps' returns of this agent and turn; 0 at the first step."""
     if comparison.average_S is None:
-        raise ConfigError("baseline moving_average got no state: pass the CreditState of the step before")
+        raise ConfigError(
+            "baseline moving_average got no state: pass the CreditState of the step before"
+        )
     return comparison.average_S
+
+
+def leave_one_agent_out(comparison: Comparison) -> Tensor:
+    """b of agent i: what the joint actions of a sample would have returned on average if agent i
+    had given one of its other samples while all other agents gave the same ones.
+
+    It is the counterfactual baseline of COMA (Foerster et al. 2018, arXiv 1705.08926, equation 4),
+    estimated from samples and without the sample itself. The noise of the other agents cancels.
+    If all joint actions of a Round are valid, it equals `leave_one_out`. It differs where joint
+    actions failed. Joint actions without such a counterpart are not used; b = 0 if none is left.
+    """
+    actions = comparison.actions
+    if actions is None:
+        raise ConfigError("baseline leave_one_agent_out got no joint actions: pass `actions`")
+    baseline_S = torch.zeros_like(comparison.returns_S)
+    for agent, (sample_J, returns_J) in enumerate(
+        zip(actions.sample_NJ, actions.returns_NJ, strict=True)
+    ):
+        others_NJ = actions.sample_NJ.clone()
+        others_NJ[agent] = actions.round_J  # the same Round and the same samples of the others
+        key_J = torch.unique(others_NJ, dim=1, return_inverse=True)[1]
+        acts_J = sample_J >= 0
+        count = int(key_J.max()) + 1
+        size_J = segment_size(key_J, count)[key_J] - 1
+        sum_J = segment_sum(returns_J, key_J, count)[key_J]
+        gain_J = returns_J - (sum_J - returns_J) / size_J.clamp(min=1)
+        used_J = acts_J & (size_J > 0)
+        size = len(baseline_S)
+        gain_S = segment_mean(gain_J[used_J], sample_J[used_J], size)
+        has_S = segment_size(sample_J[used_J], size) > 0
+        baseline_S = torch.where(has_S, comparison.returns_S - gain_S, baseline_S)
+    return baseline_S
 
 
 BASELINES: dict[str, Baseline] = {
     "none": Baseline(none, siblings=False, linear=True),
     "group_mean": Baseline(group_mean, siblings=True, linear=True),
     "leave_one_out": Baseline(leave_one_out, siblings=True, alone=True, linear=True),
+    "leave_one_agent_out": Baseline(
+        leave_one_agent_out, siblings=True, alone=True, linear=True, crossed=True
+    ),
     "group_max": Baseline(group_max, siblings=True),
     "greedy_path": Baseline(greedy_path, siblings=False, linear=True),
     "moving_average": Baseline(moving_average, siblings=False, linear=True),
 }
-"""Names that `Algorithm.baseline` may have. An own one is added before the config is read: BASELINES["median"] = ..."""
+"""A config may also name your own function or Baseline: `baseline: ./mine.py:NAME`."""

@@ -1,9 +1,9 @@
-"""Baselines, spreads and segments with numbers that can be checked by hand."""
+"""Tests baselines, scaling and segments with numbers that can be checked by hand."""
 
 import pytest
 import torch
 
-from motet.credit.baselines import BASELINES, Comparison
+from motet.credit.baselines import BASELINES, Comparison, JointActions
 from motet.credit.segments import segment_max, segment_mean, segment_size, segment_sum
 from motet.credit.shaping import divide_by_spread, whiten
 from motet.errors import ConfigError
@@ -33,6 +33,50 @@ def test_leave_one_out_advantage_is_g_over_g_minus_one_times_the_mean_one():
     one_out = RETURNS - torch.tensor(baseline("leave_one_out"))
     factor = torch.tensor([3 / 2, 3 / 2, 3 / 2, 2, 2], dtype=torch.float64)
     assert torch.allclose(one_out, mean * factor)
+
+
+def crossed(rewards, missing=()):
+    """Two agents with two samples each in one Round: samples 0, 1 of a and 2, 3 of b."""
+    pairs = [(a, b) for a in (0, 1) for b in (2, 3) if (a, b) not in missing]
+    returns_J = torch.tensor([rewards[pair] for pair in pairs], dtype=torch.float64)
+    sample_NJ = torch.tensor(pairs).T
+    returns_S = torch.tensor(
+        [
+            sum(rewards[pair] for pair in pairs if sample in pair)
+            / max(1, sum(sample in pair for pair in pairs))
+            for sample in range(4)
+        ],
+        dtype=torch.float64,
+    )
+    actions = JointActions(sample_NJ, returns_J.expand(2, -1), torch.zeros(len(pairs), dtype=int))
+    return Comparison(returns_S, torch.tensor([0, 0, 1, 1]), actions=actions)
+
+
+REWARDS = {(0, 2): 10.0, (0, 3): 2.0, (1, 2): 7.0, (1, 3): 1.0}
+
+
+def test_where_all_joint_actions_are_valid_leave_one_agent_out_is_leave_one_out():
+    comparison = crossed(REWARDS)
+    one_agent = BASELINES["leave_one_agent_out"].of(comparison)
+    assert torch.allclose(one_agent, BASELINES["leave_one_out"].of(comparison))
+    assert one_agent.tolist() == [4.0, 6.0, 1.5, 8.5]
+
+
+def test_leave_one_agent_out_compares_only_with_the_same_samples_of_the_others():
+    """Without (1, 3): a's sample 0 gains 10 - 7 with b's 2; with b's 3 there is no counterpart."""
+    comparison = crossed(REWARDS, missing={(1, 3)})
+    assert comparison.returns_S.tolist() == [6.0, 7.0, 8.5, 2.0]
+    one_agent = BASELINES["leave_one_agent_out"].of(comparison)
+    assert (comparison.returns_S - one_agent).tolist() == [3.0, -3.0, 8.0, -8.0]
+    one_out = BASELINES["leave_one_out"].of(comparison)
+    assert (comparison.returns_S - one_out).tolist() == [-1.0, 1.0, 6.5, -6.5]
+
+
+def test_without_a_counterpart_the_baseline_is_zero():
+    comparison = crossed(REWARDS, missing={(1, 2), (1, 3), (0, 3)})
+    assert BASELINES["leave_one_agent_out"].of(comparison).tolist()[::2] == [0.0, 0.0]
+    with pytest.raises(ConfigError, match="no joint actions"):
+        baseline("leave_one_agent_out")
 
 
 def test_group_max_is_the_largest():

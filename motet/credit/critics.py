@@ -1,7 +1,8 @@
-"""Credit from values: what critics said of situations becomes advantages, and what came of them becomes their targets.
+"""Advantages and value targets for algorithms with critics.
 
-turn scope    one value per situation, at the end of what was asked; advantages fold over the tree
-token scope   one value before every token of a completion, its return on the last; nothing crosses a turn
+turn scope: one value per observation, read at the end of the prompt. Advantages are computed over
+the tree. token scope: one value before every token of a completion. The return is on the last
+token, and nothing propagates across turns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from motet.core import ReadingId, SampleId, Scores, Team, Valued, ValueSample
+from motet.core import SampleId, Scores, Team, ValueEstimate, ValueId, ValueSample
 from motet.credit.gae import token_advantages
 from motet.credit.returns import tree_fold
 from motet.credit.shaping import SMALLEST_SPREAD, whiten
@@ -19,30 +20,39 @@ from motet.settings import Algorithm
 
 
 @dataclass(frozen=True)
-class Appraised:
-    """Advantages of all samples, one number or one per token; returns without anybody's value in them; the critics' lessons."""
+class AdvantageResult:
+    """Advantages of all samples (one number, or one per token), returns that do not use values, and
+    the critics' training samples."""
 
     advantages: Sequence[float | tuple[float, ...]]
     returns_S: Tensor
     values: list[ValueSample]
 
 
-def reading_of(id: SampleId, algorithm: Algorithm) -> ReadingId:
-    """What a critic read to value a sample."""
+def reading_of(id: SampleId, algorithm: Algorithm) -> ValueId:
+    """Return the id of the critic input that gives the value of a sample."""
     if algorithm.scope == "token":
-        return ReadingId(id.episode, id.path, id.agent, id.index)
-    return ReadingId(id.episode, id.path, id.agent if algorithm.critic_view == "own" else None)
+        return ValueId(id.episode, id.path, id.agent, id.index)
+    return ValueId(id.episode, id.path, id.agent if algorithm.critic_view == "own" else None)
 
 
-# ---------------------------------------------------------------------------------------------------- turn scope
+# ------------------------------------------------------------ turn scope
 
 
-def appraise_turns(table: Table, algorithm: Algorithm, scores: Scores, team: Team, penalty_S: Tensor) -> Appraised:
-    """TD(λ) and GAE on trees, per agent over its own decisions; or return minus value where returns replace the fold."""
+def turn_advantages(
+    table: Table, algorithm: Algorithm, scores: Scores, team: Team, penalty_S: Tensor
+) -> AdvantageResult:
+    """Compute turn-level advantages and critic targets.
+
+    With `returns: tree` they are TD(λ) and GAE on trees, per agent over its own decisions. With the
+    other rules the advantage is return minus value.
+    """
     samples, forest = table.rows.samples, table.forest
     value_S = torch.tensor(
         [
-            scores.values[reading_of(sample.id, algorithm)].values[0] if sample.id.agent in team.critics else 0.0
+            scores.values[reading_of(sample.id, algorithm)].values[0]
+            if sample.id.agent in team.critics
+            else 0.0
             for sample in samples
         ],
         dtype=torch.float64,
@@ -51,7 +61,13 @@ def appraise_turns(table: Table, algorithm: Algorithm, scores: Scores, team: Tea
     if algorithm.returns == "tree":
         rewards_NJ = table.rewards_NJ(algorithm) - table.of_actions(penalty_S)
         folded_NJ = tree_fold(
-            rewards_NJ, values_NJ, table.acts_NJ, forest, algorithm.discount, algorithm.trace, algorithm.pruned
+            rewards_NJ,
+            values_NJ,
+            table.acts_NJ,
+            forest,
+            algorithm.gamma,
+            algorithm.gae_lambda,
+            algorithm.pruned,
         )
         target_NJ, advantages_NJ = values_NJ + folded_NJ, folded_NJ + table.extras_NJ(algorithm)
         if algorithm.critic_view == "joint":
@@ -62,14 +78,22 @@ def appraise_turns(table: Table, algorithm: Algorithm, scores: Scores, team: Tea
             target_NJ = _mean_of_acting(returns_NJ, table.acts_NJ).expand_as(returns_NJ)
     advantages_S = table.of_samples(advantages_NJ)
     if algorithm.whiten:
-        advantages_S = _whitened(advantages_S, _seats(table))
-    return Appraised(
-        advantages_S.tolist(), table.of_samples(returns_NJ), _turn_lessons(table, algorithm, scores, team, target_NJ)
+        advantages_S = _whitened(advantages_S, _policy_turns(table))
+    return AdvantageResult(
+        advantages_S.tolist(),
+        table.of_samples(returns_NJ),
+        _turn_value_samples(table, algorithm, scores, team, target_NJ),
     )
 
 
-def _joint_targets(table: Table, algorithm: Algorithm, rewards_NJ: Tensor, values_NJ: Tensor) -> Tensor:
-    """V + A of a reader that sits through every Round, for what the agents that act earn in the mean. [N, J]"""
+def _joint_targets(
+    table: Table, algorithm: Algorithm, rewards_NJ: Tensor, values_NJ: Tensor
+) -> Tensor:
+    """Return the targets V + A of a joint critic, [N, J].
+
+    The joint critic has a value in every Round. Its reward is the mean reward of the agents that
+    act.
+    """
     acts_NJ = table.acts_NJ
     shared_1J = _mean_of_acting(rewards_NJ, acts_NJ)
     values_1J = _mean_of_acting(values_NJ, acts_NJ)
@@ -78,8 +102,8 @@ def _joint_targets(table: Table, algorithm: Algorithm, rewards_NJ: Tensor, value
         values_1J,
         torch.ones_like(shared_1J, dtype=torch.bool),
         table.forest,
-        algorithm.discount,
-        algorithm.trace,
+        algorithm.gamma,
+        algorithm.gae_lambda,
         algorithm.pruned,
     )
     return (values_1J + folded_1J).expand_as(rewards_NJ)
@@ -89,136 +113,167 @@ def _mean_of_acting(figures_NJ: Tensor, acts_NJ: Tensor) -> Tensor:
     return torch.where(acts_NJ, figures_NJ, 0.0).sum(0, keepdim=True) / acts_NJ.sum(0, keepdim=True)
 
 
-def _turn_lessons(
+def _turn_value_samples(
     table: Table, algorithm: Algorithm, scores: Scores, team: Team, target_NJ: Tensor
 ) -> list[ValueSample]:
-    """One target per situation: the mean over the joint actions taken in it."""
+    """Return one training sample per observation. Its target is the mean over the joint actions
+    taken there."""
     target_S = table.of_samples(target_NJ).tolist()
-    gathered: dict[ReadingId, list[int]] = {}
+    gathered: dict[ValueId, list[int]] = {}
     for row, sample in enumerate(table.rows.samples):
         if sample.id.agent in team.critics:
             gathered.setdefault(reading_of(sample.id, algorithm), []).append(row)
-    lessons = []
+    value_samples = []
     for id, rows in gathered.items():
         told = [table.rows.samples[row] for row in rows]
         agents = {sample.id.agent for sample in told}
-        # Every agent's samples share the Round's weight, so over several agents it counts once.
+        # The samples of each agent sum to the Round's weight. Divide, so that several agents
+        # together still sum to it.
         weights = [sample.weight / len(agents) for sample in told]
-        target = sum(weight * target_S[row] for weight, row in zip(weights, rows, strict=True)) / sum(weights)
-        lessons.append(
-            _lesson(
+        target = sum(
+            weight * target_S[row] for weight, row in zip(weights, rows, strict=True)
+        ) / sum(weights)
+        value_samples.append(
+            _value_sample(
                 id,
                 team.critics[told[0].id.agent],
-                _seats_of(team, algorithm, team.critics[told[0].id.agent], told[0].turn),
+                _policy_turns_of(team, algorithm, team.critics[told[0].id.agent], told[0].turn),
                 told[0].turn,
                 scores.values[id],
                 (target,),
                 sum(weights),
             )
         )
-    return [lesson for lesson in lessons if lesson.seats]
+    return [value_sample for value_sample in value_samples if value_sample.policy_turns]
 
 
-# ---------------------------------------------------------------------------------------------------- token scope
+# ------------------------------------------------------------ token scope
 
 
-def appraise_tokens(
+def completion_advantages(
     table: Table,
     algorithm: Algorithm,
     scores: Scores,
     team: Team,
     divergence: Sequence[tuple[float, ...] | None],
     coefficient_S: Tensor,
-) -> Appraised:
-    """GAE over the tokens of each completion: KL is paid token by token, the return comes on the last one.
+) -> AdvantageResult:
+    """Compute GAE over the tokens of each completion.
 
-    Samples of agents without a critic are not valued, and have the advantage 0.
+    The KL penalty is applied at each token, and the return is added at the last token. Samples of
+    agents without a critic have the advantage 0.
     """
     samples = table.rows.samples
-    returns_S = table.of_samples(table.returns_NJ(algorithm, torch.zeros(len(samples), dtype=torch.float64)))
-    rows = [row for row, sample in enumerate(samples) if sample.id.agent in team.critics and sample.completion.tokens]
+    returns_S = table.of_samples(
+        table.returns_NJ(algorithm, torch.zeros(len(samples), dtype=torch.float64))
+    )
+    rows = [
+        row
+        for row, sample in enumerate(samples)
+        if sample.id.agent in team.critics and sample.completion.tokens
+    ]
     if not rows:
-        return Appraised([0.0] * len(samples), returns_S, [])
+        return AdvantageResult([0.0] * len(samples), returns_S, [])
     said = [scores.values[reading_of(samples[row].id, algorithm)] for row in rows]
     length_S = torch.tensor([len(one.values) for one in said])
     mask_SL = torch.arange(int(length_S.max())) < length_S[:, None]
     values_SL = _spread(mask_SL, [one.values for one in said])
     rewards_SL = torch.zeros_like(values_SL)
     if algorithm.kl_in == "reward":
-        paid = [divergence[row] or (0.0,) * int(length) for row, length in zip(rows, length_S, strict=True)]
+        paid = [
+            divergence[row] or (0.0,) * int(length)
+            for row, length in zip(rows, length_S, strict=True)
+        ]
         rewards_SL = -coefficient_S[rows, None] * _spread(mask_SL, paid)
     rewards_SL[torch.arange(len(rows)), length_S - 1] += returns_S[rows]
-    advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, algorithm.trace)
+    advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, algorithm.gae_lambda)
     targets_SL = values_SL + advantages_SL
     if algorithm.whiten:
-        seat_SL = torch.tensor(_seats(table))[rows, None].expand_as(mask_SL)
+        turn_SL = torch.tensor(_policy_turns(table))[rows, None].expand_as(mask_SL)
         advantages_SL = advantages_SL.masked_scatter(
-            mask_SL, _whitened(advantages_SL[mask_SL], seat_SL[mask_SL].tolist())
+            mask_SL, _whitened(advantages_SL[mask_SL], turn_SL[mask_SL].tolist())
         )
     advantages: list[float | tuple[float, ...]] = [0.0] * len(samples)
-    lessons = []
+    value_samples = []
     for place, (row, one) in enumerate(zip(rows, said, strict=True)):
         sample, length = samples[row], int(length_S[place])
         advantages[row] = tuple(advantages_SL[place, :length].tolist())
         if sample.completion.policy not in team.frozen:
             critic, id = team.critics[sample.id.agent], reading_of(sample.id, algorithm)
             target = tuple(targets_SL[place, :length].tolist())
-            seats = ((sample.completion.policy, sample.turn),)
-            lessons.append(_lesson(id, critic, seats, sample.turn, one, target, sample.weight))
-    return Appraised(advantages, returns_S, lessons)
+            policy_turns = ((sample.completion.policy, sample.turn),)
+            value_samples.append(
+                _value_sample(id, critic, policy_turns, sample.turn, one, target, sample.weight)
+            )
+    return AdvantageResult(advantages, returns_S, value_samples)
 
 
 def _spread(mask_SL: Tensor, rows: Sequence[Sequence[float]]) -> Tensor:
-    """Rows of numbers where the mask is on, 0 elsewhere. float64 [S, L]"""
+    """Write rows of numbers to the masked positions, 0 elsewhere. float64 [S, L]"""
     flat = torch.tensor([value for row in rows for value in row], dtype=torch.float64)
     return torch.zeros(mask_SL.shape, dtype=torch.float64).masked_scatter(mask_SL, flat)
 
 
-# ---------------------------------------------------------------------------------------------------- both
+# ------------------------------------------------------------ both scopes
 
 
-def _lesson(
-    id: ReadingId,
+def _value_sample(
+    id: ValueId,
     critic: str,
-    seats: tuple[tuple[str, int], ...],
+    policy_turns: tuple[tuple[str, int], ...],
     turn: int,
-    said: Valued,
+    said: ValueEstimate,
     target: tuple[float, ...],
     weight: float,
 ) -> ValueSample:
-    return ValueSample(id, critic, seats, turn, said.tokens, said.positions, target, said.values, weight)
+    return ValueSample(
+        id, critic, policy_turns, turn, said.tokens, said.positions, target, said.values, weight
+    )
 
 
-def _seats_of(team: Team, algorithm: Algorithm, critic: str, turn: int) -> tuple[tuple[str, int], ...]:
-    """Whose credit reads a value of `turn`: where the fold is, that of every turn before, too."""
+def _policy_turns_of(
+    team: Team, algorithm: Algorithm, critic: str, turn: int
+) -> tuple[tuple[str, int], ...]:
+    """Return the (policy, turn) pairs whose advantages use a value of `turn`.
+
+    With `returns: tree` these include all earlier turns.
+    """
     turns = range(turn + 1) if algorithm.returns == "tree" else (turn,)
     agents = [agent for agent, name in team.critics.items() if name == critic]
     found = dict.fromkeys((team.policy_of(agent, t), t) for t in turns for agent in agents)
-    return tuple(seat for seat in found if seat[0] not in team.frozen)
+    return tuple(policy_turn for policy_turn in found if policy_turn[0] not in team.frozen)
 
 
-def _seats(table: Table) -> list[int]:
-    """Which agent's which turn each sample is, as a number."""
+def _policy_turns(table: Table) -> list[int]:
+    """Return a number for each sample that identifies its agent and turn."""
     turns = 1 + max(sample.turn for sample in table.rows.samples)
-    return [int(agent) * turns + sample.turn for agent, sample in zip(table.agent_S, table.rows.samples, strict=True)]
+    return [
+        int(agent) * turns + sample.turn
+        for agent, sample in zip(table.agent_S, table.rows.samples, strict=True)
+    ]
 
 
-def _whitened(advantages_S: Tensor, seats: Sequence[int]) -> Tensor:
-    """Each seat's advantages centred and scaled by themselves, so what one turn is paid leaves the other turns as they were."""
-    seat_S, result_S = torch.tensor(seats), advantages_S.clone()
-    for seat in sorted(set(seats)):
-        result_S[seat_S == seat] = whiten(advantages_S[seat_S == seat])
+def _whitened(advantages_S: Tensor, policy_turns: Sequence[int]) -> Tensor:
+    """Whiten the advantages of each agent and turn separately, so that the rewards of one turn do
+    not affect the advantages of others."""
+    turn_S, result_S = torch.tensor(policy_turns), advantages_S.clone()
+    for policy_turn in sorted(set(policy_turns)):
+        result_S[turn_S == policy_turn] = whiten(advantages_S[turn_S == policy_turn])
     return result_S
 
 
 def explained_variance(values: Sequence[ValueSample]) -> Mapping[str, float]:
-    """`credit/explained_variance/CRITIC/turnT` = 1 − Var(target − value)/Var(target), over what each critic was asked.
+    """Return `credit/explained_variance/CRITIC/turnT` = 1 − Var(target − value)/Var(target) for
+    each critic and turn.
 
-    1 is all of it, 0 is no better than a constant. Absent where the targets do not vary.
+    1 means perfect prediction, 0 means no better than a constant. There is no entry if the targets
+    do not vary.
     """
     pairs: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for sample in values:
-        pairs.setdefault((sample.critic, sample.turn), []).extend(zip(sample.target, sample.old_value, strict=True))
+        pairs.setdefault((sample.critic, sample.turn), []).extend(
+            zip(sample.target, sample.old_value, strict=True)
+        )
     found = {}
     for (critic, turn), rows in pairs.items():
         target_S, value_S = torch.tensor(rows, dtype=torch.float64).T

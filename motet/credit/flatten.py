@@ -1,6 +1,8 @@
-"""Trees -> flat rows: the joint actions and the samples of a step, with who took part in what. No tensors yet.
+"""Flattens trees into lists: the joint actions and the samples of a step, and which sample belongs
+to which action.
 
-Faulty joint actions are left out here, once: they have no row, and a sample that only took part in faulty ones has none.
+Failed joint actions are removed here. They get no row. A sample that only took part in failed joint
+actions gets no row either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +20,12 @@ class Action:
     turn: int
     pruned: bool
     missing: int
-    """Turns of the plan that were not played after it, where the environment or a stop rule ended the branch."""
+    """Number of turns of the plan that were not played because the environment or a stop rule ended
+    the branch."""
     rewards: Mapping[str, float]
     terms: Mapping[str, float]
     picks: Mapping[str, int]
-    """Agent -> row of its sample."""
+    """Agent -> row index of its sample."""
 
 
 @dataclass(frozen=True)
@@ -39,27 +42,36 @@ class Sample:
 
 
 @dataclass
-class Rows:
-    """Filled by `flatten` alone, read by everyone else."""
+class FlatStep:
+    """The flattened trees of a step. Only `flatten` writes to it."""
 
     actions: list[Action] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     rounds: int = 0
 
 
-def flatten(roots: Sequence[tuple[int, str, Round]], turns: int) -> Rows:
-    """Rows of all trees, parents before children.
+def flatten(roots: Sequence[tuple[int, str, Round]], turns: int) -> FlatStep:
+    """Flatten all trees of a step, parents before children.
 
-    Args: roots (episode number, episode id, tree), of the `len(roots)` tasks of a step; turns, the turn limit of the plan.
+    Args:
+        roots: (episode number, episode id, tree) for each task of the step.
+        turns: the turn limit of the plan.
     """
-    rows = Rows()
+    rows = FlatStep()
     for number, episode_id, root in roots:
         _add_round(rows, number, episode_id, root, (), -1, 1.0 / len(roots), turns)
     return rows
 
 
 def _add_round(
-    rows: Rows, number: int, episode: str, round_: Round, path: Path, parent: int, share: float, turns: int
+    rows: FlatStep,
+    number: int,
+    episode: str,
+    round_: Round,
+    path: Path,
+    parent: int,
+    share: float,
+    turns: int,
 ) -> None:
     valid = [index for index, outcome in enumerate(round_.outcomes) if outcome.fault is None]
     if not valid:
@@ -73,9 +85,22 @@ def _add_round(
         missing = turns - 1 - round_.turn if outcome.end in ("done", "stopped") else 0
         pruned = outcome.end == "pruned"
         rows.actions.append(
-            Action(parent, identity, round_.turn, pruned, missing, outcome.rewards, outcome.terms, picks)
+            Action(
+                parent,
+                identity,
+                round_.turn,
+                pruned,
+                missing,
+                outcome.rewards,
+                outcome.terms,
+                picks,
+            )
         )
-    grown = [(place, index) for place, index in enumerate(valid) if round_.outcomes[index].next is not None]
+    grown = [
+        (place, index)
+        for place, index in enumerate(valid)
+        if round_.outcomes[index].next is not None
+    ]
     for place, index in grown:
         child = round_.outcomes[index].next
         assert child is not None
@@ -84,12 +109,18 @@ def _add_round(
 
 
 def _share_that_goes_on(outcomes: Sequence[Outcome], valid: Sequence[int]) -> float:
-    """Of a Round's joint actions, the share that had not ended: those chosen to go on stand for the pruned ones too."""
-    return sum(outcomes[index].next is not None or outcomes[index].end == "pruned" for index in valid) / len(valid)
+    """Return the share of a Round's joint actions that had not ended.
+
+    It includes pruned ones, because the expanded joint actions also carry the weight of the pruned
+    ones.
+    """
+    return sum(
+        outcomes[index].next is not None or outcomes[index].end == "pruned" for index in valid
+    ) / len(valid)
 
 
 def _add_samples(
-    rows: Rows,
+    rows: FlatStep,
     number: int,
     episode: str,
     round_: Round,
@@ -117,6 +148,6 @@ def _add_samples(
     return row_of
 
 
-def sound(episodes: Sequence[Episode]) -> list[Episode]:
-    """Episodes that did not fail as a whole."""
+def valid_episodes(episodes: Sequence[Episode]) -> list[Episode]:
+    """Return the episodes that did not fail as a whole."""
     return [episode for episode in episodes if episode.root is not None]

@@ -1,4 +1,4 @@
-"""Advantages of tokens, against a loop as textbooks write it."""
+"""Tests token-level advantages against the textbook loop."""
 
 import pytest
 import torch
@@ -8,34 +8,38 @@ from hypothesis import strategies as st
 from motet.credit.gae import token_advantages
 
 number = st.floats(-3, 3)
-completions = st.lists(st.lists(st.tuples(number, number), min_size=1, max_size=9), min_size=1, max_size=5)
+completions = st.lists(
+    st.lists(st.tuples(number, number), min_size=1, max_size=9), min_size=1, max_size=5
+)
 
 
-def textbook(rewards, values, trace):
-    """Schulman et al. 2016, equation 16, γ = 1, from the last token back."""
+def textbook(rewards, values, gae_lambda):
+    """Schulman et al. 2016, equation 16 with γ = 1, computed backwards from the last token."""
     advantages, following = [], 0.0
     for t in reversed(range(len(rewards))):
         after = values[t + 1] if t + 1 < len(values) else 0.0
-        following = rewards[t] + after - values[t] + trace * following
+        following = rewards[t] + after - values[t] + gae_lambda * following
         advantages.insert(0, following)
     return advantages
 
 
 def ragged(rows, fill=0.0):
-    """Rows of (reward, value) of any length as three tensors; `fill` stands in the padding."""
+    """Return rows of (reward, value) of any length as three tensors; padding is set to `fill`."""
     longest = max(map(len, rows))
     mask = [[True] * len(row) + [False] * (longest - len(row)) for row in rows]
-    columns = [[[pair[k] for pair in row] + [fill] * (longest - len(row)) for row in rows] for k in (0, 1)]
+    columns = [
+        [[pair[k] for pair in row] + [fill] * (longest - len(row)) for row in rows] for k in (0, 1)
+    ]
     return *(torch.tensor(column, dtype=torch.float64) for column in columns), torch.tensor(mask)
 
 
 @given(completions, st.floats(0, 1))
 @settings(max_examples=80, deadline=None)
-def test_every_completion_of_a_ragged_step_is_textbook_gae(rows, trace):
+def test_every_completion_of_a_ragged_step_is_textbook_gae(rows, gae_lambda):
     rewards_SL, values_SL, mask_SL = ragged(rows)
-    got = token_advantages(rewards_SL, values_SL, mask_SL, trace)
+    got = token_advantages(rewards_SL, values_SL, mask_SL, gae_lambda)
     for row, advantages_L in zip(rows, got.tolist(), strict=True):
-        expected = textbook([r for r, _ in row], [v for _, v in row], trace)
+        expected = textbook([r for r, _ in row], [v for _, v in row], gae_lambda)
         assert advantages_L[: len(row)] == pytest.approx(expected, abs=1e-6)
         assert advantages_L[len(row) :] == [0.0] * (len(advantages_L) - len(row))
 

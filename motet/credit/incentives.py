@@ -1,6 +1,8 @@
-"""What an agent earns for changing its mind rightly and for making others do so (MAPoRL, arXiv 2502.18439).
+"""Bonuses for agents that correct their answer or make others correct theirs (MAPoRL, arXiv
+2502.18439).
 
-Bonuses belong to one turn of one agent. They are added to its return and never folded, so no earlier turn answers for them.
+A bonus belongs to one turn of one agent. It is added to the return of that turn and does not
+propagate to earlier turns.
 """
 
 import torch
@@ -12,18 +14,19 @@ from motet.settings import Incentives
 
 
 def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
-    """The bonus of every agent for every joint action. bool [N, J] -> float64 [N, J]
+    """Compute the bonus of every agent for every joint action. bool [N, J] -> float64 [N, J]
 
-    With c an agent's own correctness and o that of the others (strictly more than half of them right; a tie is wrong):
+    c is the agent's own correctness. o is the correctness of the others: true if strictly more than
+    half of them are right (a tie is wrong).
 
         own answer wrong -> right since the turn before:   + α1 if o before, else + α0
         own answer right -> wrong:                         - α0 if o before, else - α1
         the others wrong -> right at the next turn:        + β1 if c now, else + β0
         the others right -> wrong:                         - β0 if c now, else - β1
 
-    So α1 is for going with the others, α0 for going against them; an agent alone has only α0. With
-    `alphas: code` the two change places. Where the neighbouring turn was not played there is no such
-    term; over several next joint actions it is their mean.
+    So α1 is for changing with the others, and α0 for changing against them. A single agent only has
+    α0. With `alphas: code` the two are swapped. If the previous or next turn was not played, its
+    term is 0. With several next joint actions, the term is their mean.
     """
     others_NJ = _others(right_NJ)
     later = forest.parent_J >= 0
@@ -46,6 +49,7 @@ def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
 
 
 def _others(right_NJ: Tensor) -> Tensor:
-    """Whether strictly more than half of the other agents are right. An agent alone has no others who could be."""
+    """Return whether strictly more than half of the other agents are right. False if there is only
+    one agent."""
     others = right_NJ.shape[0] - 1
     return 2 * (right_NJ.sum(0, keepdim=True) - right_NJ.long()) > max(others, 0)

@@ -1,4 +1,4 @@
-"""Incentives, against the sentences that define them read one by one, on random trees."""
+"""Tests incentives on random trees against a direct implementation of their definition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from motet.errors import ConfigError
 from motet.settings import Incentives
 
 SIZES = Incentives(alpha0=1.0, alpha1=10.0, beta0=100.0, beta1=1000.0)
-"""Every sum of these says which of them it is made of."""
+"""Every sum of these values shows which of them it contains."""
 
 
-# ---------------------------------------------------------------------------------------------------- a literal reading
+# ------------------------------------------------------------ direct implementation
 
 
 @dataclass
 class Said:
-    """One joint action of a debate: who was right, and what was answered next."""
+    """One joint action of a debate: who was right, and the joint actions before and after it."""
 
     right: tuple[bool, ...]
     before: "Said | None" = None
@@ -33,15 +33,18 @@ class Said:
 
 
 def others_are_right(said: Said, agent: int) -> bool:
-    """Strictly more than half of the *other* agents; a tie is wrong."""
+    """Return whether strictly more than half of the *other* agents are right. A tie is wrong."""
     others = [right for one, right in enumerate(said.right) if one != agent]
     return len([right for right in others if right]) > len(others) / 2
 
 
 def for_my_answer(said: Said, agent: int, sizes: Incentives) -> float:
-    """own wrong -> right: +α1 if the others were right before, +α0 if not; own right -> wrong: −α1 if
-    they were wrong, −α0 if right. In the published code α0 and α1 have changed places. No term in the
-    first turn: the one before it was not played."""
+    """The bonus for one's own answer.
+
+    Own answer wrong -> right: +α1 if the others were right before, +α0 if not. Own answer right ->
+    wrong: −α1 if they were wrong, −α0 if right. In the published code α0 and α1 are swapped. The
+    first turn has no such term, because there is no turn before it.
+    """
     if said.before is None:
         return 0.0
     against, along = sizes.alpha0, sizes.alpha1
@@ -56,11 +59,19 @@ def for_my_answer(said: Said, agent: int, sizes: Incentives) -> float:
 
 
 def for_the_others(said: Said, agent: int, sizes: Incentives) -> float:
-    """the others wrong -> right at the next turn: +β1 if I was right, +β0 if I was wrong; right -> wrong: −β1 if I was wrong,
-    −β0 if I was right. From the first turn on; of several next turns the mean; none where there is none."""
+    """The bonus for the others' answers.
+
+    The others wrong -> right at the next turn: +β1 if I was right, +β0 if I was wrong. Right ->
+    wrong: −β1 if I was wrong, −β0 if I was right. It also applies at the first turn. With several
+    next joint actions it is their mean; without a next turn it is 0.
+    """
     terms = []
     for following in said.after:
-        were, are, mine = others_are_right(said, agent), others_are_right(following, agent), said.right[agent]
+        were, are, mine = (
+            others_are_right(said, agent),
+            others_are_right(following, agent),
+            said.right[agent],
+        )
         if not were and are:
             terms.append(sizes.beta1 if mine else sizes.beta0)
         elif were and not are:
@@ -71,7 +82,10 @@ def for_the_others(said: Said, agent: int, sizes: Incentives) -> float:
 
 
 def brute_force(nodes: list[Said], agents: int, sizes: Incentives) -> list[list[float]]:
-    return [[for_my_answer(n, a, sizes) + for_the_others(n, a, sizes) for n in nodes] for a in range(agents)]
+    return [
+        [for_my_answer(n, a, sizes) + for_the_others(n, a, sizes) for n in nodes]
+        for a in range(agents)
+    ]
 
 
 def got(nodes: list[Said], sizes: Incentives = SIZES) -> list[list[float]]:
@@ -81,7 +95,9 @@ def got(nodes: list[Said], sizes: Incentives = SIZES) -> list[list[float]]:
     for parent in parents:
         turns.append(0 if parent < 0 else turns[parent] + 1)
     rounds = [parent + 1 for parent in parents]  # one Round below each joint action
-    forest = Forest(*(torch.tensor(column) for column in (parents, rounds, turns, [False] * len(nodes))))
+    forest = Forest(
+        *(torch.tensor(column) for column in (parents, rounds, turns, [False] * len(nodes)))
+    )
     right_NJ = torch.tensor([node.right for node in nodes]).T
     return bonuses(right_NJ, forest, sizes).tolist()
 
@@ -98,7 +114,8 @@ def path(*turns: tuple[int, ...]) -> list[Said]:
 
 @st.composite
 def debates(draw) -> tuple[list[Said], int]:
-    """A forest of up to three turns with one to three joint actions a Round, of two to four agents. Parents first."""
+    """A forest of up to three turns, one to three joint actions per Round, two to four agents.
+    Parents come first."""
     agents, nodes = draw(st.integers(2, 4)), []
 
     def grow(before: Said | None, depth: int) -> None:
@@ -118,26 +135,28 @@ def debates(draw) -> tuple[list[Said], int]:
 @settings(max_examples=150, deadline=None)
 def test_bonuses_on_random_trees_are_what_the_sentences_say(debate, sizes, alphas):
     nodes, agents = debate
-    chosen = Incentives(alphas=alphas, **dict(zip(("alpha0", "alpha1", "beta0", "beta1"), sizes, strict=True)))
+    chosen = Incentives(
+        alphas=alphas, **dict(zip(("alpha0", "alpha1", "beta0", "beta1"), sizes, strict=True))
+    )
     expected = brute_force(nodes, agents, chosen)
     for row, wanted in zip(got(nodes, chosen), expected, strict=True):
         assert row == pytest.approx(wanted, abs=1e-9)
 
 
-# ---------------------------------------------------------------------------------------------------- by hand
+# ------------------------------------------------------------ by hand
 
 
 @pytest.mark.parametrize(
     ("turns", "mine"),
     [
-        (((0, 1), (1, 1)), [0, +10]),  # I was persuaded by who was right
-        (((0, 0), (1, 0)), [0, +1]),  # I learnt from wrong answers
-        (((1, 0), (0, 0)), [0, -10]),  # I gave in to who was wrong
-        (((1, 1), (0, 1)), [0, -1]),  # I left what all of us had right
-        (((1, 0), (1, 1)), [+1000, 0]),  # I persuaded
-        (((0, 0), (0, 1)), [+100, 0]),  # they came to it though I was wrong
-        (((0, 1), (0, 0)), [-1000, 0]),  # I misled
-        (((1, 1), (1, 0)), [-100, 0]),  # they left it though I was right
+        (((0, 1), (1, 1)), [0, +10]),  # I adopted the others' right answer
+        (((0, 0), (1, 0)), [0, +1]),  # I corrected my answer although the others were wrong
+        (((1, 0), (0, 0)), [0, -10]),  # I adopted the others' wrong answer
+        (((1, 1), (0, 1)), [0, -1]),  # I gave up the right answer although the others were right
+        (((1, 0), (1, 1)), [+1000, 0]),  # I was right and the others became right
+        (((0, 0), (0, 1)), [+100, 0]),  # I was wrong and the others became right
+        (((0, 1), (0, 0)), [-1000, 0]),  # I was wrong and the others became wrong
+        (((1, 1), (1, 0)), [-100, 0]),  # I was right and the others became wrong
         (((1, 1), (1, 1)), [0, 0]),
         (((0, 0), (0, 0)), [0, 0]),
     ],
@@ -174,24 +193,31 @@ def test_over_several_next_joint_actions_a_bonus_is_their_mean():
 
 def test_in_the_published_code_alpha0_and_alpha1_have_changed_places():
     code = SIZES.model_copy(update={"alphas": "code"})
-    for turns, mine in [(((0, 1), (1, 1)), 1), (((0, 0), (1, 0)), 10), (((1, 0), (0, 0)), -1), (((1, 1), (0, 1)), -10)]:
+    for turns, mine in [
+        (((0, 1), (1, 1)), 1),
+        (((0, 0), (1, 0)), 10),
+        (((1, 0), (0, 0)), -1),
+        (((1, 1), (0, 1)), -10),
+    ]:
         assert got(path(*turns), code)[0][1] == mine
 
 
 def test_an_agent_alone_goes_against_nobody_and_both_changes_of_mind_are_alpha0():
     alone = path((0,), (1,), (0,))
     assert got(alone) == [[0, 1, -1]]
-    # the published code, too, has one for both: its alpha1
+    # The published code also uses one value for both: its alpha1.
     assert got(alone, SIZES.model_copy(update={"alphas": "code"})) == [[0, 10, -10]]
 
 
-# ---------------------------------------------------------------------------------------------------- in the advantages
+# ------------------------------------------------------------ in the advantages
 
 TEAM = Team({"me": ("p",), "other": ("p",)}, decode={})
 
 
-def turn(number: int, outcomes: list[tuple[Mapping[str, float], Mapping[str, float], Round | None]]) -> Round:
-    """A Round of (rewards, who was right, what followed) per joint action."""
+def turn(
+    number: int, outcomes: list[tuple[Mapping[str, float], Mapping[str, float], Round | None]]
+) -> Round:
+    """Return a Round from (rewards, who was right, next Round) per joint action."""
     said = tuple(Completion("p", "x", "stop", tokens=(1,), logprobs=(-1.0,)) for _ in outcomes)
     return Round(
         number,
@@ -212,7 +238,7 @@ def turn(number: int, outcomes: list[tuple[Mapping[str, float], Mapping[str, flo
 
 
 def answered(me: float, other: float) -> tuple[dict[str, float], dict[str, float]]:
-    """Rewards that say nothing: what differs comes from incentives."""
+    """Return constant rewards, so that all differences come from incentives."""
     return {"me": 0.0, "other": 0.0}, {"me": me, "other": other}
 
 
@@ -222,7 +248,9 @@ def debate(me: float, other: float, then_other: float, index: int = 0) -> Episod
 
 
 def first_turn_advantages(episodes: list[Episode], **incentives: float) -> list[float]:
-    algorithm = resolve("mareinforce", {"returns": "discounted_sum", "discount": 0.3, "incentives": incentives})
+    algorithm = resolve(
+        "mareinforce", {"returns": "discounted_sum", "gamma": 0.3, "incentives": incentives}
+    )
     samples = assign_credit(episodes, Scores(), algorithm, CreditState(), TEAM, 2).samples
     return [sample.advantage for sample in samples if sample.turn == 0 and sample.id.agent == "me"]
 
@@ -234,7 +262,8 @@ def test_a_persuader_with_the_right_answer_is_preferred_and_a_misleader_is_not(s
     everyone = [persuades, idles, misleads, leaves]
     assert first_turn_advantages(everyone) == [0, 0, 0, 0]
     assert first_turn_advantages(everyone, beta1=size) == [size, 0, -size, 0]
-    # β0 reads the answer the other way round, and no influence of who was wrong is punished by it
+    # β0 is for the opposite own answer. It does not punish the influence of an agent that was
+    # wrong.
     assert first_turn_advantages(everyone, beta0=size) == [0, 0, 0, 0]
 
 
@@ -255,7 +284,9 @@ def test_a_bonus_of_a_later_turn_does_not_change_the_turn_before(returns):
 def test_who_asks_for_incentives_must_be_told_who_was_right():
     mute = Outcome(dict.fromkeys(TEAM.agents, 0), dict.fromkeys(TEAM.agents, 1.0), {}, None, "done")
     root = turn(0, [(*answered(1, 1), None)])
-    episode = Episode("e", Task("t", {}), Round(0, root.prompts, root.prompt_tokens, root.samples, (mute,)))
+    episode = Episode(
+        "e", Task("t", {}), Round(0, root.prompts, root.prompt_tokens, root.samples, (mute,))
+    )
     algorithm = resolve("mareinforce", {"incentives": {"beta1": 1.0}})
     with pytest.raises(ConfigError, match="no term right/me"):
         assign_credit([episode], Scores(), algorithm, CreditState(), TEAM, 1)

@@ -1,4 +1,4 @@
-"""How far a step's completions have moved from the reference, and coefficients that hold them at a distance."""
+"""KL divergence of a step's completions from the reference, and adaptive KL coefficients."""
 
 from collections.abc import Mapping
 
@@ -6,41 +6,58 @@ import torch
 from torch import Tensor
 
 from motet.core import CreditState, Scores, Team
-from motet.credit.flatten import Rows
+from motet.credit.flatten import FlatStep
 from motet.settings import Algorithm
 
 LARGEST_ERROR = 0.2
-"""Of a distance that is twice the target no more is believed than this."""
+"""The relative error KL/target − 1 is clipped to ± this value."""
 
 
-def divergences(rows: Rows, algorithm: Algorithm, scores: Scores, team: Team) -> list[tuple[float, ...] | None]:
-    """k1 of every completion's tokens, log π − log π_ref in nats; None for who is never trained, or nobody asks."""
+def divergences(
+    rows: FlatStep, algorithm: Algorithm, scores: Scores, team: Team
+) -> list[tuple[float, ...] | None]:
+    """Return k1 = log π − log π_ref in nats for every token of each completion.
+
+    An entry is None if the policy is not trained, or if the algorithm needs no reference.
+    """
     if not algorithm.needs_reference:
         return [None] * len(rows.samples)
     return [
-        tuple(a - b for a, b in zip(sample.completion.logprobs, scores.reference[sample.id], strict=True))
+        tuple(
+            a - b
+            for a, b in zip(sample.completion.logprobs, scores.reference[sample.id], strict=True)
+        )
         if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
         else None
         for sample in rows.samples
     ]
 
 
-def coefficients(rows: Rows, algorithm: Algorithm, state: CreditState) -> Tensor:
-    """What a nat of divergence costs each sample's policy in this step. [S]"""
+def coefficients(rows: FlatStep, algorithm: Algorithm, state: CreditState) -> Tensor:
+    """Return the KL coefficient of each sample's policy in this step, [S]."""
     return torch.tensor(
-        [coefficient_of(sample.completion.policy, algorithm, state) for sample in rows.samples], dtype=torch.float64
+        [coefficient_of(sample.completion.policy, algorithm, state) for sample in rows.samples],
+        dtype=torch.float64,
     )
 
 
 def coefficient_of(policy: str, algorithm: Algorithm, state: CreditState) -> float:
-    """`policy`'s own where coefficients adapt and it has one, else the algorithm's."""
-    return state.kl_coefficients[policy] if policy in state.kl_coefficients else algorithm.kl_coefficient
+    """Return the adapted coefficient of `policy` if there is one, else the algorithm's
+    coefficient."""
+    return (
+        state.kl_coefficients[policy]
+        if policy in state.kl_coefficients
+        else algorithm.kl_coefficient
+    )
 
 
 def adapted(
-    rows: Rows, k1: list[tuple[float, ...] | None], algorithm: Algorithm, state: CreditState
+    rows: FlatStep, k1: list[tuple[float, ...] | None], algorithm: Algorithm, state: CreditState
 ) -> Mapping[str, float]:
-    """The coefficients of the next step: β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) for n completions of a policy.
+    """Return the coefficients of the next step: β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) for n
+    completions of a policy.
+
+    n/horizon is at most 1.
 
     Source: Ziegler et al. 2019, arXiv 1909.08593, section 2.2.
     """

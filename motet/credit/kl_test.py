@@ -1,4 +1,5 @@
-"""Divergence in the reward: what it is, who pays for it, and how its price adapts."""
+"""Tests the KL penalty in the reward: its value, which samples it affects, and how its coefficient
+adapts."""
 
 import itertools
 
@@ -11,13 +12,13 @@ from motet.core import (
     CreditState,
     Episode,
     Outcome,
-    ReadingId,
     Round,
     SampleId,
     Scores,
     Task,
     Team,
-    Valued,
+    ValueEstimate,
+    ValueId,
 )
 from motet.credit.assign import assign_credit
 
@@ -26,28 +27,50 @@ TEAM = Team({"a": ("p",), "b": ("q",)}, decode={})
 
 
 def path(*turns: tuple[float, tuple[float, ...], tuple[float, ...]]) -> Episode:
-    """One straight path: per turn the reward, and what each token of a's and of b's answer says of log π."""
+    """Return a path without branches. Each turn is (reward, log π of a's tokens, log π of b's
+    tokens)."""
     below = None
     for number in reversed(range(len(turns))):
         reward, *said = turns[number]
         samples = {
-            agent: (Completion(policy, "x", "stop", tokens=(7,) * len(logprobs), logprobs=logprobs),)
+            agent: (
+                Completion(policy, "x", "stop", tokens=(7,) * len(logprobs), logprobs=logprobs),
+            )
             for agent, policy, logprobs in zip(AGENTS, ("p", "q"), said, strict=True)
         }
-        outcome = Outcome(dict.fromkeys(AGENTS, 0), dict.fromkeys(AGENTS, reward), {}, below, None if below else "done")
-        below = Round(number, dict.fromkeys(AGENTS, "?"), dict.fromkeys(AGENTS, (1,)), samples, (outcome,))
+        outcome = Outcome(
+            dict.fromkeys(AGENTS, 0),
+            dict.fromkeys(AGENTS, reward),
+            {},
+            below,
+            None if below else "done",
+        )
+        below = Round(
+            number, dict.fromkeys(AGENTS, "?"), dict.fromkeys(AGENTS, (1,)), samples, (outcome,)
+        )
     return Episode("e", Task("e", {}), below)
 
 
 ONE = path((1.0, (-1.0, -2.0), (-0.5,)))
 REFERENCE = {SampleId("e", (), "a", 0): (-1.5, -4.0), SampleId("e", (), "b", 0): (-0.25,)}
-"""a has moved by 0.5 and 2 nats, b by -0.25."""
+"""k1 is 0.5 and 2 nats for a's tokens, and -0.25 for b's."""
 
 
-def credit(episode, name="mareinforce", *, reference=REFERENCE, values=None, state=None, team=TEAM, **fields):
+def credit(
+    episode,
+    name="mareinforce",
+    *,
+    reference=REFERENCE,
+    values=None,
+    state=None,
+    team=TEAM,
+    **fields,
+):
     algorithm = resolve(name, {"kl_in": "reward", "kl_coefficient": 0.1, **fields})
     turns = 1 + max(len(id.path) for id in reference)
-    return assign_credit([episode], Scores(reference, values or {}), algorithm, state or CreditState(), team, turns)
+    return assign_credit(
+        [episode], Scores(reference, values or {}), algorithm, state or CreditState(), team, turns
+    )
 
 
 def advantages(result):
@@ -55,19 +78,29 @@ def advantages(result):
 
 
 def test_a_completion_pays_the_sum_over_its_tokens_of_log_pi_minus_log_pi_ref():
-    assert advantages(credit(ONE)) == {("a", 0): pytest.approx(1 - 0.1 * 2.5), ("b", 0): pytest.approx(1 + 0.1 * 0.25)}
+    assert advantages(credit(ONE)) == {
+        ("a", 0): pytest.approx(1 - 0.1 * 2.5),
+        ("b", 0): pytest.approx(1 + 0.1 * 0.25),
+    }
 
 
 def test_the_price_adapts_by_ziegler_for_each_policy():
-    # β·(1 + clip(KL/target − 1, ±0.2)·n/horizon); of a 2.5/2 − 1 = 0.25 counts 0.2; of b −0.25/2 − 1 counts −0.2
+    # β·(1 + clip(KL/target − 1, ±0.2)·n/horizon). a: 2.5/2 − 1 = 0.25 is clipped to 0.2. b: −0.25/2
+    # − 1 is clipped to −0.2.
     state = credit(ONE, kl_target=2.0, kl_horizon=10).state
     assert state.kl_coefficients == {"p": pytest.approx(0.1 * 1.02), "q": pytest.approx(0.1 * 0.98)}
-    near = {**REFERENCE, SampleId("e", (), "a", 0): (-1.0, -4.2)}  # 2.2 nats: 10% too far, believed as it is
-    assert credit(ONE, reference=near, kl_target=2.0, kl_horizon=10).state.kl_coefficients["p"] == pytest.approx(0.101)
+    # 2.2 nats: 10% above the target, not clipped.
+    near = {
+        **REFERENCE,
+        SampleId("e", (), "a", 0): (-1.0, -4.2),
+    }
+    assert credit(ONE, reference=near, kl_target=2.0, kl_horizon=10).state.kl_coefficients[
+        "p"
+    ] == pytest.approx(0.101)
 
 
 def together() -> tuple[Episode, Team]:
-    """The same path, spoken by one policy."""
+    """Return the same path with one policy for both agents, and the team."""
     said = {
         agent: (Completion("p", "x", "stop", tokens=one.tokens, logprobs=one.logprobs),)
         for agent, (one,) in ONE.root.samples.items()
@@ -78,7 +111,7 @@ def together() -> tuple[Episode, Team]:
 
 def test_two_agents_of_one_policy_adapt_one_coefficient_by_their_mean():
     shared, team = together()
-    # (2.5 − 0.25)/2 = 1.125 nats; 1.125/1.25 − 1 = −0.1; two completions of ten
+    # (2.5 − 0.25)/2 = 1.125 nats; 1.125/1.25 − 1 = −0.1; n/horizon = 2/10
     state = credit(shared, team=team, kl_target=1.25, kl_horizon=10).state
     assert state.kl_coefficients == {"p": pytest.approx(0.1 * (1 - 0.1 * 0.2))}
 
@@ -118,19 +151,27 @@ FAR = {
     SampleId("e", (), "b", 0): (-1.0,),
     SampleId("e", (0,), "b", 0): (-1.0,),
 }
-"""a moved by 1 nat in turn one, by 4 in turn two (1 and 3); b nowhere."""
+"""k1 of a is 1 nat in turn one and 4 in turn two (1 and 3); k1 of b is 0."""
 
 
 def test_in_turn_scope_the_price_is_part_of_the_reward_and_folds():
     critics = Team(TEAM.agents, decode={}, critics={"a": "c", "b": "d"})
     values = {
-        ReadingId("e", where, agent): Valued((1,), (0,), (value,))
+        ValueId("e", where, agent): ValueEstimate((1,), (0,), (value,))
         for where, value in (((), 0.5), ((0,), 0.25))
         for agent in AGENTS
     }
+    # Turn two: 2 − 0.4 − V; turn one: 1 − 0.1 + γ·(V' + λ·A') − V.
     found = credit(
-        TWO, "iac", reference=FAR, values=values, team=critics, absorb=False, discount=0.5, trace=0.5
-    )  # turn two: 2 − 0.4 − V; turn one: 1 − 0.1 + γ·(V' + λ·A') − V
+        TWO,
+        "iac",
+        reference=FAR,
+        values=values,
+        team=critics,
+        repeat_last_reward=False,
+        gamma=0.5,
+        gae_lambda=0.5,
+    )
     assert advantages(found)["a", 1] == pytest.approx(1.6 - 0.25)
     assert advantages(found)["a", 0] == pytest.approx(0.9 + 0.5 * (0.25 + 0.5 * 1.35) - 0.5)
     assert advantages(found)["b", 1] == pytest.approx(2.0 - 0.25)
@@ -140,20 +181,31 @@ def test_in_turn_scope_the_price_is_part_of_the_reward_and_folds():
 def test_in_token_scope_each_token_pays_for_itself():
     critics = Team(TEAM.agents, decode={}, critics={"a": "c", "b": "d"})
     values = {
-        ReadingId("e", where, agent, 0): Valued((1,) * count, tuple(range(count)), (0.0,) * count)
+        ValueId("e", where, agent, 0): ValueEstimate(
+            (1,) * count, tuple(range(count)), (0.0,) * count
+        )
         for where, agent, count in (((), "a", 1), ((0,), "a", 2), ((), "b", 1), ((0,), "b", 1))
     }
     found = credit(
-        TWO, "maporl", reference=FAR, values=values, team=critics, whiten=False, trace=0.5, returns="current"
+        TWO,
+        "maporl",
+        reference=FAR,
+        values=values,
+        team=critics,
+        whiten=False,
+        gae_lambda=0.5,
+        returns="current",
     )
-    # turn two of a: rewards (−0.1, 2 − 0.3), V = 0, λ = 1/2; the divergence of turn one is paid in turn one
+    # Turn two of a: rewards (−0.1, 2 − 0.3), V = 0, λ = 1/2. The penalty of turn one only affects
+    # turn one.
     assert advantages(found)["a", 1] == (pytest.approx(-0.1 + 0.5 * 1.7), pytest.approx(1.7))
     assert advantages(found)["a", 0] == (pytest.approx(1 - 0.1),)
     assert advantages(found)["b", 1] == (pytest.approx(2.0),)
 
 
 def test_in_the_reward_it_has_the_gradient_of_the_whole_completions_divergence():
-    """Over every completion of two tokens out of three words: Σ p · A · ∇log π = −coefficient · ∇KL(π ‖ π_ref)."""
+    """Over all completions of two tokens with a vocabulary of three: Σ p · A · ∇log π =
+    −coefficient · ∇KL(π ‖ π_ref)."""
     generator = torch.Generator().manual_seed(11)
     logits, other = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
     logits, reference = logits.requires_grad_(), other.log_softmax(-1)
@@ -163,7 +215,10 @@ def test_in_the_reward_it_has_the_gradient_of_the_whole_completions_divergence()
         place = ((0, first), (1 + first, second))
         said, known = ([float(table[at]) for at in place] for table in (logp.detach(), reference))
         drawn = logp[place[0]] + logp[place[1]]
-        result = credit(path((0.0, said, (-0.5,))), reference={**REFERENCE, SampleId("e", (), "a", 0): tuple(known)})
+        result = credit(
+            path((0.0, said, (-0.5,))),
+            reference={**REFERENCE, SampleId("e", (), "a", 0): tuple(known)},
+        )
         estimate = estimate + drawn.exp().detach() * advantages(result)["a", 0] * drawn
         divergence = divergence + drawn.exp() * (drawn - sum(known))
     (found,) = torch.autograd.grad(estimate, logits, retain_graph=True)

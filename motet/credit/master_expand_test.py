@@ -1,7 +1,8 @@
-"""The master test where not all joint actions go on (`rollout.expand`): what `pruned: reweight` and
-`pruned: lend` estimate.
+"""The master test for plans that prune joint actions (`rollout.expand`): what `pruned: reweight`
+and `pruned: lend` estimate.
 
-Which one went on is enumerated too. Rewards come at each turn, or at the end only.
+The choice of the expanded joint action is enumerated too. Rewards are given at each turn, or only
+at the end.
 """
 
 import itertools
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from motet.algorithms import check_plan, resolve
-from motet.credit.testing import (
+from motet.errors import ConfigError
+from motet.settings import Plan
+from tests.fixtures.two_turn_toy import (
     EXACT,
     Toy,
     exact_gradient,
@@ -20,8 +23,6 @@ from motet.credit.testing import (
     observation,
     variance_at_turn_one,
 )
-from motet.errors import ConfigError
-from motet.settings import Plan
 
 TOYS = {
     "reward at each turn": Toy(),
@@ -30,15 +31,19 @@ TOYS = {
     "turn-taking": Toy(second=("b",)),
 }
 TREE, PATH = {"samples": (2, 2)}, {"samples": (2, 1)}
-PLANS = {"aligned": PATH, "three": {"samples": (3, 1)}, "crossed": {"samples": (2, 1), "pairing": "crossed"}}
+PLANS = {
+    "aligned": PATH,
+    "three": {"samples": (3, 1)},
+    "crossed": {"samples": (2, 1), "pairing": "crossed"},
+}
 toys = pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS)
 VALUES = torch.tensor([[0.9, 1.5, -0.3, 2.0, 0.1], [0.4, -1.0, 0.8, 1.2, 3.0]], dtype=torch.float64)
-"""What critics say, [agent, observation]: nothing in particular."""
+"""Arbitrary values of the critics, [agent, observation]."""
 CRITICS = ("iac", "maac", "ippo", "mappo")
 
 
 def algorithm_of(name, **overrides):
-    """Whitening divides by what was drawn, so it is left out."""
+    """Return an algorithm without whitening, because whitening divides by sampled quantities."""
     plain = {"whiten": False} if name in ("ippo", "mappo") else {}
     return resolve(name, {**EXACT, **plain, **overrides})
 
@@ -55,50 +60,62 @@ def alike(one, other):
     return torch.cosine_similarity(one.flatten(), other.flatten(), dim=0)
 
 
-# ---------------------------------------------------------------------------------------------------- reweight
+# ------------------------------------------------------------ reweight
 
 
 @toys
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_plain_reinforce_with_one_drawn_at_random_is_exact(toy, plan):
-    assert torch.allclose(estimate(toy, algorithm_of("mareinforce"), "random", plan), exact_of(toy), atol=1e-10)
+    assert torch.allclose(
+        estimate(toy, algorithm_of("mareinforce"), "random", plan), exact_of(toy), atol=1e-10
+    )
 
 
 @toys
 def test_leave_one_out_with_one_drawn_at_random_is_exact(toy):
-    assert torch.allclose(estimate(toy, algorithm_of("marloo"), "random"), exact_of(toy), atol=1e-10)
+    assert torch.allclose(
+        estimate(toy, algorithm_of("marloo"), "random"), exact_of(toy), atol=1e-10
+    )
 
 
 def test_leave_one_out_with_one_of_three_drawn_at_random_is_exact():
     toy = TOYS["turn-taking"]
     assert torch.allclose(
-        estimate(toy, algorithm_of("marloo"), "random", {"samples": (3, 2)}), exact_of(toy), atol=1e-10
+        estimate(toy, algorithm_of("marloo"), "random", {"samples": (3, 2)}),
+        exact_of(toy),
+        atol=1e-10,
     )
 
 
 @toys
 def test_the_group_mean_with_one_drawn_at_random_has_the_exact_direction(toy):
-    assert torch.allclose(estimate(toy, algorithm_of("magrpo"), "random"), exact_of(toy) / 2, atol=1e-10)
+    assert torch.allclose(
+        estimate(toy, algorithm_of("magrpo"), "random"), exact_of(toy) / 2, atol=1e-10
+    )
 
 
 @toys
 def test_remax_with_one_drawn_at_random_is_exact(toy):
-    assert torch.allclose(estimate(toy, algorithm_of("remax"), "random", PATH), exact_of(toy), atol=1e-10)
+    assert torch.allclose(
+        estimate(toy, algorithm_of("remax"), "random", PATH), exact_of(toy), atol=1e-10
+    )
 
 
 @toys
 @pytest.mark.parametrize("name", CRITICS)
 @pytest.mark.parametrize("expand", ["all", "random"])
 def test_with_critics_at_trace_one_it_is_exact_whatever_they_say(toy, name, expand):
-    found = estimate(toy, algorithm_of(name, trace=1.0), expand, PATH, VALUES)
+    found = estimate(toy, algorithm_of(name, gae_lambda=1.0), expand, PATH, VALUES)
     assert torch.allclose(found, exact_of(toy), atol=1e-10)
 
 
 @toys
 @pytest.mark.parametrize("name", ["iac", "maac"])
-@pytest.mark.parametrize("trace", [0.0, 0.95])
-def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(toy, name, trace):
-    algorithm = algorithm_of(name, trace=trace)
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.95])
+def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(
+    toy, name, gae_lambda
+):
+    algorithm = algorithm_of(name, gae_lambda=gae_lambda)
     found, whole = (estimate(toy, algorithm, expand, PATH, VALUES) for expand in ("random", "all"))
     assert torch.allclose(found, whole, atol=1e-10)
     found, whole = (
@@ -110,17 +127,25 @@ def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(t
 
 def spread(name, expand, count, values=None):
     toy = TOYS["reward at the end"]
-    algorithm = algorithm_of(name, compare="task", **({} if values is None else {"trace": 1.0}))
-    return variance_at_turn_one(toy, toy.logits(), Plan(samples=(count, 1), expand=expand), algorithm, values)
+    algorithm = algorithm_of(
+        name, group_by="task", **({} if values is None else {"gae_lambda": 1.0})
+    )
+    return variance_at_turn_one(
+        toy, toy.logits(), Plan(samples=(count, 1), expand=expand), algorithm, values
+    )
 
 
 def right_values(toy):
-    """What either agent can expect at each observation."""
+    """Return the expected return of each agent at each observation."""
     probability = toy.logits().detach().softmax(-1)
     later = torch.zeros(5, dtype=torch.float64)
     for first, then in itertools.product(itertools.product((0, 1), repeat=2), repeat=2):
         seen = observation(1, first)
-        later[seen] += probability[0, seen, then[0]] * probability[1, seen, then[1]] * toy.reward(1, first, then)
+        later[seen] += (
+            probability[0, seen, then[0]]
+            * probability[1, seen, then[1]]
+            * toy.reward(1, first, then)
+        )
     later[0] = exact_return(toy, toy.logits()).detach()
     return later.expand(2, 5)
 
@@ -129,16 +154,22 @@ def right_values(toy):
 def test_one_in_place_of_all_varies_as_many_times_as_much_and_a_critic_takes_most_of_it_away(count):
     right = right_values(TOYS["reward at the end"])
     for name, values in (("mareinforce", None), ("iac", right)):
-        assert spread(name, "random", count, values) == pytest.approx(count * spread(name, "all", count, values))
+        assert spread(name, "random", count, values) == pytest.approx(
+            count * spread(name, "all", count, values)
+        )
     plain, compared, valued = (
         spread(*one)
-        for one in (("mareinforce", "random", count), ("marloo", "random", count), ("iac", "random", count, right))
+        for one in (
+            ("mareinforce", "random", count),
+            ("marloo", "random", count),
+            ("iac", "random", count, right),
+        )
     )
     assert valued < plain / 4
-    assert compared > plain  # siblings have no future to compare with
+    assert compared > plain  # siblings have no future returns to compare with
 
 
-# ---------------------------------------------------------------------------------------------------- lend
+# ------------------------------------------------------------ lend
 
 
 @pytest.mark.parametrize("expand", ["best", "random"])
@@ -154,14 +185,21 @@ def test_a_lent_future_leaves_turn_one_nothing_where_only_the_end_is_rewarded(na
 @pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", "remax", *CRITICS])
 @pytest.mark.parametrize("toy", ["reward at each turn", "reward at the end"])
 def test_a_lent_future_points_elsewhere(toy, name, expand):
-    critic = {"trace": 1.0} if name in CRITICS else {}
+    critic = {"gae_lambda": 1.0} if name in CRITICS else {}
     plan, values = (PATH, VALUES) if name in (*CRITICS, "remax") else (TREE, None)
     algorithm = algorithm_of(name, pruned="lend", **critic)
-    assert alike(estimate(TOYS[toy], algorithm, expand, plan, values if critic else None), exact_of(TOYS[toy])) < 0.999
+    assert (
+        alike(
+            estimate(TOYS[toy], algorithm, expand, plan, values if critic else None),
+            exact_of(TOYS[toy]),
+        )
+        < 0.999
+    )
 
 
 def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
-    """The gradient at turn 2 is right at each history; how often each is seen is what the choice made of it."""
+    """The gradient at turn 2 is right for each history, but the selection changes how often each
+    history occurs."""
     toy = TOYS["reward at each turn"]
     found = estimate(toy, algorithm_of("mareinforce", pruned="lend"), "best", PATH)[:, 1:]
     seen = found / exact_of(toy)[:, 1:]
@@ -169,7 +207,7 @@ def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
     assert seen.max() / seen.min() > 2
 
 
-# ---------------------------------------------------------------------------------------------------- refused
+# ------------------------------------------------------------ refused
 
 
 @pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", *CRITICS])
@@ -202,10 +240,16 @@ def test_what_is_not_linear_in_the_returns_is_refused_with_one_drawn_at_random()
 
 @pytest.mark.parametrize("name", ["magrpo", "marloo"])
 def test_a_spread_would_leave_turn_one_nothing_where_only_the_end_is_rewarded(name):
-    """Of the group, one return is not 0, and divided by their spread it is the same whatever it was."""
+    """Only one return of the group is not 0. Divided by the group's std it does not depend on its
+    value."""
     found = estimate(TOYS["reward at the end"], algorithm_of(name, scale="std"), "random")
     assert torch.allclose(found[:, :1], torch.zeros_like(found[:, :1]), atol=1e-10)
-    assert estimate(TOYS["reward at the end"], algorithm_of(name, scale="std"), "all")[:, :1].abs().max() > 0.1
+    assert (
+        estimate(TOYS["reward at the end"], algorithm_of(name, scale="std"), "all")[:, :1]
+        .abs()
+        .max()
+        > 0.1
+    )
 
 
 @pytest.mark.parametrize("samples", [(4,), (1, 4)])

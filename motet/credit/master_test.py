@@ -1,13 +1,13 @@
-"""The master test: over every tree that could have been sampled, the expected estimate is the exact gradient.
+"""The master test: the expected gradient estimate over all possible trees is the exact gradient.
 
-A toy of two agents, two turns and two actions (`testing.py`). At turn 2 each agent sees both first
-actions. Every possible tree of a plan is enumerated with its probability; credit runs on all of
-them; Σ p · w · A · ∇log π must equal ∇ of the exact expected return. The table "What is exact" of
-docs/algorithms.md has a row for each claim here.
+It uses a toy environment with two agents, two turns and two actions (`two_turn_toy.py`). At turn 2
+each agent sees both first actions. All possible trees of a plan are enumerated with their
+probabilities, and credit runs on all of them. Σ p · w · A · ∇log π must equal ∇ of the exact
+expected return. The table "What is exact" of docs/algorithms.md has a row for each claim here.
 
-Like every policy-gradient method in use, turns weigh the same by default, so with γ < 1 the
-gradient of later turns lacks the factor γ^t of the discounted objective; `turn_weights: [1, γ]`
-puts it back, and that is what is tested here.
+As in all common policy-gradient methods, all turns have the same weight by default. With γ < 1 the
+gradient of later turns then lacks the factor γ^t of the discounted objective. `turn_weights: [1,
+γ]` adds it, and the tests use that setting.
 """
 
 import itertools
@@ -15,8 +15,8 @@ import itertools
 import pytest
 import torch
 
-from motet.credit.testing import EXACT, Toy, exact_gradient, expected_estimate, observation
 from motet.settings import Algorithm, Plan
+from tests.fixtures.two_turn_toy import EXACT, Toy, exact_gradient, expected_estimate, observation
 
 BOTH = Toy()
 ENDING = Toy(ends=frozenset({(1, 1)}))
@@ -25,8 +25,12 @@ TREE, PATHS = Plan(samples=(2, 2)), Plan(samples=(2, 1))
 CASES = [
     pytest.param(BOTH, TREE, "round", id="tree, aligned"),
     pytest.param(BOTH, PATHS, "task", id="paths, aligned"),
-    pytest.param(BOTH, Plan(samples=(2, 1), pairing="crossed"), "task", id="one answer after a crossed turn"),
-    pytest.param(TURNS, Plan(samples=(2, 2), pairing="crossed"), "round", id="tree, crossed, turn-taking"),
+    pytest.param(
+        BOTH, Plan(samples=(2, 1), pairing="crossed"), "task", id="one answer after a crossed turn"
+    ),
+    pytest.param(
+        TURNS, Plan(samples=(2, 2), pairing="crossed"), "round", id="tree, crossed, turn-taking"
+    ),
     pytest.param(ENDING, TREE, "round", id="tree, a branch may end early"),
     pytest.param(ENDING, PATHS, "task", id="paths, some may end early"),
     pytest.param(ENDING, Plan(samples=(3, 1)), "task", id="three paths, some may end early"),
@@ -42,26 +46,26 @@ def estimate_and_exact(toy, plan, **algorithm):
 
 
 def of_turn(gradient, turn):
-    """Its part at the observations of one turn."""
+    """Return the part of a gradient that belongs to the observations of one turn."""
     return gradient[:, :1] if turn == 0 else gradient[:, 1:]
 
 
-@pytest.mark.parametrize(("toy", "plan", "compare"), CASES)
-@pytest.mark.parametrize("baseline", ["none", "leave_one_out"])
-def test_the_expected_estimate_is_the_exact_gradient(toy, plan, compare, baseline):
-    estimate, exact = estimate_and_exact(toy, plan, baseline=baseline, compare=compare)
+@pytest.mark.parametrize(("toy", "plan", "group_by"), CASES)
+@pytest.mark.parametrize("baseline", ["none", "leave_one_out", "leave_one_agent_out"])
+def test_the_expected_estimate_is_the_exact_gradient(toy, plan, group_by, baseline):
+    estimate, exact = estimate_and_exact(toy, plan, baseline=baseline, group_by=group_by)
     assert torch.allclose(estimate, exact, atol=1e-10)
 
 
 def test_the_return_of_the_greedy_path_is_a_baseline_that_changes_no_expectation():
     for toy in (BOTH, ENDING):
-        estimate, exact = estimate_and_exact(toy, PATHS, baseline="greedy_path", compare="task")
+        estimate, exact = estimate_and_exact(toy, PATHS, baseline="greedy_path", group_by="task")
         assert torch.allclose(estimate, exact, atol=1e-10)
 
 
-@pytest.mark.parametrize(("toy", "plan", "compare"), CASES[:1] + CASES[3:4])
-def test_the_group_mean_shrinks_it_by_g_minus_one_over_g_and_nothing_else(toy, plan, compare):
-    estimate, exact = estimate_and_exact(toy, plan, baseline="group_mean", compare=compare)
+@pytest.mark.parametrize(("toy", "plan", "group_by"), CASES[:1] + CASES[3:4])
+def test_the_group_mean_shrinks_it_by_g_minus_one_over_g_and_nothing_else(toy, plan, group_by):
+    estimate, exact = estimate_and_exact(toy, plan, baseline="group_mean", group_by=group_by)
     assert torch.allclose(estimate, exact / 2, atol=1e-10)
 
 
@@ -72,8 +76,9 @@ def test_with_groups_of_other_sizes_the_group_mean_weighs_each_turn_by_its_own_g
 
 
 def test_paths_that_end_early_shrink_the_group_mean_of_those_that_go_on():
-    # Of two paths, one goes on: its group is itself, and the group mean leaves nothing of it.
-    estimate, exact = estimate_and_exact(ENDING, PATHS, baseline="group_mean", compare="task")
+    # If one of two paths continues, it is alone in its group, and subtracting the group mean gives
+    # 0.
+    estimate, exact = estimate_and_exact(ENDING, PATHS, baseline="group_mean", group_by="task")
     assert torch.allclose(of_turn(estimate, 0), of_turn(exact, 0) / 2, atol=1e-10)
     ended = ENDING.logits().softmax(-1)[:, 0, 1].prod().item()
     assert torch.allclose(of_turn(estimate, 1), of_turn(exact, 1) * (1 - ended) / 2, atol=1e-10)
@@ -92,7 +97,7 @@ def test_plain_paths_without_siblings_are_exact_too():
 
 def test_without_a_discount_equal_turns_are_exact():
     logits = BOTH.logits()
-    algorithm = Algorithm(baseline="leave_one_out", compare="task", absorb=False)
+    algorithm = Algorithm(baseline="leave_one_out", group_by="task", repeat_last_reward=False)
     estimate = expected_estimate(BOTH, logits, PATHS, algorithm)
     undiscounted = torch.zeros(())
     probability = logits.softmax(-1)

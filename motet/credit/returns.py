@@ -1,6 +1,9 @@
-"""Returns and advantages on trees. A path is a tree whose every outcome has one child; all of a step's trees fold at once.
+"""Returns and advantages on trees.
 
-Nodes are joint actions J. Node j was taken in Round round_J[j]; parent_J[j] is the node that led to that Round.
+A path is a tree in which each outcome has one child. All trees of a step are processed together.
+
+Nodes are joint actions J. Node j was taken in Round round_J[j]. parent_J[j] is the node that led to
+that Round.
 """
 
 from dataclasses import dataclass
@@ -14,7 +17,8 @@ from motet.credit.segments import segment_mean, segment_size
 
 @dataclass(frozen=True)
 class Forest:
-    """The shape of a step's trees: one entry per joint action, parents before children, faulty ones left out."""
+    """The structure of a step's trees: one entry per joint action, parents before children. Failed
+    ones have no entry."""
 
     parent_J: Tensor
     """int64 [J]; -1 in a root Round."""
@@ -23,20 +27,26 @@ class Forest:
     turn_J: Tensor
     """int64 [J]; 0 in a root Round."""
     pruned_J: Tensor
-    """bool [J]; could have gone on but was not chosen to."""
+    """bool [J]; true if the episode had not ended but the node was not selected for expansion."""
 
     def __post_init__(self) -> None:
-        shapes = {name: tuple(getattr(self, name).shape) for name in ("parent_J", "round_J", "turn_J", "pruned_J")}
+        shapes = {
+            name: tuple(getattr(self, name).shape)
+            for name in ("parent_J", "round_J", "turn_J", "pruned_J")
+        }
         if len(set(shapes.values())) != 1 or self.parent_J.dim() != 1:
             raise ValueError(f"a Forest needs four vectors of one length, got {shapes}")
 
 
-def absorb(rewards_NJ: Tensor, missing_J: Tensor, discount: float) -> Tensor:
-    """Rewards of an absorbing stop: a branch's last reward comes again on each of its `missing` turns.
+def repeat_last_reward(rewards_NJ: Tensor, missing_J: Tensor, gamma: float) -> Tensor:
+    """Repeat the last reward of a branch on each of its `missing` turns, which were not played.
 
-    r_j · (1 + γ + ... + γ^missing). Without it a branch that solves the task early earns less than one that solves it late.
+    The result is r_j · (1 + γ + ... + γ^missing). Without it, a branch that solves the task early
+    would earn less than one that solves it late.
     """
-    powers = torch.tensor([sum(discount**k for k in range(int(m) + 1)) for m in missing_J], dtype=rewards_NJ.dtype)
+    powers = torch.tensor(
+        [sum(gamma**k for k in range(int(m) + 1)) for m in missing_J], dtype=rewards_NJ.dtype
+    )
     return rewards_NJ * powers
 
 
@@ -45,32 +55,43 @@ def tree_fold(
     values_NJ: Tensor | None,
     acts_NJ: Tensor,
     forest: Forest,
-    discount: float,
-    trace: float,
+    gamma: float,
+    gae_lambda: float,
     pruned: Literal["reweight", "lend"] = "reweight",
 ) -> Tensor:
     """Generalised advantage estimation on trees, per agent over its own decisions.
 
-    A_j = r_j + γ·mean_{c in children(j)} C_c − V(here),   C_c = V_c + λ·A_c where the agent acts at c, else r_c + γ·mean C.
+        A_j = r_j + γ·mean_{c in children(j)} C_c − V(here)
+        C_c = V_c + λ·A_c        if the agent acts at c
+        C_c = r_c + γ·mean C     otherwise
 
-    With V = 0 and λ = 1 this is the Monte-Carlo tree return R_j = r_j + γ·mean_c R_c; with one child per node it is textbook
-    GAE (Schulman et al. 2016, arXiv 1506.02438, eq. 16); rounds in which an agent is silent add their rewards and a factor γ,
-    and no λ. A node without children has nothing after it: V(next) = 0. Where some siblings were
-    pruned, `_reweighted` or `_lent` says what stands for γ·mean C.
+    With V = 0 and λ = 1 this is the Monte Carlo tree return R_j = r_j + γ·mean_c R_c. With one
+    child per node it is standard GAE (Schulman et al. 2016, arXiv 1506.02438, eq. 16). A Round in
+    which an agent does not act adds its reward and a factor γ, but no λ. A node without children
+    has V(next) = 0. If some siblings were pruned, `_reweighted` or `_lent` replaces γ·mean C.
 
-    Args: rewards, values (of the Round the node was taken in; None is no critic, V = 0) and acts
-    (bool), each [N, J]; discount γ, trace λ.
-    Returns: advantages [N, J]; entries where an agent does not act mean nothing.
+    Args:
+        rewards_NJ: rewards [N, J].
+        values_NJ: values [N, J] of the Round in which each node was taken. None: no critic, V = 0.
+        acts_NJ: bool [N, J], whether the agent acts at the node.
+        gamma: discount γ.
+        gae_lambda: λ.
+
+    Returns: advantages [N, J]. Entries of agents that do not act have no meaning.
     """
     known_NJ = torch.zeros_like(rewards_NJ) if values_NJ is None else values_NJ
     onward_NJ = torch.zeros_like(rewards_NJ)
     advantages_NJ = torch.zeros_like(rewards_NJ)
     grown_J = torch.zeros_like(forest.pruned_J)
     grown_J[forest.parent_J[forest.parent_J >= 0]] = True
-    expected_NJ = None if values_NJ is None else _expected_after(rewards_NJ, values_NJ, acts_NJ, forest, grown_J)
+    expected_NJ = (
+        None
+        if values_NJ is None
+        else _expected_after(rewards_NJ, values_NJ, acts_NJ, forest, grown_J)
+    )
     for turn in range(int(forest.turn_J.max()) if len(forest.turn_J) else -1, -1, -1):
         here = forest.turn_J == turn
-        after_NJ = discount * onward_NJ
+        after_NJ = gamma * onward_NJ
         if bool((here & forest.pruned_J).any()):
             if pruned == "lend":
                 after_NJ = _lent(after_NJ, forest, here, grown_J)
@@ -78,36 +99,43 @@ def tree_fold(
                 after_NJ = _reweighted(after_NJ, expected_NJ, forest, here, grown_J)
         folded_NJ = rewards_NJ + after_NJ
         advantages_NJ = torch.where(here, folded_NJ - known_NJ, advantages_NJ)
-        carried_NJ = torch.where(acts_NJ, known_NJ + trace * advantages_NJ, folded_NJ)
+        carried_NJ = torch.where(acts_NJ, known_NJ + gae_lambda * advantages_NJ, folded_NJ)
         linked = here & (forest.parent_J >= 0)
         means_NJ = segment_mean(carried_NJ[:, linked], forest.parent_J[linked], len(forest.turn_J))
         onward_NJ = torch.where((forest.turn_J == turn - 1) & grown_J, means_NJ, onward_NJ)
     return advantages_NJ
 
 
-def _reweighted(after_NJ: Tensor, expected_NJ: Tensor | None, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
-    """What comes after each node: unbiased where those that went on were drawn at random.
+def _reweighted(
+    after_NJ: Tensor, expected_NJ: Tensor | None, forest: Forest, here: Tensor, grown_J: Tensor
+) -> Tensor:
+    """Estimate the future return of each node from the nodes that were expanded.
 
-        c + 1[went on] · (open/grown) · (after − c)
+        c + 1[expanded] · (open/grown) · (after − c)
 
-    with `open` and `grown` counted per Round. It is the inverse-probability estimate of Horvitz and
-    Thompson (1952) around an expectation c (0 without a critic), in the doubly robust form of Dudík,
-    Langford and Li (2011, arXiv 1103.4601). Its mean over who goes on is each node's own `after`,
-    whatever c is.
+    `open` is the number of nodes in a Round that could be expanded, `grown` the number that were.
+    This is the inverse-probability estimate of Horvitz and Thompson (1952) around an expectation c
+    (0 without a critic), in the doubly robust form of Dudík, Langford and Li (2011, arXiv
+    1103.4601). If the expanded nodes are selected at random, it is unbiased for any c: its
+    expectation is each node's own `after`.
     """
     open_J = here & (grown_J | forest.pruned_J)
     rounds = int(forest.round_J.max()) + 1
-    open_R, grown_R = (segment_size(forest.round_J[rows], rounds) for rows in (open_J, here & grown_J))
+    open_R, grown_R = (
+        segment_size(forest.round_J[rows], rounds) for rows in (open_J, here & grown_J)
+    )
     inverse_J = (open_R / grown_R.clamp(min=1))[forest.round_J]
     around_NJ = torch.zeros_like(after_NJ) if expected_NJ is None else expected_NJ
     estimate_NJ = around_NJ + grown_J * inverse_J * (after_NJ - around_NJ)
     return torch.where(open_J & (open_R > grown_R)[forest.round_J], estimate_NJ, after_NJ)
 
 
-def _expected_after(rewards_NJ: Tensor, values_NJ: Tensor, acts_NJ: Tensor, forest: Forest, grown_J: Tensor) -> Tensor:
-    """What a critic expects after a node that can go on: (V − mean reward of the Round) · J / open.
+def _expected_after(
+    rewards_NJ: Tensor, values_NJ: Tensor, acts_NJ: Tensor, forest: Forest, grown_J: Tensor
+) -> Tensor:
+    """Return the future return that the critic expects after a node that can be expanded.
 
-    0 where an agent is silent.
+    It is (V − mean reward of the Round) · J / open, and 0 for agents that do not act.
     """
     rounds = int(forest.round_J.max()) + 1
     gap_NR = segment_mean(values_NJ - rewards_NJ, forest.round_J, rounds)
@@ -117,41 +145,62 @@ def _expected_after(rewards_NJ: Tensor, values_NJ: Tensor, acts_NJ: Tensor, fore
 
 
 def _lent(after_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
-    """A pruned node gets the mean continuation of its siblings that went on."""
+    """Give each pruned node the mean future return of its expanded siblings."""
     went_on = here & grown_J
-    means_NR = segment_mean(after_NJ[:, went_on], forest.round_J[went_on], int(forest.round_J.max()) + 1)
+    means_NR = segment_mean(
+        after_NJ[:, went_on], forest.round_J[went_on], int(forest.round_J.max()) + 1
+    )
     return torch.where(here & forest.pruned_J, means_NR[:, forest.round_J], after_NJ)
 
 
 def turn_returns(
-    scores_NJ: Tensor, forest: Forest, rule: Literal["discounted_sum", "last", "current"], discount: float, share: str
+    scores_NJ: Tensor,
+    forest: Forest,
+    rule: Literal["discounted_sum", "last", "current"],
+    gamma: float,
+    reward_sharing: str,
 ) -> Tensor:
-    """Returns that read the turns' scores directly, per agent a and joint action j. [N, J] -> [N, J]
+    """Compute returns directly from the turns' scores, per agent a and joint action j. [N, J] ->
+    [N, J]
 
-    discounted_sum: the influence-aware return, normalised (MAPoRL, arXiv 2502.18439). Along a path j = j_0, j_1, ..., j_K to the
-    last turn played, with m(j) the mean of the agents' scores,
+    discounted_sum: the normalised influence-aware return of MAPoRL (arXiv 2502.18439). Along a path
+    j = j_0, j_1, ..., j_K to the last turn played, with m(j) the mean of the agents' scores and d =
+    `gamma`:
 
-        R(j, a) = [s(j, a) + Σ_{k>0} d^k·m(j_k)] / Σ_k d^k.
+        R(j, a) = [s(j, a) + Σ_{k>0} d^k·m(j_k)] / Σ_k d^k
 
-    last: the score of the last turn played. current: that of the turn itself. share "own" reads s(j, a) for m(j) everywhere;
-    "all" makes last and current read m. In a tree it is the mean over the paths below j, all children being alike.
+    last: the score of the last turn played. current: the score of the turn itself.
+
+    With reward_sharing "own", s(j, a) replaces m(j) everywhere. With "all", last and current use m.
+    In a tree the return is the mean over the paths below j, with equal weight for all children of a
+    node.
     """
-    shared_NJ = scores_NJ.mean(0, keepdim=True).expand_as(scores_NJ) if share == "all" else scores_NJ
+    shared_NJ = (
+        scores_NJ.mean(0, keepdim=True).expand_as(scores_NJ)
+        if reward_sharing == "all"
+        else scores_NJ
+    )
     if rule == "current":
         return shared_NJ
-    d = 1.0 if rule == "last" else discount
+    d = 1.0 if rule == "last" else gamma
     length_LJ, below_LNJ = _paths_below(shared_NJ, forest, d, last_only=rule == "last")
     if rule == "last":
         return below_LNJ.sum(0)
-    mass_L = torch.tensor([sum(d**k for k in range(n + 1)) for n in range(len(length_LJ))], dtype=scores_NJ.dtype)
-    first_LNJ = length_LJ[:, None] * (scores_NJ - shared_NJ)  # the turn itself counts with the agent's own score
+    mass_L = torch.tensor(
+        [sum(d**k for k in range(n + 1)) for n in range(len(length_LJ))], dtype=scores_NJ.dtype
+    )
+    # The turn itself uses the agent's own score.
+    first_LNJ = length_LJ[:, None] * (scores_NJ - shared_NJ)
     return ((first_LNJ + below_LNJ) / mass_L[:, None, None]).sum(0)
 
 
-def _paths_below(shared_NJ: Tensor, forest: Forest, discount: float, last_only: bool) -> tuple[Tensor, Tensor]:
-    """Of the paths that begin with j and have n + 1 turns: their share [L, J], and share times mean Σ_k d^k·m(j_k) [L, N, J].
+def _paths_below(
+    shared_NJ: Tensor, forest: Forest, gamma: float, last_only: bool
+) -> tuple[Tensor, Tensor]:
+    """Summarise the paths that begin at j, grouped by their length of n + 1 turns.
 
-    With `last_only` the sum is the last turn's m alone. L is the number of turns.
+    Returns the share of paths of each length, [L, J], and share times mean Σ_k d^k·m(j_k), [L, N,
+    J]. With `last_only` the sum is only the last turn's term d^K·m. L is the number of turns.
     """
     turns, count = int(forest.turn_J.max()) + 1, len(forest.turn_J)
     leaf_J = torch.ones(count, dtype=torch.bool)
@@ -164,7 +213,7 @@ def _paths_below(shared_NJ: Tensor, forest: Forest, discount: float, last_only: 
         here = (forest.turn_J == turn) & (forest.parent_J >= 0)
         parents = forest.parent_J[here]
         longer_LJ = segment_mean(share_LJ[:-1, here], parents, count)
-        longer_LNJ = discount * segment_mean(sum_LNJ[:-1, :, here], parents, count)
+        longer_LNJ = gamma * segment_mean(sum_LNJ[:-1, :, here], parents, count)
         share_LJ[1:] += longer_LJ
         sum_LNJ[1:] += longer_LNJ if last_only else longer_LNJ + longer_LJ[:, None] * shared_NJ
     return share_LJ, sum_LNJ

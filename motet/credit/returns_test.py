@@ -1,41 +1,45 @@
-"""The fold and the path rules, by hand and against a textbook."""
+"""Tests `tree_fold` and `turn_returns` against textbook formulas and values computed by hand."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.credit.returns import Forest, absorb, tree_fold, turn_returns
+from motet.credit.returns import Forest, repeat_last_reward, tree_fold, turn_returns
 
 
 def forest(parents, rounds, turns, pruned=None):
     pruned = [False] * len(parents) if pruned is None else pruned
-    return Forest(torch.tensor(parents), torch.tensor(rounds), torch.tensor(turns), torch.tensor(pruned))
+    return Forest(
+        torch.tensor(parents), torch.tensor(rounds), torch.tensor(turns), torch.tensor(pruned)
+    )
 
 
-def fold(rewards, shape, *, values=None, acts=None, discount=1.0, trace=1.0, pruned="reweight"):
+def fold(rewards, shape, *, values=None, acts=None, gamma=1.0, gae_lambda=1.0, pruned="reweight"):
     rewards_NJ = torch.tensor([rewards], dtype=torch.float64)
     values_NJ = None if values is None else torch.tensor([values], dtype=torch.float64)
-    acts_NJ = torch.ones_like(rewards_NJ, dtype=torch.bool) if acts is None else torch.tensor([acts])
-    return tree_fold(rewards_NJ, values_NJ, acts_NJ, shape, discount, trace, pruned)[0].tolist()
+    acts_NJ = (
+        torch.ones_like(rewards_NJ, dtype=torch.bool) if acts is None else torch.tensor([acts])
+    )
+    return tree_fold(rewards_NJ, values_NJ, acts_NJ, shape, gamma, gae_lambda, pruned)[0].tolist()
 
 
 TREE = forest([-1, -1, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1, 1])
 
 
 def test_a_node_returns_its_reward_and_the_discounted_mean_of_its_children():
-    assert fold([1, 2, 3, 5, 7, 9], TREE, discount=0.5) == [1 + 0.5 * 4, 2 + 0.5 * 8, 3, 5, 7, 9]
+    assert fold([1, 2, 3, 5, 7, 9], TREE, gamma=0.5) == [1 + 0.5 * 4, 2 + 0.5 * 8, 3, 5, 7, 9]
 
 
 def test_discount_zero_reads_the_own_turn_only():
-    assert fold([1, 2, 3, 5, 7, 9], TREE, discount=0.0) == [1, 2, 3, 5, 7, 9]
+    assert fold([1, 2, 3, 5, 7, 9], TREE, gamma=0.0) == [1, 2, 3, 5, 7, 9]
 
 
-def textbook_gae(rewards, values, discount, trace):
+def textbook_gae(rewards, values, gamma, gae_lambda):
     advantages, following = [], 0.0
     for t in reversed(range(len(rewards))):
         after = values[t + 1] if t + 1 < len(values) else 0.0
-        following = rewards[t] + discount * after - values[t] + discount * trace * following
+        following = rewards[t] + gamma * after - values[t] + gamma * gae_lambda * following
         advantages.insert(0, following)
     return advantages
 
@@ -46,47 +50,61 @@ numbers = st.floats(-5, 5)
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), unit, unit)
 @settings(max_examples=60, deadline=None)
-def test_one_child_is_textbook_gae(steps, discount, trace):
+def test_one_child_is_textbook_gae(steps, gamma, gae_lambda):
     rewards, values = [r for r, _ in steps], [v for _, v in steps]
     turns = list(range(len(steps)))
     path = forest([t - 1 for t in turns], turns, turns)
-    expected = textbook_gae(rewards, values, discount, trace)
-    assert fold(rewards, path, values=values, discount=discount, trace=trace) == pytest.approx(expected, abs=1e-9)
+    expected = textbook_gae(rewards, values, gamma, gae_lambda)
+    assert fold(rewards, path, values=values, gamma=gamma, gae_lambda=gae_lambda) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 def test_with_critics_the_mean_runs_over_values_and_advantages_of_the_children():
-    # leaves: A = 3-1, 5-1 = 2, 4 (V = 1 in their Round); root: A = 1 + .5·(1 + .5·mean(2, 4)) − 2
+    # leaves: A = 3-1, 5-1 = 2, 4 (V = 1 in their Round). root: A = 1 + .5·(1 + .5·mean(2, 4)) − 2
     tree = forest([-1, 0, 0], [0, 1, 1], [0, 1, 1])
-    assert fold([1, 3, 5], tree, values=[2, 1, 1], discount=0.5, trace=0.5) == [1 + 0.5 * (1 + 0.5 * 3) - 2, 2, 4]
+    assert fold([1, 3, 5], tree, values=[2, 1, 1], gamma=0.5, gae_lambda=0.5) == [
+        1 + 0.5 * (1 + 0.5 * 3) - 2,
+        2,
+        4,
+    ]
 
 
 def test_a_silent_round_adds_its_reward_and_a_factor_of_the_discount_but_no_trace():
-    # decisions at t0 and t2, silent at t1: A_0 = r0 + γ·r1 + γ²·(V2 + λ·A_2) − V0 with A_2 = r2 − V2
+    # The agent acts at t0 and t2 only: A_0 = r0 + γ·r1 + γ²·(V2 + λ·A_2) − V0 with A_2 = r2 − V2.
     path = forest([-1, 0, 1], [0, 1, 2], [0, 1, 2])
-    got = fold([1, 2, 3], path, values=[4, 99, 5], acts=[True, False, True], discount=0.5, trace=0.25)
+    got = fold(
+        [1, 2, 3], path, values=[4, 99, 5], acts=[True, False, True], gamma=0.5, gae_lambda=0.25
+    )
     assert got[0] == 1 + 0.5 * 2 + 0.25 * (5 + 0.25 * (3 - 5)) - 4
     assert got[2] == 3 - 5
 
 
 def test_an_agent_that_never_acts_again_still_sees_later_rewards():
     path = forest([-1, 0], [0, 1], [0, 1])
-    assert fold([1, 2], path, values=[0.5, 99], acts=[True, False], discount=0.5, trace=0.0)[0] == 1 + 0.5 * 2 - 0.5
+    assert (
+        fold([1, 2], path, values=[0.5, 99], acts=[True, False], gamma=0.5, gae_lambda=0.0)[0]
+        == 1 + 0.5 * 2 - 0.5
+    )
 
 
 def test_agents_fold_apart():
     rewards_NJ = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
     path = forest([-1, 0], [0, 1], [0, 1])
     acts_NJ = torch.ones(2, 2, dtype=torch.bool)
-    assert tree_fold(rewards_NJ, torch.zeros(2, 2), acts_NJ, path, 1.0, 1.0).tolist() == [[3, 2], [30, 20]]
+    assert tree_fold(rewards_NJ, torch.zeros(2, 2), acts_NJ, path, 1.0, 1.0).tolist() == [
+        [3, 2],
+        [30, 20],
+    ]
 
 
 PRUNED = forest([-1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1], pruned=[False, True, False, False])
-"""Node 1 could have gone on but was not chosen."""
+"""Node 1 could have been expanded but was not selected."""
 
 
 def test_the_one_of_two_that_went_on_counts_twice_and_the_pruned_one_nothing():
     assert fold([1, 2, 4, 8], PRUNED) == [1 + 2 * 6, 2, 4, 8]
-    assert fold([1, 2, 4, 8], PRUNED, discount=0.5) == [1 + 2 * 3, 2, 4, 8]
+    assert fold([1, 2, 4, 8], PRUNED, gamma=0.5) == [1 + 2 * 3, 2, 4, 8]
 
 
 def test_who_could_not_have_gone_on_is_not_counted():
@@ -95,9 +113,10 @@ def test_who_could_not_have_gone_on_is_not_counted():
 
 
 def test_a_critic_is_asked_what_would_have_come_of_the_pruned_ones():
-    # V = 5 here and rewards of 1.5 in the mean: 3.5 is expected later. Below, V = 4 and A = 0 and 4;
-    # γ = λ = 1/2: after = (4 + 0.5 * 2) / 2 = 2.5, which is 1 less than expected, and counts twice
-    found = fold([1, 2, 4, 8], PRUNED, values=[5, 5, 4, 4], discount=0.5, trace=0.5)
+    # V = 5 and the mean reward is 1.5, so the critic expects 3.5 later. In the child Round V = 4
+    # and A = 0 and 4. With γ = λ = 1/2: after = (4 + 0.5 * 2) / 2 = 2.5. This is 1 less than
+    # expected, and counts twice.
+    found = fold([1, 2, 4, 8], PRUNED, values=[5, 5, 4, 4], gamma=0.5, gae_lambda=0.5)
     assert found == [1 + 3.5 - 2 * 1 - 5, 2 + 3.5 - 5, 0, 4]
 
 
@@ -106,7 +125,8 @@ def test_where_all_is_as_the_critic_expects_nobody_is_moved_by_who_went_on():
 
 
 def test_what_a_critic_expects_later_is_that_of_those_that_can_go_on():
-    # V = 5 and rewards of 1 in the mean: 4 later for each of three, of whom one ended, so 6 for each of two
+    # V = 5 and the mean reward is 1, so 4 is expected later for each of three nodes. One of them
+    # ended, so 6 for each of the other two.
     tree = forest([-1, -1, -1, 0], [0, 0, 0, 1], [0, 0, 0, 1], pruned=[False, True, False, False])
     assert fold([0, 0, 3, 6], tree, values=[5, 5, 5, 6]) == [1, 1, -2, 0]
 
@@ -122,13 +142,15 @@ def test_a_node_that_ended_is_lent_nothing():
 
 def test_absorbing_repeats_the_last_reward_on_turns_not_played():
     rewards_NJ = torch.tensor([[2.0, 2.0, 2.0]])
-    assert absorb(rewards_NJ, torch.tensor([0, 1, 2]), 0.5).tolist() == [[2, 2 * 1.5, 2 * 1.75]]
+    assert repeat_last_reward(rewards_NJ, torch.tensor([0, 1, 2]), 0.5).tolist() == [
+        [2, 2 * 1.5, 2 * 1.75]
+    ]
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.floats(0, 4), unit)
 @settings(max_examples=40, deadline=None)
-def test_solving_early_never_returns_less_than_solving_late(first, second, level, discount):
-    """Levels: nothing below the solving turn, `level` there; horizon of 4 turns."""
+def test_solving_early_never_returns_less_than_solving_late(first, second, level, gamma):
+    """The reward is 0 before the solving turn and `level` at it. The horizon is 4 turns."""
     early, late = sorted((first, second))
 
     def returned(solved_at):
@@ -136,7 +158,9 @@ def test_solving_early_never_returns_less_than_solving_late(first, second, level
         rewards_NJ = torch.tensor([[0.0] * solved_at + [level]], dtype=torch.float64)
         missing = torch.tensor([0] * solved_at + [3 - solved_at])
         path = forest([t - 1 for t in turns], turns, turns)
-        return fold(absorb(rewards_NJ, missing, discount)[0].tolist(), path, discount=discount)[0]
+        return fold(repeat_last_reward(rewards_NJ, missing, gamma)[0].tolist(), path, gamma=gamma)[
+            0
+        ]
 
     assert returned(early) >= returned(late) - 1e-12
 
@@ -159,22 +183,33 @@ def test_the_influence_aware_return_by_hand():
 def test_last_and_current_read_one_turn():
     scores_NJ = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
     assert turn_returns(scores_NJ, path(2), "last", 1.0, "own").tolist() == [[0.5, 0.5], [1.0, 1.0]]
-    assert turn_returns(scores_NJ, path(2), "last", 1.0, "all").tolist() == [[0.75, 0.75], [0.75, 0.75]]
+    assert turn_returns(scores_NJ, path(2), "last", 1.0, "all").tolist() == [
+        [0.75, 0.75],
+        [0.75, 0.75],
+    ]
     assert turn_returns(scores_NJ, path(2), "current", 1.0, "own").tolist() == scores_NJ.tolist()
-    assert turn_returns(scores_NJ, path(2), "current", 1.0, "all").tolist() == [[0.5, 0.75], [0.5, 0.75]]
+    assert turn_returns(scores_NJ, path(2), "current", 1.0, "all").tolist() == [
+        [0.5, 0.75],
+        [0.5, 0.75],
+    ]
 
 
 def paths_below(tree, j):
-    """Every path from j to a leaf, with how likely it is when all children are alike. Brute force."""
+    """Return every path from j to a leaf with its probability, if all children have equal
+    probability. Brute force."""
     children = [k for k in range(len(tree.parent_J)) if int(tree.parent_J[k]) == j]
     if not children:
         return [([j], 1.0)]
-    return [([j, *rest], p / len(children)) for child in children for rest, p in paths_below(tree, child)]
+    return [
+        ([j, *rest], p / len(children))
+        for child in children
+        for rest, p in paths_below(tree, child)
+    ]
 
 
 @st.composite
 def random_trees(draw):
-    """Rounds of one to three joint actions; any of them may end early."""
+    """Generate trees with one to three joint actions per Round. Any joint action may end early."""
     parents, rounds, turns = [], [], []
 
     def grow(parent, turn):
@@ -193,21 +228,33 @@ def random_trees(draw):
     return forest(parents, rounds, turns)
 
 
-@given(random_trees(), st.randoms(use_true_random=False), st.floats(0.0, 1.0), st.sampled_from(["all", "own"]))
+@given(
+    random_trees(),
+    st.randoms(use_true_random=False),
+    st.floats(0.0, 1.0),
+    st.sampled_from(["all", "own"]),
+)
 @settings(max_examples=60, deadline=None)
-def test_returns_of_turns_equal_a_brute_force_reading_on_random_trees(tree, random, discount, share):
-    scores = torch.tensor([[random.random() for _ in tree.parent_J] for _ in range(3)], dtype=torch.float64)
+def test_returns_of_turns_equal_a_brute_force_reading_on_random_trees(tree, random, gamma, share):
+    scores = torch.tensor(
+        [[random.random() for _ in tree.parent_J] for _ in range(3)], dtype=torch.float64
+    )
     for rule in ("discounted_sum", "last", "current"):
-        got = turn_returns(scores, tree, rule, discount, share)
+        got = turn_returns(scores, tree, rule, gamma, share)
         for j in range(len(tree.parent_J)):
             for agent in range(3):
                 expected = 0.0
                 for nodes, p in paths_below(tree, j):
-                    later = [float(scores[:, n].mean() if share == "all" else scores[agent, n]) for n in nodes]
+                    later = [
+                        float(scores[:, n].mean() if share == "all" else scores[agent, n])
+                        for n in nodes
+                    ]
                     if rule == "discounted_sum":
-                        weights = [discount**k for k in range(len(nodes))]
+                        weights = [gamma**k for k in range(len(nodes))]
                         first = float(scores[agent, j])
-                        value = (first + sum(w * s for w, s in zip(weights[1:], later[1:], strict=True))) / sum(weights)
+                        value = (
+                            first + sum(w * s for w, s in zip(weights[1:], later[1:], strict=True))
+                        ) / sum(weights)
                     else:
                         value = later[-1] if rule == "last" else later[0]
                     expected += p * value

@@ -1,4 +1,7 @@
-"""The rows of a step as tensors: agents N, joint actions J, samples S, and how figures pass between them."""
+"""The flattened step as tensors, with N agents, J joint actions and S samples.
+
+Maps values per joint action to values per sample and back.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +10,9 @@ import torch
 from torch import Tensor
 
 from motet.core import PERSONAL, RIGHT
-from motet.credit.flatten import Rows
+from motet.credit.flatten import FlatStep
 from motet.credit.incentives import bonuses
-from motet.credit.returns import Forest, absorb, tree_fold, turn_returns
+from motet.credit.returns import Forest, repeat_last_reward, tree_fold, turn_returns
 from motet.credit.segments import segment_mean
 from motet.errors import ConfigError
 from motet.settings import Algorithm
@@ -17,18 +20,25 @@ from motet.settings import Algorithm
 
 @dataclass(frozen=True)
 class Table:
-    """`sample_NJ` is the row of the sample an agent contributed to a joint action, -1 where it was silent."""
+    """The joint actions and samples of a step.
 
-    rows: Rows
+    `sample_NJ` is the row of the sample that an agent contributed to a joint action, or -1 if the
+    agent did not act.
+    """
+
+    rows: FlatStep
     agents: Sequence[str]
     forest: Forest
     sample_NJ: Tensor
     agent_S: Tensor
-    """int64 [S]: each sample's agent, as a place in `agents`."""
+    """int64 [S]: each sample's agent, as an index into `agents`."""
 
     @classmethod
-    def of(cls, rows: Rows, agents: Sequence[str]) -> "Table":
-        picked = [[action.picks[a] if a in action.picks else -1 for action in rows.actions] for a in agents]
+    def of(cls, rows: FlatStep, agents: Sequence[str]) -> "Table":
+        picked = [
+            [action.picks[a] if a in action.picks else -1 for action in rows.actions]
+            for a in agents
+        ]
         forest = Forest(
             parent_J=torch.tensor([action.parent for action in rows.actions]),
             round_J=torch.tensor([action.round for action in rows.actions]),
@@ -43,36 +53,48 @@ class Table:
         return self.sample_NJ >= 0
 
     def of_samples(self, figures_NJ: Tensor) -> Tensor:
-        """A sample's figure is the mean over the joint actions it took part in. [S]"""
+        """Average over the joint actions that each sample took part in. [N, J] -> [S]"""
         acts_NJ = self.acts_NJ
         return segment_mean(figures_NJ[acts_NJ], self.sample_NJ[acts_NJ], len(self.rows.samples))
 
     def of_actions(self, figures_S: Tensor) -> Tensor:
-        """Each agent's figure of the sample it contributed, 0 where it was silent. [N, J]"""
+        """Look up the value of the sample that each agent contributed; 0 if it did not act. [S] ->
+        [N, J]"""
         return torch.cat([figures_S, figures_S.new_zeros(1)])[self.sample_NJ]
 
-    # ------------------------------------------------------------------------------------------------ what was earned
+    # ------------------------------------------------------------ rewards and returns
 
     def rewards_NJ(self, algorithm: Algorithm) -> Tensor:
-        """What each joint action earned each agent; for the fold after sharing and absorbing. float64 [N, J]"""
+        """Return each agent's reward for each joint action, float64 [N, J].
+
+        With `returns: tree`, `reward_sharing` and `repeat_last_reward` are applied.
+        """
         actions = self.rows.actions
-        rewards_NJ = torch.tensor([[action.rewards[a] for action in actions] for a in self.agents], dtype=torch.float64)
+        rewards_NJ = torch.tensor(
+            [[action.rewards[a] for action in actions] for a in self.agents], dtype=torch.float64
+        )
         if algorithm.returns != "tree":
             return rewards_NJ
-        if algorithm.share == "all":
+        if algorithm.reward_sharing == "all":
             rewards_NJ = rewards_NJ.mean(0, keepdim=True).expand_as(rewards_NJ)
-        if algorithm.absorb:
-            rewards_NJ = absorb(rewards_NJ, torch.tensor([action.missing for action in actions]), algorithm.discount)
+        if algorithm.repeat_last_reward:
+            rewards_NJ = repeat_last_reward(
+                rewards_NJ, torch.tensor([action.missing for action in actions]), algorithm.gamma
+            )
         return rewards_NJ
 
     def extras_NJ(self, algorithm: Algorithm) -> Tensor:
-        """What belongs to one turn of one agent and is never folded: its personal term, and incentives. float64 [N, J]
+        """Return what is added to the return of one turn of one agent only: the personal term and
+        incentives. float64 [N, J]
 
-        Raises: ConfigError where incentives are asked for and an outcome does not say who was right.
+        Raises: ConfigError if incentives are set and an outcome does not say who was right.
         """
         actions = self.rows.actions
         extras_NJ = torch.tensor(
-            [[_term(action.terms, PERSONAL + agent) for action in actions] for agent in self.agents],
+            [
+                [_term(action.terms, PERSONAL + agent) for action in actions]
+                for agent in self.agents
+            ],
             dtype=torch.float64,
         )
         if not algorithm.incentives.any:
@@ -80,28 +102,44 @@ class Table:
         missing = [a for a in self.agents for action in actions if RIGHT + a not in action.terms]
         if missing:
             raise ConfigError(
-                f"algorithm.incentives need to know who was right, but an outcome has no term {RIGHT}{missing[0]}: "
+                f"algorithm.incentives need to know who was right, but an outcome has no term "
+                f"{RIGHT}{missing[0]}: "
                 f"use an environment with gold labels, or drop them"
             )
-        right_NJ = torch.tensor([[action.terms[RIGHT + agent] > 0.5 for action in actions] for agent in self.agents])
+        right_NJ = torch.tensor(
+            [[action.terms[RIGHT + agent] > 0.5 for action in actions] for agent in self.agents]
+        )
         return extras_NJ + bonuses(right_NJ, self.forest, algorithm.incentives)
 
     def returns_NJ(self, algorithm: Algorithm, penalty_S: Tensor) -> Tensor:
-        """The return of every joint action for every agent, with nobody's value in it. float64 [N, J]
+        """Return the return of every joint action for every agent, computed without values. float64
+        [N, J]
 
-        In the fold a penalty is part of the reward, so earlier turns answer for later divergence; a rule that replaces the fold
-        lets nothing cross a turn, so each sample answers for its own.
+        With `returns: tree` a KL penalty is part of the reward, so it also lowers the returns of
+        earlier turns. With the other rules nothing propagates across turns, so the penalty only
+        affects its own sample.
         """
         rewards_NJ, penalty_NJ = self.rewards_NJ(algorithm), self.of_actions(penalty_S)
         if algorithm.returns == "tree":
-            everywhere_NJ = torch.ones_like(
-                rewards_NJ, dtype=torch.bool
-            )  # with V = 0 and λ = 1 silence changes nothing
+            # With V = 0 and λ = 1 it makes no difference who acts.
+            everywhere_NJ = torch.ones_like(rewards_NJ, dtype=torch.bool)
             folded_NJ = tree_fold(
-                rewards_NJ - penalty_NJ, None, everywhere_NJ, self.forest, algorithm.discount, 1.0, algorithm.pruned
+                rewards_NJ - penalty_NJ,
+                None,
+                everywhere_NJ,
+                self.forest,
+                algorithm.gamma,
+                1.0,
+                algorithm.pruned,
             )
         else:
-            read_NJ = turn_returns(rewards_NJ, self.forest, algorithm.returns, algorithm.discount, algorithm.share)
+            read_NJ = turn_returns(
+                rewards_NJ,
+                self.forest,
+                algorithm.returns,
+                algorithm.gamma,
+                algorithm.reward_sharing,
+            )
             folded_NJ = read_NJ - penalty_NJ
         return folded_NJ + self.extras_NJ(algorithm)
 

@@ -1,4 +1,4 @@
-"""Data: rows of a file or of the hub, and the part of a split that is wanted."""
+"""Load rows from a file or from the hub, and select a part of a split."""
 
 from motet.data.load import check_fields, load_rows
 from motet.data.split import Split, parse_split

@@ -1,4 +1,4 @@
-"""Rows of a dataset as plain dicts: from a local file or folder, or from the hub."""
+"""Load the rows of a dataset as plain dicts, from a local file or folder or from the hub."""
 
 import csv
 import io
@@ -16,18 +16,23 @@ Row: TypeAlias = dict[str, Any]
 
 
 def load_rows(
-    path: Path | str | None = None, name: str | None = None, split: str = "train", subset: str | None = None
+    path: Path | str | None = None,
+    name: str | None = None,
+    split: str = "train",
+    subset: str | None = None,
 ) -> list[Row]:
-    """The rows that `split` names, of the local `path` or of the dataset `name`.
+    """Return the rows that `split` selects, from the local `path` or the dataset `name`.
 
-    A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that have several. A single file is
-    one split whatever it is called, so only the slice of `split` counts there. In a folder the split's name chooses the files.
+    A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that
+    have several. A single file is one split, whatever the name in `split`, so only the slice of
+    `split` matters. In a folder, the name of the split selects the files.
 
-    Raises: ConfigError for what is missing, unreadable or empty.
+    Raises ConfigError if the data is missing, unreadable or empty.
     """
     if (path is None) == (name is None):
         raise ConfigError(
-            f"a dataset has path {path} and name {name}; expected one of them: a local path, or a hub name"
+            f"a dataset has path {path} and name {name}; expected one of them: a local path, or a "
+            "hub name"
         )
     wanted = parse_split(split)
     local = Path(path or str(name))
@@ -38,32 +43,36 @@ def load_rows(
     chosen = [rows[index] for index in wanted.rows(len(rows))]
     if not chosen:
         raise ConfigError(
-            f"{source} has {len(rows)} rows and split {split!r} takes none of them; expected at least one"
+            f"{source} has {len(rows)} rows and split {split!r} takes none of them; expected at "
+            "least one"
         )
     return chosen
 
 
 def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], where: str) -> None:
-    """Refuses rows that lack one of the `required` fields.
+    """Check that every row has all `required` fields.
 
-    Raises: ConfigError naming the first such row, the field and the nearest field that is there.
+    Raises ConfigError that names the first row without one, the missing field, and the nearest
+    field that the row has.
     """
     for field in required:
         for number, row in enumerate(rows, start=1):
             if field not in row:
                 there = ", ".join(map(str, row)) or "no fields"
                 raise ConfigError(
-                    f"{where}: row {number} has no field {field!r}{nearest(field, map(str, row))}; it has {there}"
+                    f"{where}: row {number} has no field {field!r}{nearest(field, map(str, row))}; "
+                    f"it has {there}"
                 )
 
 
-# ---------------------------------------------------------------------------------------------------- local
+# -------------------------------------------------------------------------------------------- local
 
 
 def _local(path: Path, split: Split) -> list[Row]:
     if look_at(path) == "nothing":
         raise ConfigError(
-            f"{path} does not exist; expected a .jsonl, .json, .csv or .parquet file, or a folder of them"
+            f"{path} does not exist; expected a .jsonl, .json, .csv or .parquet file, or a folder "
+            "of them"
         )
     if look_at(path) == "file":
         return _read(path)
@@ -73,17 +82,23 @@ def _local(path: Path, split: Split) -> list[Row]:
 
 
 def _files(folder: Path, split: Split) -> list[Path]:
-    """The split's files, `train.jsonl` or `train-00000-of-00002.parquet`; a folder's only file is every split."""
+    """Return the files of the split: `train.jsonl` or `train-00000-of-00002.parquet`.
+
+    If the folder has a single file, it is used for every split.
+    """
     files = sorted(file for file in folder.rglob("*") if file.suffix in _READERS)
     if not files:
         raise ConfigError(f"{folder} holds no dataset; expected {', '.join(_READERS)} files")
     named = [
-        file for file in files if file.stem == split.name or file.stem.startswith((f"{split.name}-", f"{split.name}_"))
+        file
+        for file in files
+        if file.stem == split.name or file.stem.startswith((f"{split.name}-", f"{split.name}_"))
     ]
     if not named and len(files) > 1:
         there = ", ".join(str(file.relative_to(folder)) for file in files[:8])
         raise ConfigError(
-            f"{folder} has no file for split {split.name!r}; it has {there}: name one of them, or another split"
+            f"{folder} has no file for split {split.name!r}; it has {there}: name one of them, or "
+            "another split"
         )
     return named or files
 
@@ -98,7 +113,9 @@ def _content(file: Path) -> bytes:
     try:
         return read_bytes(file, ROWS)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}; expected a file of rows") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror}; expected a file of rows"
+        ) from error
 
 
 def _jsonl(file: Path) -> list[Row]:
@@ -120,27 +137,34 @@ def _json(text: bytes, where: str) -> Row:
 def _parsed(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # broken UTF-8 is one too
-        raise ConfigError(f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file") from error
+    except (ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
+        raise ConfigError(
+            f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file"
+        ) from error
 
 
 def _object(value: Any, where: str) -> Row:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} is a {type(value).__name__}; expected an object with named fields")
+        raise ConfigError(
+            f"{where} is a {type(value).__name__}; expected an object with named fields"
+        )
     return value
 
 
 def _csv(file: Path) -> list[Row]:
-    """The first line names the fields; every value is a text."""
+    """Read a CSV file. The first line names the fields; every value is a string."""
     try:
         text = io.StringIO(_content(file).decode("utf-8-sig"), newline="")
         lines = list(csv.reader(text, strict=True))
-    except (csv.Error, ValueError) as error:  # broken UTF-8 is a ValueError
+    except (csv.Error, ValueError) as error:  # invalid UTF-8 is a ValueError
         raise ConfigError(f"{file} is not CSV in UTF-8: {error}") from error
     names, *rows = [line for line in lines if line] or [[]]
     for number, row in enumerate(rows, start=1):
         if len(row) != len(names):
-            raise ConfigError(f"{file}, row {number} has {len(row)} values; expected {len(names)}: {', '.join(names)}")
+            raise ConfigError(
+                f"{file}, row {number} has {len(row)} values; expected {len(names)}: "
+                f"{', '.join(names)}"
+            )
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -157,11 +181,11 @@ def _parquet(file: Path) -> list[Row]:
 _READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}
 
 
-# ---------------------------------------------------------------------------------------------------- hub
+# ---------------------------------------------------------------------------------------------- hub
 
 
 def _saved(folder: Path, split: Split) -> list[Row]:
-    """What `datasets.save_to_disk` wrote: one split, or several by name."""
+    """Read what `datasets.save_to_disk` wrote: one split, or several by name."""
     import datasets
 
     loaded = datasets.load_from_disk(str(folder))
@@ -169,18 +193,20 @@ def _saved(folder: Path, split: Split) -> list[Row]:
         return list(loaded.to_list())
     if split.name not in loaded:
         raise ConfigError(
-            f"{folder} has no split {split.name!r}{nearest(split.name, loaded)}; it has {', '.join(loaded)}"
+            f"{folder} has no split {split.name!r}{nearest(split.name, loaded)}; it has "
+            f"{', '.join(loaded)}"
         )
     return list(loaded[split.name].to_list())
 
 
 def _hub(name: str, split: Split, subset: str | None) -> list[Row]:
-    import datasets  # a second to import, and only this needs it
+    import datasets  # takes a second to import
 
     try:
         return list(datasets.load_dataset(name, subset, split=split.name).to_list())
     except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
         asked = f"dataset {name!r}" + (f", subset {subset!r}" if subset else "")
         raise ConfigError(
-            f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset of the hub, or a local path that exists"
+            f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset of the "
+            "hub, or a local path that exists"
         ) from error

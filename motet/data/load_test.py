@@ -26,7 +26,9 @@ def test_json_lists_and_parquet_give_the_same_rows(tmp_path):
 
     (tmp_path / "rows.json").write_text(json.dumps(ROWS))
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
-    assert load_rows(path=tmp_path / "rows.json") == load_rows(path=tmp_path / "rows.parquet") == ROWS
+    assert (
+        load_rows(path=tmp_path / "rows.json") == load_rows(path=tmp_path / "rows.parquet") == ROWS
+    )
 
 
 def test_the_values_of_a_csv_file_are_texts(tmp_path):
@@ -55,11 +57,17 @@ def test_a_name_that_exists_as_a_path_is_a_path(jsonl):
 
 
 def test_in_a_folder_the_splits_name_chooses_the_files(tmp_path):
-    for name, rows in {"train-00000-of-00002": ROWS[:3], "train-00001-of-00002": ROWS[3:5], "test": ROWS[5:]}.items():
+    for name, rows in {
+        "train-00000-of-00002": ROWS[:3],
+        "train-00001-of-00002": ROWS[3:5],
+        "test": ROWS[5:],
+    }.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert load_rows(path=tmp_path, split="train") == ROWS[:5]
     assert load_rows(path=tmp_path, split="test[-1:]") == ROWS[-1:]
-    with pytest.raises(ConfigError, match=r"no file for split 'dev'; it has test.jsonl, train-00000"):
+    with pytest.raises(
+        ConfigError, match=r"no file for split 'dev'; it has test.jsonl, train-00000"
+    ):
         load_rows(path=tmp_path, split="dev")
 
 
@@ -71,11 +79,15 @@ def test_a_folder_saved_by_datasets_is_read(tmp_path):
     import datasets
 
     whole = datasets.Dataset.from_list(ROWS)
-    datasets.DatasetDict({"train": whole, "test": whole.select([0])}).save_to_disk(tmp_path / "many")
+    datasets.DatasetDict({"train": whole, "test": whole.select([0])}).save_to_disk(
+        tmp_path / "many"
+    )
     whole.save_to_disk(tmp_path / "one")
     assert load_rows(path=tmp_path / "many", split="test") == ROWS[:1]
     assert load_rows(path=tmp_path / "one", split="train[9:]") == ROWS[9:]
-    with pytest.raises(ConfigError, match=r"no split 'tets' \(did you mean 'test'\?\); it has train, test"):
+    with pytest.raises(
+        ConfigError, match=r"no split 'tets' \(did you mean 'test'\?\); it has train, test"
+    ):
         load_rows(path=tmp_path / "many", split="tets")
 
 
@@ -102,7 +114,8 @@ def test_what_the_hub_refuses_is_one_clear_line(monkeypatch, error):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(
-        ConfigError, match="dataset 'owner/set', split 'test' cannot be loaded: no such thing; expected"
+        ConfigError,
+        match="dataset 'owner/set', split 'test' cannot be loaded: no such thing; expected",
     ):
         load_rows(name="owner/set", split="test")
 
@@ -116,7 +129,8 @@ def test_one_of_path_and_name_is_given(jsonl):
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"gone.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file"
+        ConfigError,
+        match=r"gone.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file",
     ):
         load_rows(path=tmp_path / "gone.jsonl")
 
@@ -159,4 +173,7 @@ def test_a_missing_field_names_the_row_and_the_nearest_field():
     rows = [*ROWS, {"id": 10, "txt": "?"}]
     with pytest.raises(ConfigError) as caught:
         check_fields(rows, ["text"], "data.train")
-    assert str(caught.value) == "data.train: row 11 has no field 'text' (did you mean 'txt'?); it has id, txt"
+    assert (
+        str(caught.value)
+        == "data.train: row 11 has no field 'text' (did you mean 'txt'?); it has id, txt"
+    )

@@ -1,4 +1,4 @@
-"""Split expressions, as the hub writes them: `test`, `test[33:163]`, `train[:80%]`, `train[-50:]`."""
+"""Split expressions as on the hub: `test`, `test[33:163]`, `train[:80%]`, `train[-50:]`."""
 
 import re
 from dataclasses import dataclass
@@ -22,33 +22,34 @@ Bound: TypeAlias = int | Percent | None
 
 @dataclass(frozen=True)
 class Split:
-    """A split's name and which of its rows: from `start` up to `stop`, counted as Python slices do."""
+    """The name of a split and its rows from `start` up to `stop`, like a Python slice."""
 
     name: str
     start: Bound = None
     stop: Bound = None
 
     def rows(self, count: int) -> range:
-        """The indices of the wanted rows where the whole split has `count`."""
+        """Return the indices of the selected rows if the whole split has `count` rows."""
         return range(count)[_row(self.start, count) : _row(self.stop, count)]
 
 
 def parse_split(text: str) -> Split:
-    """Reads a split expression.
+    """Parse a split expression.
 
-    Raises: ConfigError with the nearest expression that can be read.
+    Raises ConfigError that suggests the nearest valid expression.
     """
     match = _EXPRESSION.fullmatch(text.strip())
     if match is None:
         raise ConfigError(
-            f"split is {shortened(repr(text))}; expected name, name[a:b] or name[a%:b%]: did you mean "
-            f"{shortened(repr(_guess(text)))}?"
+            f"split is {shortened(repr(text))}; expected name, name[a:b] or name[a%:b%]: did you "
+            f"mean {shortened(repr(_guess(text)))}?"
         )
     name, *bounds = match.groups()
     given = [bound for bound in bounds if bound]
     if len({bound.endswith("%") for bound in given}) > 1:
         raise ConfigError(
-            f"split {text!r} mixes rows and percent; write both bounds of a slice in rows, or both with %"
+            f"split {text!r} mixes rows and percent; write both bounds of a slice in rows, or both "
+            "with %"
         )
     return Split(name, *(_bound(bound) for bound in bounds))
 
@@ -69,7 +70,7 @@ def _row(bound: Bound, count: int) -> int | None:
 
 
 def _guess(text: str) -> str:
-    """What somebody who wrote `text` is likely to have meant."""
+    """Return the valid expression that the author of `text` probably meant."""
     name, rest = re.findall(r"\s*([\w.-]*)(.*)", text, re.DOTALL)[0]
     name = name or "train"
     match re.findall(r"\d+%?", rest)[:2]:

@@ -1,17 +1,24 @@
-"""Environments: games for agents that speak, text only. One file per game, with its own `Options`; registry.py finds them.
+"""Environments: multi-agent games that see only text.
 
-    quickstart relay     embedded games, with tasks of their own
-    coding/              games that write programs
-    writing              games that write prose
-    history feedback     what agents hear of earlier turns, and what they are told between two; advice divides it among them
-    scaling              from levels to rewards
-    rewarded transplant protocols forward      wrap any game: another reward, another's messages, another order of turns
+Each file defines one environment with its own `Options`. registry.py finds environments by name.
 
-`check_environment` tests one's own.
+    quickstart relay debate_tiny    embedded environments, which generate their own tasks
+    debate/                         a debate on questions with gold answers
+    coding/                         environments in which agents write programs
+    writing                         an environment in which agents write prose
+    history                         which earlier turns are part of an agent's prompt
+    feedback advice                 feedback between turns, and how it is divided among the agents
+    scaling                         maps the sum of the levels to a reward
+    rewarded                        wraps an environment: replaces its reward
+    message_shuffle                 wraps an environment: swaps messages with those of another task
+    protocols                       wraps an environment: changes the order in which agents act
+    wrapper                         base class of the three: forwards to the wrapped environment
+
+`check_environment` tests a custom environment.
 """
 
 from motet.environments.check import check_environment
+from motet.environments.message_shuffle import MessageShuffle
 from motet.environments.rewarded import Rewarded
-from motet.environments.transplant import Transplanted
 
-__all__ = ["Rewarded", "Transplanted", "check_environment"]
+__all__ = ["MessageShuffle", "Rewarded", "check_environment"]

@@ -1,4 +1,4 @@
-"""Whom a piece of advice is for: from one text that an expert or a person wrote to a text per agent."""
+"""Divides feedback among agents: from one string by an expert or a person to a string per agent."""
 
 import json
 import re
@@ -7,16 +7,19 @@ from typing import Any
 
 
 def by_part(answer: str, agents: Sequence[str]) -> dict[str, str]:
-    """What an expert says to each agent: a JSON object with the agents' names as keys, else sections under their names.
+    """Divide an expert's answer: a JSON object with agent names as keys, or sections under agent
+    names.
 
-    What is under no agent's name, or cannot be divided, is for everybody.
+    Text that is under no agent's name, or that cannot be divided, goes to every agent.
     """
-    divided = next((told for found in _objects(answer) if (told := _from_object(found, agents))), None)
+    divided = next(
+        (told for found in _objects(answer) if (told := _from_object(found, agents))), None
+    )
     return _dealt(divided or _sections(answer, agents), agents)
 
 
 def by_line(typed: str, agents: Sequence[str]) -> dict[str, str]:
-    """What a person says to each agent: `agent: text` is for one, any other line for everybody."""
+    """Divide a person's input: a line `agent: text` goes to that agent, any other line to all."""
     told: list[tuple[str | None, str]] = []
     for line in typed.splitlines():
         name, colon, text = line.partition(":")
@@ -26,19 +29,27 @@ def by_line(typed: str, agents: Sequence[str]) -> dict[str, str]:
 
 
 def _dealt(told: Sequence[tuple[str | None, str]], agents: Sequence[str]) -> dict[str, str]:
-    """Every agent's own pieces and everybody's (None), in the order they were said."""
-    return {agent: "\n".join(text for to, text in told if to in (None, agent) and text) for agent in agents}
+    """Return each agent's text: its own pieces and those for all agents (None), in their order."""
+    return {
+        agent: "\n".join(text for to, text in told if to in (None, agent) and text)
+        for agent in agents
+    }
 
 
 def _named(name: str, agents: Sequence[str]) -> str | None:
-    return next((agent for agent in agents if agent.casefold() == name.strip(" `*_\"'").casefold()), None)
+    return next(
+        (agent for agent in agents if agent.casefold() == name.strip(" `*_\"'").casefold()), None
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- JSON
+# ------------------------------------------------------------ JSON
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Every JSON object in a text, an outer one before those inside it. Models write line breaks in strings: they are allowed."""
+    """Yield every JSON object in a string, outer objects before the objects inside them.
+
+    Line breaks inside JSON strings are allowed, because models write them.
+    """
     decoder, at = json.JSONDecoder(strict=False), text.find("{")
     while at >= 0:
         end = at + 1
@@ -46,7 +57,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
             found, end = decoder.raw_decode(text, at)
             yield from _with_inner(found)
         except (ValueError, RecursionError):
-            pass  # a brace of the prose or of a program
+            pass  # a brace that does not start a JSON object
         at = text.find("{", end)
 
 
@@ -58,7 +69,7 @@ def _with_inner(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _from_object(found: Mapping[str, Any], agents: Sequence[str]) -> list[tuple[str | None, str]]:
-    """Nothing where it names no agent."""
+    """Return the pieces of a JSON object; an empty list if it names no agent."""
     told = [(_named(key, agents), _text(value)) for key, value in found.items()]
     return told if any(agent is not None for agent, _ in told) else []
 
@@ -71,7 +82,7 @@ def _text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-# ---------------------------------------------------------------------------------------------------- sections
+# ------------------------------------------------------------ sections
 
 
 def _sections(text: str, agents: Sequence[str]) -> list[tuple[str | None, str]]:
@@ -79,7 +90,7 @@ def _sections(text: str, agents: Sequence[str]) -> list[tuple[str | None, str]]:
     fenced = False
     for line in text.splitlines():
         fenced ^= line.lstrip().startswith("```")
-        heading = None if fenced else _heading(line, agents)  # a comment in a program is no heading
+        heading = None if fenced else _heading(line, agents)  # `#` in code is a comment
         if heading is None:
             told[-1][1].append(line)
         else:
@@ -89,7 +100,11 @@ def _sections(text: str, agents: Sequence[str]) -> list[tuple[str | None, str]]:
 
 
 def _heading(line: str, agents: Sequence[str]) -> tuple[str, str] | None:
-    """`aux: text`, `**Edits for aux**`, `## aux`: a few words that name one agent, and what follows on the line."""
+    """Parse a heading such as `aux: text`, `**Edits for aux**` or `## aux`.
+
+    A heading has at most 4 words and names exactly one agent. Returns the agent and the rest of the
+    line, or None.
+    """
     title, colon, rest = line.partition(":")
     if "{" in title or not (colon or re.match(r"\s*(#|\*\*|__)", line)):
         return None

@@ -1,4 +1,4 @@
-"""From one text to a text per agent."""
+"""Dividing one string of feedback among the agents."""
 
 import pytest
 
@@ -25,11 +25,19 @@ AGENTS = ("aux", "main")
         ("All in all good.\n\n### aux\na", "All in all good.\na", "All in all good."),
         ("aux agent: a", "a", ""),
         ("main:\n```python\n# aux\nmain: int = 1\n```", "", "```python\n# aux\nmain: int = 1\n```"),
-        ("Both should agree on a list.", "Both should agree on a list.", "Both should agree on a list."),
+        (
+            "Both should agree on a list.",
+            "Both should agree on a list.",
+            "Both should agree on a list.",
+        ),
         ("{broken json", "{broken json", "{broken json"),
         ('{"aux": "unfinished', '{"aux": "unfinished', '{"aux": "unfinished'),
         ('{\n "aux": "a",\n "main": "m, which was cut', '{\n"a",', '{\n"m, which was cut'),
-        ("# what aux gives to main:\nx", "# what aux gives to main:\nx", "# what aux gives to main:\nx"),
+        (
+            "# what aux gives to main:\nx",
+            "# what aux gives to main:\nx",
+            "# what aux gives to main:\nx",
+        ),
         ("", "", ""),
     ],
 )
@@ -37,13 +45,18 @@ def test_an_experts_answer_is_divided_as_far_as_it_can_be(answer, aux, main):
     assert by_part(answer, AGENTS) == {"aux": aux, "main": main}
 
 
-@pytest.mark.parametrize("answer", ['{"a":' * 5_000, "{" * 100_000, '{"' * 50_000, "[" * 100_000, "\x00é🎼" * 1_000])
+@pytest.mark.parametrize(
+    "answer", ['{"a":' * 5_000, "{" * 100_000, '{"' * 50_000, "[" * 100_000, "\x00é🎼" * 1_000]
+)
 def test_any_text_is_divided_somehow(answer):
     assert by_part(answer, AGENTS) == {"aux": answer, "main": answer}
 
 
 def test_a_name_that_begins_another_is_not_taken_for_it():
-    assert by_part("agent_10: ten\nagent_1: one", ("agent_1", "agent_10")) == {"agent_1": "one", "agent_10": "ten"}
+    assert by_part("agent_10: ten\nagent_1: one", ("agent_1", "agent_10")) == {
+        "agent_1": "one",
+        "agent_10": "ten",
+    }
 
 
 def test_a_persons_lines_are_for_everybody_or_for_the_one_they_name():

@@ -1,4 +1,4 @@
-"""`check_environment`: plays an environment in every way that goes wrong elsewhere, and names the first rule it breaks."""
+"""`check_environment`: test an environment with unusual input and report the first broken rule."""
 
 import copy
 import json
@@ -10,12 +10,13 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from motet.core import Environment, Message, Reply, Task, Transition
+from motet.environments.registry import check_is_environment
 from motet.errors import EnvironmentFault
 from motet.timeouts import TimedOut, at_once, guarded, run_loop, within
 
-Result = TypeVar("Result")
+CallOutcome = TypeVar("CallOutcome")
 Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]
-"""(state, who acts) -> what they say."""
+"""(state, acting agents) -> their replies."""
 
 ODD_REPLIES = {
     "nothing": "",
@@ -34,16 +35,27 @@ class Rule(StrEnum):
     AGENTS = "`agents` are names, each once, and `branches` is True or False"
     TASKS = "tasks have unique ids and plain JSON fields, and no eval task is a train task"
     SURVIVES = "no reply, however odd, raises; a wrong answer is a result"
-    OBSERVES = "observe(state) gives some known agents a text, or a chat of Messages, and the same ones if asked again"
-    TRANSITION = "step returns a Transition with a finite reward for every agent of the team and finite terms"
+    OBSERVES = (
+        "observe(state) gives some known agents a text, or a chat of Messages, and the "
+        "same ones if asked again"
+    )
+    TRANSITION = (
+        "step returns a Transition with a finite reward for every agent of the team and "
+        "finite terms"
+    )
     SUCCESS = "every end has the term `success` in [0, 1]"
-    VALUE = "a State is a value: it can be copied, and its copy is equal to it (a frozen dataclass is)"
+    VALUE = (
+        "a State is a value: it can be copied, and its copy is equal to it (a frozen dataclass is)"
+    )
     BRANCHES = "stepping twice from one state gives equal transitions (else set branches = False)"
     UNCHANGED = "step leaves the state that it is given unchanged (else set branches = False)"
     IN_TIME = "no method takes longer than timeout_seconds, whether it awaits, computes or sleeps"
     ENDS = "an episode ends"
     SOLVED = "what solve(state, seed) says, for all who act, earns success 1"
-    DEMONSTRATES = "demonstrate(task, seed) gives a known agent a prompt and a text, the same for the same seed"
+    DEMONSTRATES = (
+        "demonstrate(task, seed) gives a known agent a prompt and a text, the same "
+        "for the same seed"
+    )
     CONVENTION = "convention(task, agent, text) is a label for any text"
     ANSWER = "answer(task, texts) is a string or None for any texts, the same if asked again"
     ALONE = "alone() is an environment with one agent, and keeps these rules on the same tasks"
@@ -51,7 +63,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """Every rule that was put to the test, and how often."""
+    """All rules that were tested, and how often each one was."""
 
     environment: str
     rules: Mapping[Rule, int]
@@ -68,9 +80,13 @@ def check_environment(
     turns: int = 32,
     timeout_seconds: float | None = 60.0,
 ) -> Checked:
-    """Plays `tasks` (or three of the environment's own for eval) with right and with odd replies, `turns` turns at most.
+    """Play tasks with correct and with unusual replies, and check every rule of environments.
 
-    Raises: EnvironmentFault naming the first rule that is broken, and what was got instead.
+    Plays `tasks`; if None, three of the environment's own eval tasks. An episode has at most
+    `turns` turns.
+
+    Raises: EnvironmentFault naming the first broken rule and the observed value; ConfigError if
+    the object is not an instance of a subclass of `motet.Environment`.
     """
     return run_loop(conform(environment, tasks, seed, turns, timeout_seconds))
 
@@ -82,7 +98,8 @@ async def conform(
     turns: int = 32,
     timeout_seconds: float | None = 60.0,
 ) -> Checked:
-    """`check_environment`, for callers who have an event loop."""
+    """`check_environment` for callers that already run in an event loop."""
+    check_is_environment(environment, "check_environment")
     with guarded(timeout_seconds):
         return await _examined(_Exam(environment, seed, turns, timeout_seconds), tasks)
 
@@ -94,13 +111,15 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
     for task in chosen:
         for what, text in ODD_REPLIES.items():
             await exam.play(task, _always(text), f"where everyone says {what}")
-        if hasattr(environment, "solve"):
+        if environment.provides(Environment.solve):
             last = await exam.play(task, exam.solution, "where everyone says what solve() says")
-            exam.require(Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}")
+            exam.require(
+                Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
+            )
         exam.demonstrations(task)
         exam.conventions(task)
         exam.answers(task)
-    if hasattr(environment, "alone") and len(environment.agents) > 1:
+    if environment.provides(Environment.alone) and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
         await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
         exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
@@ -113,10 +132,9 @@ def _always(text: str) -> Script:
 
 @dataclass
 class _Exam:
-    """One environment under test, and the rules that held so far."""
+    """One environment under test, and how often each rule has held so far."""
 
-    environment: Any
-    """An Environment, with whatever optional methods it has."""
+    environment: Environment[Any]
     seed: int
     turns: int
     seconds: float | None
@@ -131,16 +149,18 @@ class _Exam:
             raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
         self.kept[rule] += 1
 
-    def ask(self, what: str, method: Callable[..., Result], *arguments: Any) -> Result:
-        """`method(*arguments)`, which must not raise."""
+    def ask(self, what: str, method: Callable[..., CallOutcome], *arguments: Any) -> CallOutcome:
+        """Return `method(*arguments)`. An exception breaks the rule SURVIVES."""
         self._count_a_call()
         try:
             return at_once(self.seconds, what, lambda: method(*arguments))
         except Exception as error:
             raise self._raised(what, error) from error
 
-    async def wait_for(self, what: str, method: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-        """The awaited answer of `method(*arguments)`, which must not raise."""
+    async def wait_for(
+        self, what: str, method: Callable[..., Awaitable[CallOutcome]], *arguments: Any
+    ) -> CallOutcome:
+        """Await and return `method(*arguments)`. An exception breaks the rule SURVIVES."""
         self._count_a_call()
         try:
             return await within(self.seconds, what, lambda: method(*arguments))
@@ -159,45 +179,63 @@ class _Exam:
             rule, got = Rule.SURVIVES, f"{what}: {type(error).__name__}: {error}"
         return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
 
-    # ------------------------------------------------------------------------------------------------ what stands still
+    # ------------------------------------------------------------ rules without episodes
 
     def agents(self) -> None:
-        missing = [name for name in ("agents", "branches") if not hasattr(self.environment, name)]
-        self.require(Rule.AGENTS, not missing, f"no {' and no '.join(missing)}")
         names, branches = list(self.environment.agents), self.environment.branches
-        sound = bool(names) and all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        sound = (
+            bool(names)
+            and all(isinstance(name, str) and name for name in names)
+            and len(set(names)) == len(names)
+        )
         self.require(Rule.AGENTS, sound, f"agents {names}")
         self.require(Rule.AGENTS, isinstance(branches, bool), f"branches {branches!r}")
 
     def tasks(self) -> list[Task]:
-        """Three tasks of the environment's own."""
-        found = hasattr(self.environment, "tasks")
+        """Return three of the environment's own eval tasks."""
+        found = self.environment.provides(Environment.tasks)
         self.require(Rule.TASKS, found, "no method tasks(split): pass tasks to check_environment")
-        train, held_out = (self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval"))
+        train, held_out = (
+            self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval")
+        )
         for split in (train, held_out):
             self.require(Rule.TASKS, len(split) > 0, "a split without tasks")
-            repeated = [name for name, count in Counter(task.id for task in split).items() if count > 1]
+            repeated = [
+                name for name, count in Counter(task.id for task in split).items() if count > 1
+            ]
             self.require(Rule.TASKS, not repeated, f"id {', '.join(repeated[:3])} more than once")
         shared = {task.id for task in train} & {task.id for task in held_out}
-        self.require(Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} in train and in eval")
+        self.require(
+            Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} in train and in eval"
+        )
         chosen = list(held_out[:3])
         for task in chosen:
             fields = dict(task.fields)
             plain = json.loads(self.ask("json.dumps(task.fields)", json.dumps, fields))
-            self.require(Rule.TASKS, plain == fields, f"fields {fields} that JSON gives back as {plain}")
+            self.require(
+                Rule.TASKS, plain == fields, f"fields {fields} that JSON gives back as {plain}"
+            )
         return chosen
 
     def demonstrations(self, task: Task) -> None:
-        if not hasattr(self.environment, "demonstrate"):
+        if not self.environment.provides(Environment.demonstrate):
             return
         for seed in range(DEMONSTRATIONS):
-            shown, again = (self.ask("demonstrate", self.environment.demonstrate, task, seed) for _ in range(2))
-            self.require(Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}")
-            sound = shown.agent in self.environment.agents and isinstance(shown.text, str) and shown.turn >= 0
+            shown, again = (
+                self.ask("demonstrate", self.environment.demonstrate, task, seed) for _ in range(2)
+            )
+            self.require(
+                Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}"
+            )
+            sound = (
+                shown.agent in self.environment.agents
+                and isinstance(shown.text, str)
+                and shown.turn >= 0
+            )
             self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
 
     def conventions(self, task: Task) -> None:
-        if not hasattr(self.environment, "convention"):
+        if not self.environment.provides(Environment.convention):
             return
         for agent in self.environment.agents:
             for text in ODD_REPLIES.values():
@@ -205,60 +243,80 @@ class _Exam:
                 self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
 
     def answers(self, task: Task) -> None:
-        if not hasattr(self.environment, "answer"):
+        if not self.environment.provides(Environment.answer):
             return
         for text in ODD_REPLIES.values():
             texts = dict.fromkeys(self.environment.agents, text)
-            given, again = (self.ask("answer", self.environment.answer, task, texts) for _ in range(2))
+            given, again = (
+                self.ask("answer", self.environment.answer, task, texts) for _ in range(2)
+            )
             self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
             self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
 
-    # ------------------------------------------------------------------------------------------------ what moves
+    # ------------------------------------------------------------ rules of episodes
 
     async def play(self, task: Task, script: Script, how: str) -> Transition:
-        """One episode, to its last transition; `how` says which."""
+        """Play one episode and return its last transition. `how` describes it in error messages."""
         begun = await self.wait_for("start", self.environment.start, task, self.seed)
         try:
             state = begun
             for turn in range(self.turns):
                 acting = self.observe(state, f"at turn {turn} {how}")
-                transition = await self.step(state, script(state, acting), f"step at turn {turn} {how}")
+                transition = await self.step(
+                    state, script(state, acting), f"step at turn {turn} {how}"
+                )
                 if transition.done:
                     self.kept[Rule.ENDS] += 1
                     return transition
                 state = transition.state
             raise EnvironmentFault(
-                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: {self.turns} turns {how}, and not done"
+                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: {self.turns} turns {how}, "
+                "and not done"
             )
         finally:
             await self.wait_for("close", self.environment.close, begun)
 
     def observe(self, state: Any, how: str) -> list[str]:
-        """Who acts now."""
-        prompts, again = (dict(self.ask(f"observe {how}", self.environment.observe, state)) for _ in range(2))
+        """Return the agents that act now."""
+        prompts, again = (
+            dict(self.ask(f"observe {how}", self.environment.observe, state)) for _ in range(2)
+        )
         self.require(Rule.OBSERVES, prompts == again, f"{prompts} and then {again} {how}")
         self.require(Rule.OBSERVES, len(prompts) > 0, f"no prompts {how}")
         unknown = [agent for agent in prompts if agent not in self.environment.agents]
-        self.require(Rule.OBSERVES, not unknown, f"agents {unknown} {how}; the team is {list(self.environment.agents)}")
+        self.require(
+            Rule.OBSERVES,
+            not unknown,
+            f"agents {unknown} {how}; the team is {list(self.environment.agents)}",
+        )
         for agent, prompt in prompts.items():
             self.require(Rule.OBSERVES, _is_prompt(prompt), f"{prompt!r} for {agent} {how}")
         return list(prompts)
 
     async def step(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
-        """Where the environment branches: twice, with an eye on the state."""
+        """Take one step. If the environment branches, take it twice and check that the state is
+        unchanged and that both transitions are equal."""
         if not self.environment.branches:
             return await self.step_once(state, replies, how)
         before = self.ask("copy.deepcopy(state)", copy.deepcopy, state)
         self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
         transition, again = [await self.step_once(state, replies, how) for _ in range(2)]
-        self.require(Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}")
+        self.require(
+            Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}"
+        )
         self.require(Rule.BRANCHES, transition == again, f"{transition} and then {again} at {how}")
         return transition
 
     async def step_once(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
-        transition: Transition = await self.wait_for(how, self.environment.step, state, replies, self.seed)
-        self.require(Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}")
-        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(transition.done, bool)
+        transition: Transition = await self.wait_for(
+            how, self.environment.step, state, replies, self.seed
+        )
+        self.require(
+            Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}"
+        )
+        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(
+            transition.done, bool
+        )
         finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
         self.require(Rule.TRANSITION, complete and finite, f"{transition} at {how}")
         if transition.done:
@@ -274,11 +332,15 @@ class _Exam:
 
 
 def shorten(text: str) -> str:
-    """An odd reply may come back in what broke; 500 characters of it say enough."""
+    """Shorten an error message to about 500 characters: it may contain a very long test reply."""
     return text if len(text) <= 500 else f"{text[:400]} ... {text[-100:]}"
 
 
 def _is_prompt(prompt: Any) -> bool:
     if isinstance(prompt, str):
         return bool(prompt)
-    return isinstance(prompt, tuple) and bool(prompt) and all(isinstance(message, Message) for message in prompt)
+    return (
+        isinstance(prompt, tuple)
+        and bool(prompt)
+        and all(isinstance(message, Message) for message in prompt)
+    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from motet.core import Demonstration, Task, Transition
+from motet.core import Demonstration, Environment, Task, Transition
 from motet.environments.check import ODD_REPLIES, check_environment, conform
 from motet.errors import EnvironmentFault
 
@@ -17,8 +17,8 @@ class Turn:
     number: int = 0
 
 
-class NoTasks:
-    """Two turns; one agent says the word, then the other."""
+class NoTasks(Environment):
+    """Two turns. One agent writes the word, then the other one does."""
 
     agents = ("a", "b")
     branches = True
@@ -32,9 +32,12 @@ class NoTasks:
     async def step(self, state, replies, seed):
         right = float(all(reply.text == state.word for reply in replies.values()))
         done = state.number == 1
-        return Transition(replace(state, number=state.number + 1), {"a": right, "b": right}, done, {"success": right})
-
-    async def close(self, state): ...
+        return Transition(
+            replace(state, number=state.number + 1),
+            {"a": right, "b": right},
+            done,
+            {"success": right},
+        )
 
     def solve(self, state, seed):
         return {self.agents[state.number]: state.word}
@@ -120,7 +123,9 @@ class Forgetful(Good):
 
 class NotANumber(Good):
     async def step(self, state, replies, seed):
-        return replace(await super().step(state, replies, seed), rewards={"a": 1.0, "b": float("nan")})
+        return replace(
+            await super().step(state, replies, seed), rewards={"a": 1.0, "b": float("nan")}
+        )
 
 
 class Silent(Good):
@@ -146,11 +151,14 @@ class Counting(Good):
 
     async def step(self, state, replies, seed):
         self.count += 1
-        return replace(await super().step(state, replies, seed), terms={"success": 0.0, "count": float(self.count)})
+        return replace(
+            await super().step(state, replies, seed),
+            terms={"success": 0.0, "count": float(self.count)},
+        )
 
 
 class Writing(Good):
-    """Its state is a list that step writes into."""
+    """Its state is a list that `step` modifies."""
 
     async def start(self, task, seed):
         return []
@@ -322,7 +330,9 @@ def test_an_author_is_told_what_takes_too_long(kind, what):
     with pytest.raises(EnvironmentFault) as caught:
         check_environment(kind(), timeout_seconds=0.3)
     said = str(caught.value)
-    assert said.startswith(f"{kind.__name__} breaks a rule. Rule: no method takes longer than timeout_seconds")
+    assert said.startswith(
+        f"{kind.__name__} breaks a rule. Rule: no method takes longer than timeout_seconds"
+    )
     assert f"Got: {what}" in said
     assert said.endswith("did not end within 0.3 s")
 
@@ -332,14 +342,16 @@ def test_without_a_limit_nothing_is_said_of_time():
 
 
 def test_the_game_of_one_agent_is_put_to_the_same_test():
-    with pytest.raises(EnvironmentFault, match=r"^Mute breaks a rule. Rule: observe\(state\) .* Got: no prompts"):
+    with pytest.raises(
+        EnvironmentFault, match=r"^Mute breaks a rule. Rule: observe\(state\) .* Got: no prompts"
+    ):
         check_environment(WrongAlone())
 
 
 def test_what_does_not_branch_need_not_be_a_value():
     class Once(Writing):
         branches = False
-        solve = property()  # so that it has none
+        solve = Environment.solve
 
         async def step(self, state, replies, seed):
             state.append(1)

@@ -1,8 +1,10 @@
-"""External feedback: what the agents of a coding task are told between two turns.
+"""External feedback: what the agents of a coding task read between two turns.
 
-A mode is one function of an Attempt; MODES is the table of those that ask nobody. None of them ever sees a test that grades,
-unless the options say so: what may be shown is in `Attempt.shown`. Those that ask nobody tell an agent of its own part and of
-what everybody may know; an expert, a person and an author's own function see the whole attempt and tell each what they like.
+A mode is a function of an Attempt. MODES lists the modes that ask neither a model nor a person.
+No mode sees a test that grades, unless the options allow it: `Attempt.shown` holds the tests that
+may be shown. The modes of MODES give an agent information about its own part and information that
+all agents may know. An expert, a person and a custom function see the whole attempt and can send
+any text to any agent.
 """
 
 import inspect
@@ -24,43 +26,45 @@ from motet.settings import Settings
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a turn came to, as far as agents may be told."""
+    """The result of one turn, as far as agents may see it."""
 
     problem: str
-    """The task's own text."""
+    """The text of the task."""
     writes: Mapping[str, str]
-    """Agent -> what it is to write, in words: "the function `aux`"."""
+    """Agent -> what it has to write, in words: "the function `aux`"."""
     replies: Mapping[str, str]
-    """Agent -> the text of its reply."""
+    """Agent -> the string of its reply."""
     codes: Mapping[str, str]
-    """Agent -> the code that was found in it; empty where there was none."""
+    """Agent -> the code extracted from its reply; empty if there is none."""
     notes: Mapping[str, Sequence[tuple[bool, str]]]
-    """Agent -> what was checked of its part, in the order of levels, and whether it holds: (False, "`aux` is not defined")."""
+    """Agent -> checks of its part in the order of levels: whether each holds, and its description.
+    Example: (False, "`aux` is not defined")."""
     share: float
-    """The share of the grading tests passed."""
+    """The share of the grading tests that passed."""
     shown: Suite | None = None
-    """The tests that may be shown; None where there are none."""
+    """The tests that may be shown; None if there are none."""
     verdict: Verdict | None = None
-    """What came of them."""
+    """The results of `shown`; None if these tests were not run."""
     terms: Mapping[str, float] = field(default_factory=dict)
-    """The reward's terms."""
+    """The terms of the reward."""
 
 
 class FeedbackOptions(Settings):
     """External feedback between turns."""
 
     mode: str = "level_feedback"
-    """plain, passed, level_passed, level_feedback, expert_edits, human, or a function of one's own: package.module:NAME or
-    ./file.py:NAME."""
+    """plain, passed, level_passed, level_feedback, expert_edits, human, or a custom function:
+    package.module:NAME or ./file.py:NAME."""
     sandbox_slice: int | Literal["all"] = 0
-    """How many of the tests that grade may be shown: the first so many, below 0 the last so many, or all. With 0 it is none, and
-    the examples in the task's own text stand in for them."""
+    """How many of the grading tests may be shown. N: the first N. -N: the last N. all: every test.
+    0: none; then the examples in the task's own text are shown instead."""
     grade_shown: bool = False
-    """Whether tests that may be shown still grade. If not, at least one test is kept back to grade."""
+    """Whether shown tests still grade. If not, at least one test is kept hidden for grading."""
     restate_problem: bool | None = None
-    """Whether later prompts repeat the task; unless set, only under history: none, where nothing else does."""
+    """Whether later prompts repeat the task. If unset, only under history: none, where the prompt
+    would not contain it otherwise."""
     restate_answer: bool | None = None
-    """Whether later prompts repeat the agent's last answer; unless set, only under history: none."""
+    """Whether later prompts repeat the agent's last answer. If unset, only under history: none."""
 
     @model_validator(mode="after")
     def _something_grades(self) -> Self:
@@ -72,56 +76,68 @@ class FeedbackOptions(Settings):
         return self
 
     def divide(self, tests: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the grading tests 0, 1, ..., `tests` - 1: those that may be shown, and those that grade."""
+        """Return which of the tests 0 to `tests` - 1 may be shown, and which of them grade."""
         everything = tuple(range(tests))
         if self.sandbox_slice == "all":
             return everything, everything
         count = min(abs(self.sandbox_slice), tests if self.grade_shown else max(0, tests - 1))
         shown = everything[:count] if self.sandbox_slice > 0 else everything[tests - count :]
-        return shown, everything if self.grade_shown else tuple(index for index in everything if index not in shown)
+        return shown, everything if self.grade_shown else tuple(
+            index for index in everything if index not in shown
+        )
 
 
-class Expert(Protocol):
+class ExpertModel(Protocol):
     """A model that can be asked, such as an Endpoint."""
 
     async def ask(self, messages: Chat) -> str:
-        """Raises: EndpointFault where it gives no answer."""
+        """Return the model's answer. Raises: EndpointFault if there is none."""
         ...
 
 
 class Person(Protocol):
-    """Somebody at a terminal, who answers with lines."""
+    """A person at a terminal, who answers with one or more lines."""
 
     async def ask(self, question: str) -> str:
-        """Raises: EnvironmentFault where nobody is there any more."""
+        """Return what the person typed. Raises: EnvironmentFault if the terminal is closed."""
         ...
 
 
 class ExpertFault(EnvironmentFault):
-    """A model that was to give feedback gave no answer, or none that can be read."""
+    """The expert model returned no answer, or one that could not be read."""
 
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
         self.cause = f"expert_{cause}"
 
 
-Told: TypeAlias = str | Mapping[str, str]
-"""One text for everybody, or one per agent; an agent that is left out is told nothing."""
-Mode: TypeAlias = Callable[[Attempt], Told | Awaitable[Told]]
+FeedbackText: TypeAlias = str | Mapping[str, str]
+"""One string for all agents, or one per agent. An agent without an entry gets no feedback."""
+Mode: TypeAlias = Callable[[Attempt], FeedbackText | Awaitable[FeedbackText]]
 
 
 class Feedback:
-    """Feedback by one mode."""
+    """Gives feedback in one mode."""
 
-    def __init__(self, options: FeedbackOptions, *, expert: Expert | None = None, person: Person | None = None) -> None:
-        """Raises: ConfigError for a mode that nobody defines, or that asks somebody who is not there."""
+    def __init__(
+        self,
+        options: FeedbackOptions,
+        *,
+        expert: ExpertModel | None = None,
+        person: Person | None = None,
+    ) -> None:
+        """Raises: ConfigError if the mode is unknown, if it needs an expert or a person that is
+        missing, or if there is an expert that it does not ask."""
         self.name = options.mode
         self.reads_tests = options.mode not in WITHOUT_TESTS
-        """Whether the tests that may be shown, and what came of them, make any difference."""
+        """Whether this mode uses the tests that may be shown and their results."""
         self._mode = _mode(options.mode, expert, person)
 
     async def give(self, attempt: Attempt) -> dict[str, str]:
-        """What each agent is told, with the request to revise. Raises: EnvironmentFault where nobody could be asked."""
+        """Return each agent's feedback, with the request to revise.
+
+        Raises: EnvironmentFault if the mode failed, for example because the expert did not answer.
+        """
         told = await self._ask(attempt)
         texts = dict.fromkeys(attempt.writes, told) if isinstance(told, str) else told
         return {
@@ -129,7 +145,7 @@ class Feedback:
             for agent, what in attempt.writes.items()
         }
 
-    async def _ask(self, attempt: Attempt) -> Told:
+    async def _ask(self, attempt: Attempt) -> FeedbackText:
         try:
             told = self._mode(attempt)
             if inspect.isawaitable(told):
@@ -139,39 +155,48 @@ class Feedback:
         except EnvironmentFault:
             raise
         except Exception as error:
-            raise EnvironmentFault(f"feedback {self.name}: {type(error).__name__}: {error}") from error
+            raise EnvironmentFault(
+                f"feedback {self.name}: {type(error).__name__}: {error}"
+            ) from error
         return _checked(told, self.name, attempt.writes)
 
 
-def _checked(told: Any, name: str, agents: Mapping[str, str]) -> Told:
+def _checked(told: Any, name: str, agents: Mapping[str, str]) -> FeedbackText:
     if isinstance(told, str):
         return told
     if not isinstance(told, Mapping) or not all(isinstance(text, str) for text in told.values()):
         got = f"{type(told).__name__} {told!r}"[:200]
-        raise EnvironmentFault(f"feedback {name} returned {got}; expected a text, or a text per agent")
+        raise EnvironmentFault(
+            f"feedback {name} returned {got}; expected a text, or a text per agent"
+        )
     unknown = [agent for agent in told if agent not in agents]
     if unknown:
-        raise EnvironmentFault(f"feedback {name} is for {unknown[0]!r}; the agents are {', '.join(agents)}")
+        raise EnvironmentFault(
+            f"feedback {name} is for {unknown[0]!r}; the agents are {', '.join(agents)}"
+        )
     return told
 
 
-def _mode(name: str, expert: Expert | None, person: Person | None) -> Mode:
+def _mode(name: str, expert: ExpertModel | None, person: Person | None) -> Mode:
     if name == "expert_edits":
         if expert is None:
             raise ConfigError(
-                "feedback.mode is expert_edits, and there is no expert: add a section with at least\n"
+                "feedback.mode is expert_edits, and there is no expert: add a section with at "
+                "least\n"
                 "expert: {base_url: http://localhost:8000/v1, model: NAME}"
             )
         return lambda attempt: expert_edits(attempt, expert)
     if expert is not None:
         raise ConfigError(
-            f"there is an expert section, and feedback.mode is {name}, which asks no expert: set feedback.mode: expert_edits, "
+            f"there is an expert section, and feedback.mode is {name}, which asks no expert: set "
+            "feedback.mode: expert_edits, "
             f"or drop expert"
         )
     if name == "human":
         if person is None:
             raise ConfigError(
-                "feedback.mode is human, and there is no terminal to ask at: start the command in a terminal, "
+                "feedback.mode is human, and there is no terminal to ask at: start the command "
+                "in a terminal, "
                 "or choose another mode"
             )
         return lambda attempt: human(attempt, person)
@@ -193,37 +218,41 @@ def _own(name: str) -> Mode:
         raise ConfigError(f"feedback.mode: {error}") from error
     if isinstance(found, type) or not callable(found):
         raise ConfigError(
-            f"feedback.mode is {name!r}, which is no function; expected def {name.rpartition(':')[2]}(attempt): ..."
+            f"feedback.mode is {name!r}, which is no function; expected def "
+            f"{name.rpartition(':')[2]}(attempt): ..."
         )
     mode: Mode = found
     return mode
 
 
-# ---------------------------------------------------------------------------------------------------- modes that ask nobody
+# ------------------------------------------------------------ modes that ask nobody
 
 
-def plain(attempt: Attempt) -> Told:
-    """Nothing but the request to revise."""
+def plain(attempt: Attempt) -> FeedbackText:
+    """Only the request to revise."""
     return ""
 
 
-def passed(attempt: Attempt) -> Told:
-    """Whether the program passed all of its tests."""
+def passed(attempt: Attempt) -> FeedbackText:
+    """Whether the program passed all tests."""
     return f"Result: {_all_or_not(attempt)}."
 
 
-def level_passed(attempt: Attempt) -> Told:
-    """Which levels hold of the agent's own part, and whether all tests passed; of what does not hold, nothing more."""
+def level_passed(attempt: Attempt) -> FeedbackText:
+    """Which levels of the agent's own part hold, and whether all tests passed. It does not say
+    which check failed."""
     return {agent: "\n".join(["Levels:", *_levels(attempt, agent)]) for agent in attempt.writes}
 
 
 def _levels(attempt: Attempt, agent: str) -> list[str]:
     own = [f"holds: {text}" if holds else "does not hold" for holds, text in attempt.notes[agent]]
-    return [f"{number}. {text}" for number, text in enumerate([*own, _all_or_not(attempt)], start=1)]
+    return [
+        f"{number}. {text}" for number, text in enumerate([*own, _all_or_not(attempt)], start=1)
+    ]
 
 
-def level_feedback(attempt: Attempt) -> Told:
-    """What was found in the agent's own part, and what came of the tests that may be shown."""
+def level_feedback(attempt: Attempt) -> FeedbackText:
+    """The checks of the agent's own part, and the results of the tests that may be shown."""
     common = results(attempt)
     return {agent: _joined(_found(attempt, agent), common) for agent in attempt.writes}
 
@@ -240,53 +269,61 @@ MODES: dict[str, Mode] = {
     "level_feedback": level_feedback,
 }
 WITHOUT_TESTS = frozenset({"plain", "passed", "level_passed"})
-"""Modes that say nothing of the tests that may be shown."""
+"""Modes that do not use the tests that may be shown."""
 
 
-# ---------------------------------------------------------------------------------------------------- modes that ask somebody
+# ------------------------------------------------------------ modes that ask somebody
 
 
-async def expert_edits(attempt: Attempt, expert: Expert) -> Told:
-    """Edits that a model proposes, to each agent its own."""
+async def expert_edits(attempt: Attempt, expert: ExpertModel) -> FeedbackText:
+    """Ask a model for edits. Each agent reads only the edits for itself."""
     answer = await expert.ask((Message("user", question(attempt)),))
     edits = by_part(answer, tuple(attempt.writes))
-    return {agent: _joined("An expert proposes these edits:", text) if text else "" for agent, text in edits.items()}
+    return {
+        agent: _joined("An expert proposes these edits:", text) if text else ""
+        for agent, text in edits.items()
+    }
 
 
 def question(attempt: Attempt) -> str:
-    """What the expert is asked."""
+    """Build the prompt for the expert."""
     form = ", ".join(f'"{agent}": "..."' for agent in attempt.writes)
     return _joined(
-        "Several programmers solve one problem together. Each writes one part and does not see the others' parts. "
-        "Propose short, concrete edits for each of them, so that the parts work together and solve the problem.",
+        "Several programmers solve one problem together. Each writes one part and does not see "
+        "the others' parts. "
+        "Propose short, concrete edits for each of them, so that the parts work together and "
+        "solve the problem.",
         _whole(attempt),
-        f"Answer with one JSON object that has the edits of each as text, empty where none are needed: {{{form}}}",
+        "Answer with one JSON object that has the edits of each as text, empty where none are "
+        f"needed: {{{form}}}",
     )
 
 
-async def human(attempt: Attempt, person: Person) -> Told:
-    """What a person types: a line for everybody, or `agent: text` for one."""
+async def human(attempt: Attempt, person: Person) -> FeedbackText:
+    """Ask a person. A line goes to all agents, a line `agent: text` to that agent."""
     agents = tuple(attempt.writes)
     typed = await person.ask(
         _joined(
             _whole(attempt),
             f"Result: {_all_or_not(attempt)}.",
-            f"Your feedback? A line is for everybody, a line `{agents[0]}: ...` for {agents[0]} alone; an empty line ends.",
+            f"Your feedback? A line is for everybody, a line `{agents[0]}: ...` for {agents[0]} "
+            "alone; an empty line ends.",
         )
     )
     return by_line(typed, agents)
 
 
 def _whole(attempt: Attempt) -> str:
-    """The problem, everybody's part, and the tests that may be shown."""
+    """The problem, every agent's part, and the results of the tests that may be shown."""
     parts = [
-        f"{agent} writes {what}:\n{attempt.codes[agent].strip() or attempt.replies[agent].strip() or '(nothing)'}"
+        f"{agent} writes "
+        f"{what}:\n{attempt.codes[agent].strip() or attempt.replies[agent].strip() or '(nothing)'}"
         for agent, what in attempt.writes.items()
     ]
     return _joined(f"The problem:\n{attempt.problem.strip()}", *parts, results(attempt))
 
 
-# ---------------------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------ words
 
 _WORDS: dict[Status, str] = {
     "passed": "Passed",
@@ -297,7 +334,8 @@ _WORDS: dict[Status, str] = {
 
 
 def results(attempt: Attempt) -> str:
-    """What came of the tests that may be shown: the text of each, and the exception where it did not pass. Everybody may know."""
+    """Describe the results of the tests that may be shown: the source of each test, and the
+    exception if it did not pass. All agents may see it."""
     if attempt.shown is None or attempt.verdict is None:
         return ""
     texts = {case.name: _readable(case.text, attempt.shown) for case in attempt.shown.cases}
@@ -306,12 +344,20 @@ def results(attempt: Attempt) -> str:
         raised = ": ".join(part for part in (case.kind, case.message) if part)
         items.append(f"{_WORDS[case.status]}: {texts[case.name]}\n{raised}")
     if attempt.verdict.failure is not None:
-        items.append(f"The program did not come to its end ({attempt.verdict.failure}): {attempt.verdict.message}")
-    return "\n".join(["Tests of the whole program:", *("- " + item.rstrip().replace("\n", "\n  ") for item in items)])
+        items.append(
+            f"The program did not come to its end ({attempt.verdict.failure}): "
+            f"{attempt.verdict.message}"
+        )
+    return "\n".join(
+        [
+            "Tests of the whole program:",
+            *("- " + item.rstrip().replace("\n", "\n  ") for item in items),
+        ]
+    )
 
 
 def _readable(test: str, suite: Suite) -> str:
-    """Agents know the function by its name, and not as `candidate`."""
+    """Replace `candidate` by the function's name, which is the name that agents know."""
     if suite.kind != "check" or suite.entry_point is None:
         return test
     return re.sub(r"\bcandidate\b", suite.entry_point, test)
@@ -327,6 +373,5 @@ def _revise(what: str) -> str:
 
 def _joined(*parts: str) -> str:
     whole = "\n\n".join(part for part in parts if part)
-    return whole.encode(
-        "utf-8", "replace"
-    ).decode()  # whoever was asked may have sent half a character: no tokenizer reads one
+    # an expert or a person may have sent half a surrogate pair, which no tokenizer can encode
+    return whole.encode("utf-8", "replace").decode()

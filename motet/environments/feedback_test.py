@@ -1,4 +1,4 @@
-"""What agents are told between two turns, and what never."""
+"""What feedback tells agents between two turns, and what it must never reveal."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,14 @@ from motet.errors import ConfigError
 from motet.rollout.faults import attempt as recorded
 from motet.sandbox.suite import CaseResult, Suite, Verdict
 
-SHOWN = Suite.asserts(("assert twice(1) == 2", "assert twice(2) == 4", "assert twice(0) == 0", "assert twice(9) == 18"))
+SHOWN = Suite.asserts(
+    (
+        "assert twice(1) == 2",
+        "assert twice(2) == 4",
+        "assert twice(0) == 0",
+        "assert twice(9) == 18",
+    )
+)
 NAMES = [case.name for case in SHOWN.cases]
 VERDICT = Verdict(
     (
@@ -59,7 +66,7 @@ REVISE = {
 
 
 class Saying:
-    """An expert or a person who always says the same, and remembers what it was asked."""
+    """An expert or a person with a fixed answer. Records the questions."""
 
     def __init__(self, answer):
         self.answer, self.heard = answer, []
@@ -75,7 +82,7 @@ def give(mode, attempt=ATTEMPT, **services):
     return asyncio.run(Feedback(FeedbackOptions(mode=mode), **services).give(attempt))
 
 
-# ---------------------------------------------------------------------------------------------------- modes that ask nobody
+# ------------------------------------------------------------ modes that ask nobody
 
 
 def test_plain_only_asks_to_revise():
@@ -83,13 +90,18 @@ def test_plain_only_asks_to_revise():
 
 
 def test_passed_says_whether_all_tests_passed():
-    assert give("passed") == {agent: f"Result: not all tests passed.\n\n{revise}" for agent, revise in REVISE.items()}
+    assert give("passed") == {
+        agent: f"Result: not all tests passed.\n\n{revise}" for agent, revise in REVISE.items()
+    }
     assert give("passed", SOLVED)["aux"] == f"Result: all tests passed.\n\n{REVISE['aux']}"
 
 
 def test_level_passed_names_the_levels_that_hold_and_counts_the_others():
     assert give("level_passed") == {
-        "aux": f"Levels:\n1. holds: `aux` is defined\n2. does not hold\n3. not all tests passed\n\n{REVISE['aux']}",
+        "aux": (
+            "Levels:\n1. holds: `aux` is defined\n2. does not hold\n"
+            f"3. not all tests passed\n\n{REVISE['aux']}"
+        ),
         "main": f"Levels:\n1. does not hold\n2. not all tests passed\n\n{REVISE['main']}",
     }
 
@@ -104,7 +116,10 @@ def test_level_feedback_is_the_agents_own_notes_and_the_tests_that_may_be_shown(
         "- Did not run: assert twice(9) == 18"
     )
     assert give("level_feedback") == {
-        "aux": f"Your part:\n- OK: `aux` is defined\n- Problem: `aux` returns nothing\n\n{tests}\n\n{REVISE['aux']}",
+        "aux": (
+            "Your part:\n- OK: `aux` is defined\n- Problem: `aux` returns nothing\n\n"
+            f"{tests}\n\n{REVISE['aux']}"
+        ),
         "main": f"Your part:\n- Problem: `twice` is missing\n\n{tests}\n\n{REVISE['main']}",
     }
 
@@ -133,10 +148,15 @@ def test_level_feedback_is_the_default():
 
 def test_a_program_that_never_came_to_its_tests_is_said_to_have_ended():
     ended = Verdict(
-        tuple(CaseResult(name, "not_run") for name in NAMES), "raised", "NameError: name 'y' is not defined"
+        tuple(CaseResult(name, "not_run") for name in NAMES),
+        "raised",
+        "NameError: name 'y' is not defined",
     )
     told = give("level_feedback", replace(ATTEMPT, verdict=ended))
-    assert "- The program did not come to its end (raised): NameError: name 'y' is not defined\n" in told["aux"]
+    assert (
+        "- The program did not come to its end (raised): NameError: name 'y' is not defined\n"
+        in told["aux"]
+    )
 
 
 def test_only_the_chosen_tests_are_shown():
@@ -147,7 +167,10 @@ def test_only_the_chosen_tests_are_shown():
 
 
 def test_tests_are_shown_as_agents_know_the_program_and_under_each_other():
-    suite = Suite.check("def check(candidate):\n    for x in (1, 2):\n        assert candidate(x) == 2 * x\n", "twice")
+    suite = Suite.check(
+        "def check(candidate):\n    for x in (1, 2):\n        assert candidate(x) == 2 * x\n",
+        "twice",
+    )
     failed = Verdict((CaseResult(suite.cases[0].name, "failed", "AssertionError", "two\nlines"),))
     told = give("level_feedback", replace(BARE, shown=suite, verdict=failed))
     assert told["aux"].startswith(
@@ -168,7 +191,11 @@ def test_no_mode_tells_one_agent_of_anothers_part(mode, which):
     for agent, text in told.items():
         assert text.endswith(REVISE[agent])
         for other in set(attempt.writes) - {agent}:
-            private = [attempt.codes[other], attempt.replies[other], *(note for _, note in attempt.notes[other])]
+            private = [
+                attempt.codes[other],
+                attempt.replies[other],
+                *(note for _, note in attempt.notes[other]),
+            ]
             assert not [piece for piece in private if piece in text]
             assert REVISE[other] not in text
 
@@ -184,7 +211,7 @@ def test_modes_that_show_no_tests_do_not_read_them(mode):
     assert give(mode) == give(mode, replace(ATTEMPT, shown=None, verdict=None))
 
 
-# ---------------------------------------------------------------------------------------------------- modes that ask somebody
+# ------------------------------------------------------------ modes that ask somebody
 
 
 def test_an_experts_edits_go_to_the_agents_they_are_for():
@@ -220,13 +247,17 @@ def test_where_no_code_was_found_the_expert_sees_the_reply():
 
 def test_what_an_expert_does_not_divide_goes_to_everybody():
     told = give("expert_edits", expert=Saying("Use recursion."))
-    assert {agent: "Use recursion." in text for agent, text in told.items()} == {"aux": True, "main": True}
+    assert {agent: "Use recursion." in text for agent, text in told.items()} == {
+        "aux": True,
+        "main": True,
+    }
 
 
 def test_an_expert_that_gives_no_answer_is_a_fault_that_is_counted_by_its_cause():
     for cause in ("timeout", "unreachable", "refused", "garbled"):
         feedback = Feedback(
-            FeedbackOptions(mode="expert_edits"), expert=Saying(EndpointFault(cause, "http://x said nothing"))
+            FeedbackOptions(mode="expert_edits"),
+            expert=Saying(EndpointFault(cause, "http://x said nothing")),
         )
         fault = asyncio.run(recorded(feedback.give(ATTEMPT)))
         assert (fault.where, fault.cause) == ("environment", f"expert_{cause}")
@@ -240,7 +271,14 @@ def test_a_person_tells_everybody_or_one_agent():
         "main": f"look at zero\ncall aux\n\n{REVISE['main']}",
     }
     (question,) = person.heard
-    wanted = ["Write twice(x).", "AUX_SECRET", "MAIN_SECRET", "twice(2) == 4", "not all tests passed", "`aux: ...`"]
+    wanted = [
+        "Write twice(x).",
+        "AUX_SECRET",
+        "MAIN_SECRET",
+        "twice(2) == 4",
+        "not all tests passed",
+        "`aux: ...`",
+    ]
     assert [part for part in wanted if part not in question] == []
 
 
@@ -248,7 +286,7 @@ def test_a_person_who_types_nothing_only_asks_to_revise():
     assert give("human", person=Saying("")) == REVISE
 
 
-# ---------------------------------------------------------------------------------------------------- an author's own
+# ------------------------------------------------------------ an author's own
 
 OWN = """
 async def later(attempt):
@@ -295,7 +333,9 @@ def own(tmp_path):
 
 def test_an_authors_function_may_be_async_or_not_and_speak_to_one_or_all(own):
     assert give(own("later"))["aux"] == f"0.25 for aux\n\n{REVISE['aux']}"
-    assert give(own("at_once")) == {agent: f"think of zero\n\n{revise}" for agent, revise in REVISE.items()}
+    assert give(own("at_once")) == {
+        agent: f"think of zero\n\n{revise}" for agent, revise in REVISE.items()
+    }
     assert give(own("half_a_character"))["aux"] == f"a?b\n\n{REVISE['aux']}"
     assert give(own("to_one")) == {"aux": REVISE["aux"], "main": f"only you\n\n{REVISE['main']}"}
 
@@ -305,10 +345,18 @@ def test_an_authors_function_may_be_async_or_not_and_speak_to_one_or_all(own):
     [
         ("misled", "ConfigError", "own.py:misled: ConfigError: not my config"),
         ("broken", "KeyError", "own.py:broken: KeyError: 'nothing of the kind'"),
-        ("number", "EnvironmentFault", "own.py:number returned int 7; expected a text, or a text per agent"),
+        (
+            "number",
+            "EnvironmentFault",
+            "own.py:number returned int 7; expected a text, or a text per agent",
+        ),
         ("numbers", "EnvironmentFault", "own.py:numbers returned dict {'aux': 7}; expected"),
         ("nothing", "EnvironmentFault", "own.py:nothing returned NoneType None; expected"),
-        ("stranger", "EnvironmentFault", "own.py:stranger is for 'tester'; the agents are aux, main"),
+        (
+            "stranger",
+            "EnvironmentFault",
+            "own.py:stranger is for 'tester'; the agents are aux, main",
+        ),
     ],
 )
 def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name, cause, message):
@@ -317,7 +365,7 @@ def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name,
     assert message in fault.message
 
 
-# ---------------------------------------------------------------------------------------------------- options
+# ------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(
@@ -325,12 +373,16 @@ def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name,
     [
         (
             "level_feedbak",
-            r"feedback.mode is 'level_feedbak' \(did you mean 'level_feedback'\?\); expected one of plain",
+            r"feedback.mode is 'level_feedbak' \(did you mean 'level_feedback'\?\); expected one "
+            r"of plain",
         ),
         ("expert_edits", r"there is no expert: add a section with at least\nexpert: \{base_url: "),
         ("human", "there is no terminal to ask at: start the command in a terminal"),
         ("./nowhere.py:say", "feedback.mode: .*nowhere.py does not exist"),
-        ("json:loaads", r"feedback.mode: 'json:loaads': json defines no 'loaads' \(did you mean 'loads'\?\)"),
+        (
+            "json:loaads",
+            r"feedback.mode: 'json:loaads': json defines no 'loaads' \(did you mean 'loads'\?\)",
+        ),
     ],
 )
 def test_a_mode_that_cannot_work_is_refused_before_anything_is_played(mode, message):
@@ -372,5 +424,7 @@ def test_showing_every_test_and_grading_by_none_is_refused():
 
 
 def test_an_expert_nobody_asks_is_refused():
-    with pytest.raises(ConfigError, match=r"expert section, and feedback.mode is plain.*drop expert"):
+    with pytest.raises(
+        ConfigError, match=r"expert section, and feedback.mode is plain.*drop expert"
+    ):
         Feedback(FeedbackOptions(mode="plain"), expert=Saying("Well done."))

@@ -1,4 +1,4 @@
-"""What an agent hears of the turns before: its own, everyone's, or none of them."""
+"""Which earlier turns an agent's prompt contains: its own, those of all agents, or none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,22 @@ from typing import Literal
 from motet.core import Chat, Message
 
 History = Literal["own", "joint", "none"]
-"""own: an agent's own prompts and replies. joint: and what the others replied. none: the task, its last reply, what is new."""
+"""own: the agent's own prompts and replies. joint: also the other agents' replies. none: one
+message with the task, the agent's last reply and what is new."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One turn as it was: what was new to every agent that acted, and what each replied."""
+    """One past turn: what was new to each agent that acted, and the agents' replies."""
 
     asked: Mapping[str, str]
     replies: Mapping[str, str]
 
     def __post_init__(self) -> None:
         if set(self.asked) != set(self.replies):
-            raise ValueError(f"{', '.join(self.asked)} were asked, but {', '.join(self.replies)} replied")
+            raise ValueError(
+                f"{', '.join(self.asked)} were asked, but {', '.join(self.replies)} replied"
+            )
 
 
 def compose(
@@ -31,13 +34,20 @@ def compose(
     restate_problem: bool | None = None,
     restate_answer: bool | None = None,
 ) -> Chat:
-    """The chat in which `agent` is asked `asked`, after `turns`. It starts with `user`, ends with it, and they alternate.
+    """Build the chat in which `agent` is asked `asked` after `turns`.
 
-    What is restated stands again in the new message: the first thing the agent was asked, and its last reply. Unless set, both
-    are where nothing else of the past is (none), and neither is where the chat has them anyway (own, joint). A chat of `own` or
-    `joint` goes on from the chat of the turn before, message by message.
+    The chat starts and ends with a `user` message, and roles alternate.
+
+    `restate_problem` repeats the first question to the agent in the new message;
+    `restate_answer` repeats its last reply. If None, both are repeated under history `none`, where
+    the prompt contains nothing else of the past. Under `own` and `joint` the chat contains them
+    already, so neither is repeated. A chat of `own` or `joint` extends the chat of the turn before,
+    message by message.
     """
-    restate = tuple(history == "none" if chosen is None else chosen for chosen in (restate_problem, restate_answer))
+    restate = tuple(
+        history == "none" if chosen is None else chosen
+        for chosen in (restate_problem, restate_answer)
+    )
     messages: list[Message] = []
     heard: list[str] = []
     mine: list[tuple[str, str]] = []
@@ -48,20 +58,26 @@ def compose(
             mine.append((question, reply))
             heard = []
         if history == "joint":
-            heard += [_quoted(f"{name} answered:", text) for name, text in turn.replies.items() if name != agent]
+            heard += [
+                _quoted(f"{name} answered:", text)
+                for name, text in turn.replies.items()
+                if name != agent
+            ]
     last = _question(mine, heard, asked, *restate)
     return (last,) if history == "none" else (*messages, last)
 
 
 def flatten(chat: Chat) -> str:
-    """The same as raw text, for a base model that knows no roles: what was said, in order, with an empty line between."""
+    """Join the messages of a chat to a string for a base model without roles. Messages are
+    separated by an empty line."""
     return "\n\n".join(message.content for message in chat)
 
 
 def _question(
     mine: Sequence[tuple[str, str]], heard: Sequence[str], asked: str, problem: bool, answer: bool
 ) -> Message:
-    """What an agent is asked after `mine`, its own questions and replies; the first question restates nothing."""
+    """Build the next question to an agent. `mine` holds its own questions and replies so far. The
+    first question restates nothing."""
     parts = []
     if mine and problem:
         parts.append(mine[0][0])

@@ -1,4 +1,4 @@
-"""What agents hear of the turns before."""
+"""Which earlier turns the prompt of an agent contains."""
 
 import itertools
 
@@ -7,8 +7,12 @@ import pytest
 from motet.core import Message
 from motet.environments.history import Exchange, compose, flatten
 
-FIRST = Exchange({"aux": "write aux", "main": "write main"}, {"aux": "def aux(): 1", "main": "def main(): 1"})
-SECOND = Exchange({"aux": "aux fails", "main": "main fails"}, {"aux": "def aux(): 2", "main": "def main(): 2"})
+FIRST = Exchange(
+    {"aux": "write aux", "main": "write main"}, {"aux": "def aux(): 1", "main": "def main(): 1"}
+)
+SECOND = Exchange(
+    {"aux": "aux fails", "main": "main fails"}, {"aux": "def aux(): 2", "main": "def main(): 2"}
+)
 CHOICES = (None, True, False)
 
 
@@ -55,7 +59,9 @@ def test_none_is_one_message_of_the_task_the_last_answer_and_what_is_new():
 )
 def test_what_is_restated_can_be_chosen_under_every_history(problem, answer, expected):
     for history in ("own", "none"):
-        chat = compose(history, "aux", [FIRST], "again", restate_problem=problem, restate_answer=answer)
+        chat = compose(
+            history, "aux", [FIRST], "again", restate_problem=problem, restate_answer=answer
+        )
         assert chat[-1] == Message("user", expected)
 
 
@@ -72,14 +78,18 @@ def test_roles_alternate_and_each_chat_goes_on_from_the_one_before():
                 )
             ]
             for chat in chats:
-                assert [message.role for message in chat] == ["user", "assistant"] * (len(chat) // 2) + ["user"]
+                assert [message.role for message in chat] == ["user", "assistant"] * (
+                    len(chat) // 2
+                ) + ["user"]
             for shorter, longer in itertools.pairwise(chats):
                 assert longer[: len(shorter)] == shorter
 
 
 def test_only_joint_shows_what_another_agent_wrote():
     for history, problem, answer in itertools.product(("own", "none", "joint"), CHOICES, CHOICES):
-        chat = compose(history, "aux", [FIRST], "again", restate_problem=problem, restate_answer=answer)
+        chat = compose(
+            history, "aux", [FIRST], "again", restate_problem=problem, restate_answer=answer
+        )
         assert any("def main" in message.content for message in chat) == (history == "joint")
         assert not any("write main" in message.content for message in chat)
 
@@ -100,9 +110,15 @@ def test_agents_that_take_turns_hear_all_that_was_said_since_they_spoke():
 
 def test_an_empty_answer_is_restated_as_nothing_and_indentation_stays():
     silent = Exchange({"aux": "write aux"}, {"aux": " \n"})
-    assert "Your last answer:\n(nothing)\n\nagain" in compose("none", "aux", [silent], "again")[0].content
+    assert (
+        "Your last answer:\n(nothing)\n\nagain"
+        in compose("none", "aux", [silent], "again")[0].content
+    )
     deep = Exchange({"aux": "write aux"}, {"aux": "\n    return 1\n"})
-    assert "Your last answer:\n    return 1\n\nagain" in compose("none", "aux", [deep], "again")[0].content
+    assert (
+        "Your last answer:\n    return 1\n\nagain"
+        in compose("none", "aux", [deep], "again")[0].content
+    )
 
 
 def test_flat_text_is_what_was_said_with_an_empty_line_between():

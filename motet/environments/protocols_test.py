@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from motet.core import Message, Reply, Task, Team, Transition
+from motet.core import Environment, Message, Reply, Task, Team, Transition
 from motet.environments.check import check_environment
 from motet.environments.protocols import Discussion, Pipeline, lengthened, told
 from motet.environments.quickstart import Quickstart
@@ -18,13 +18,16 @@ TASK = Task("t", {})
 
 @dataclass(frozen=True)
 class Board:
-    """Who acts at each turn of `Table`: a state is what was played."""
+    """The state of `Table`: the replies of each turn that was played."""
 
     played: tuple[Mapping[str, str], ...] = ()
 
 
-class Table:
-    """Pays how many replies were played, 10 times as much to the first agent; is over after `turns` turns."""
+class Table(Environment[Board]):
+    """The first agent earns 10; every other agent earns the number of replies of the turn.
+
+    The game ends after `turns` turns.
+    """
 
     branches = True
 
@@ -46,7 +49,9 @@ class Table:
         if "break" in texts.values():
             raise RewardFault("no score")
         after = Board((*state.played, texts))
-        rewards = {agent: 10.0 if agent == self.agents[0] else float(len(texts)) for agent in self.agents}
+        rewards = {
+            agent: 10.0 if agent == self.agents[0] else float(len(texts)) for agent in self.agents
+        }
         return Transition(after, rewards, len(after.played) == self.turns, {"success": 1.0})
 
     async def close(self, state):
@@ -54,7 +59,7 @@ class Table:
 
 
 def play(environment, *rounds):
-    """Prompts and transitions of a game in which each round says what it is given."""
+    """Play the given replies, one mapping per Round. Return the prompts and the transitions."""
 
     async def run():
         begun = state = await environment.start(TASK, 0)
@@ -70,7 +75,7 @@ def play(environment, *rounds):
     return asyncio.run(run())
 
 
-# ---------------------------------------------------------------------------------------------------- pipeline
+# ------------------------------------------------------------ pipeline
 
 
 def test_in_a_pipeline_a_later_agent_reads_the_earlier_ones_and_all_are_played_together():
@@ -100,15 +105,19 @@ def test_an_agent_that_acts_alone_needs_no_pipeline_and_no_discussion():
         prompts, transitions = play(kind(table), {"a": "x"})
         assert prompts == [{"a": "a0:"}]
         assert transitions[0].rewards == {"a": 10.0, "b": 1.0, "c": 1.0}
-        assert set(kind(table).observe(transitions[0].state)) == ({"b"} if kind is Pipeline else {"b", "c"})
+        assert set(kind(table).observe(transitions[0].state)) == (
+            {"b"} if kind is Pipeline else {"b", "c"}
+        )
 
 
-# ---------------------------------------------------------------------------------------------------- discussion
+# ------------------------------------------------------------ discussion
 
 
 def test_in_a_discussion_all_draft_all_read_the_drafts_and_only_the_last_answers_count():
     table = Table("ab")
-    prompts, transitions = play(Discussion(table), {"a": "x", "b": "y"}, {"a": "p", "b": "q"}, {"a": "r", "b": "s"})
+    prompts, transitions = play(
+        Discussion(table), {"a": "x", "b": "y"}, {"a": "p", "b": "q"}, {"a": "r", "b": "s"}
+    )
     again = "Answer again. Only this answer counts."
     assert prompts == [
         {"a": "a0:", "b": "b0:"},
@@ -118,24 +127,29 @@ def test_in_a_discussion_all_draft_all_read_the_drafts_and_only_the_last_answers
         },
         {"a": "a1:", "b": "b1:"},
     ]
-    assert (transitions[0].rewards, transitions[0].terms, transitions[0].done) == (dict.fromkeys("abc", 0.0), {}, False)
+    assert (transitions[0].rewards, transitions[0].terms, transitions[0].done) == (
+        dict.fromkeys("abc", 0.0),
+        {},
+        False,
+    )
     assert transitions[1].state.inner.played == ({"a": "p", "b": "q"},)
     assert table.seeds == [1]
 
 
-# ---------------------------------------------------------------------------------------------------- where it ends
+# ------------------------------------------------------------ where it ends
 
 
 @pytest.mark.parametrize(
-    ("kind", "per_turn"), [(Pipeline, [{"a": "x"}, {"b": "y"}]), (Discussion, [{"a": "x", "b": "y"}] * 2)]
+    ("kind", "per_turn"),
+    [(Pipeline, [{"a": "x"}, {"b": "y"}]), (Discussion, [{"a": "x", "b": "y"}] * 2)],
 )
 def test_a_game_ends_where_its_own_plan_would_end_it(kind, per_turn):
-    """In its own turns, and not at the zero that an unpaid Round earns."""
+    """It counts the game's own turns, and ignores the zero reward of the Rounds in between."""
     _, transitions = play(kind(Table("ab", turns=2)), *per_turn * 2)
     assert [one.done for one in transitions] == [False, False, False, True]
     _, transitions = play(kind(Table("ab"), Plan(samples=(1, 1))), *per_turn * 2)
     assert [one.done for one in transitions] == [False, False, False, True]
-    # a game of three agents of whom two speak: the mean reward of a turn is (10 + 2 + 2) / 3
+    # two of three agents act, so the mean reward of a turn is (10 + 2 + 2) / 3
     _, transitions = play(kind(Table("ab"), Plan(samples=(1, 1), stop_at_reward=4.5)), *per_turn)
     assert [one.done for one in transitions] == [False, True]
     _, transitions = play(kind(Table("ab"), Plan(samples=(1, 1), stop_at_reward=-1.0)), *per_turn)
@@ -144,18 +158,29 @@ def test_a_game_ends_where_its_own_plan_would_end_it(kind, per_turn):
 
 def test_a_protocol_is_played_with_a_round_for_every_turn_and_its_own_end():
     plan = Plan(samples=(4, 2), stop_at_reward=-0.5, on_long_prompt="drop_oldest_turn")
-    team = Team({"a": ("first", "later"), "b": ("one",)}, dict.fromkeys("ab", Decode()), {"a": "Be brief."})
+    team = Team(
+        {"a": ("first", "later"), "b": ("one",)}, dict.fromkeys("ab", Decode()), {"a": "Be brief."}
+    )
     longer, players = lengthened(plan, team, 2)
     assert longer == plan.model_copy(update={"samples": (1,) * 4, "stop_at_reward": None})
-    assert players == replace(team, agents={"a": ("first", "first", "later", "later"), "b": ("one", "one")})
-    assert [players.policy_of("a", turn) for turn in range(4)] == [team.policy_of("a", turn // 2) for turn in range(4)]
+    assert players == replace(
+        team, agents={"a": ("first", "first", "later", "later"), "b": ("one", "one")}
+    )
+    assert [players.policy_of("a", turn) for turn in range(4)] == [
+        team.policy_of("a", turn // 2) for turn in range(4)
+    ]
 
 
-# ---------------------------------------------------------------------------------------------------- any environment
+# ------------------------------------------------------------ any environment
 
 
 def test_a_chat_hears_in_its_last_question_and_a_raw_text_in_front():
-    chat = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"), Message("user", "r", "judge"))
+    chat = (
+        Message("system", "s"),
+        Message("user", "q"),
+        Message("assistant", "a"),
+        Message("user", "r", "judge"),
+    )
     assert told(chat, "heard") == (*chat[:3], Message("user", "r\n\nheard", "judge"))
     assert told(chat[:3], "heard") == (chat[0], Message("user", "q\n\nheard"), chat[2])
     assert told(chat[:1], "heard") == (chat[0], Message("user", "heard"))
@@ -164,7 +189,11 @@ def test_a_chat_hears_in_its_last_question_and_a_raw_text_in_front():
 
 @pytest.mark.parametrize("kind", [Pipeline, Discussion])
 def test_a_fault_of_the_game_is_a_fault_of_the_protocol(kind):
-    rounds = [{"a": "break"}, {"b": "y"}] if kind is Pipeline else [{"a": "x", "b": "y"}, {"a": "break", "b": "y"}]
+    rounds = (
+        [{"a": "break"}, {"b": "y"}]
+        if kind is Pipeline
+        else [{"a": "x", "b": "y"}, {"a": "break", "b": "y"}]
+    )
     with pytest.raises(RewardFault, match="no score"):
         play(kind(Table("ab")), *rounds)
 
@@ -179,7 +208,9 @@ def test_prompts_that_are_nobodys_are_left_to_whoever_plays(kind):
 def test_the_embedded_games_keep_every_rule_under_a_protocol(kind):
     assert "earns success 1" in str(check_environment(kind(Relay(Relay.Options()))))
     with Sandbox(workers=1) as sandbox:
-        assert "earns success 1" in str(check_environment(kind(Quickstart(Quickstart.Options(), sandbox=sandbox))))
+        assert "earns success 1" in str(
+            check_environment(kind(Quickstart(Quickstart.Options(), sandbox=sandbox)))
+        )
 
 
 def test_a_protocol_can_do_what_the_game_can_and_no_more():
@@ -192,5 +223,5 @@ def test_a_protocol_can_do_what_the_game_can_and_no_more():
 
     game = Pipeline(Voting("ab"))
     assert (game.answer(TASK, {"a": "x", "b": "y"}), game.alone().agents) == ("x", ("a",))
-    assert not hasattr(game, "tasks")
+    assert not game.provides(Environment.tasks)
     assert Discussion(Table("ab")).branches is True

@@ -1,8 +1,9 @@
-"""The embedded default: two agents write one program, and neither sees the other's half.
+"""The default embedded environment: two agents write one program; neither sees the other's half.
 
-A problem is `reduce(map(filter(xs)))` over small integers: "largest of xs plus 3 if above 2". `aux` writes a helper, `main` the
-function that must call it. There are four incompatible ways to split that work, and demonstrations mix them at random. So after
-the warm start each agent alone is able, the pair fails three times in four, and only agreement is left to learn.
+A problem is `reduce(map(filter(xs)))` over small integers: "largest of xs plus 3 if above 2". `aux`
+writes a helper function, `main` writes the function that must call it. There are four incompatible
+ways to split the work, and demonstrations mix them at random. After the warm-up each agent can
+write its half, but the pair fails three times in four. The agents only have to learn to agree.
 """
 
 import operator
@@ -15,7 +16,7 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from motet.core import Demonstration, Reply, Task, Transition
+from motet.core import Demonstration, Environment, Reply, Task, Transition
 from motet.errors import ConfigError
 from motet.rewards.python import binds, calls, definition, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
@@ -23,52 +24,52 @@ from motet.settings import Settings
 
 AGENTS = ("aux", "main")
 NO_AUX = "def aux(*xs):\n raise LookupError\n"
-"""A partner that is no help."""
+"""A helper that always raises, to test whether `main` depends on its partner."""
 CONVENTIONS = ("aux(x) maps", "aux(x) tests", "aux(xs) maps", "aux(xs) filters")
-"""What each way to split the work leaves to the helper; in the order of `halves`."""
+"""What the helper does in each of the four ways to split the work, in the order of `halves`."""
 
 
-# ---------------------------------------------------------------------------------------------------- problems
+# ------------------------------------------------------------ problems
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a problem: how a program writes it, and what it means."""
+class ProblemPart:
+    """One part of a problem: its source code and its function."""
 
     code: str
     of: Callable[[Any], Any]
 
 
 FILTERS = {
-    "even": Part("x % 2 == 0", lambda x: x % 2 == 0),
-    "odd": Part("x % 2 == 1", lambda x: x % 2 == 1),
-    "positive": Part("x > 0", partial(operator.lt, 0)),
-    "negative": Part("x < 0", partial(operator.gt, 0)),
+    "even": ProblemPart("x % 2 == 0", lambda x: x % 2 == 0),
+    "odd": ProblemPart("x % 2 == 1", lambda x: x % 2 == 1),
+    "positive": ProblemPart("x > 0", partial(operator.lt, 0)),
+    "negative": ProblemPart("x < 0", partial(operator.gt, 0)),
 }
 MAPS = {
-    "squared": Part("x * x", lambda x: x * x),
-    "negated": Part("-x", operator.neg),
-    "absolute": Part("abs(x)", abs),
+    "squared": ProblemPart("x * x", lambda x: x * x),
+    "negated": ProblemPart("-x", operator.neg),
+    "absolute": ProblemPart("abs(x)", abs),
 }
 for k in range(1, 6):
-    FILTERS[f"above {k}"] = Part(f"x > {k}", partial(operator.lt, k))
-    FILTERS[f"below {k}"] = Part(f"x < {k}", partial(operator.gt, k))
+    FILTERS[f"above {k}"] = ProblemPart(f"x > {k}", partial(operator.lt, k))
+    FILTERS[f"below {k}"] = ProblemPart(f"x < {k}", partial(operator.gt, k))
 for k in range(2, 8):
-    MAPS[f"plus {k}"] = Part(f"x + {k}", partial(operator.add, k))
-    MAPS[f"times {k}"] = Part(f"x * {k}", partial(operator.mul, k))
-    MAPS[f"minus {k}"] = Part(f"x - {k}", partial(operator.add, -k))
+    MAPS[f"plus {k}"] = ProblemPart(f"x + {k}", partial(operator.add, k))
+    MAPS[f"times {k}"] = ProblemPart(f"x * {k}", partial(operator.mul, k))
+    MAPS[f"minus {k}"] = ProblemPart(f"x - {k}", partial(operator.add, -k))
 REDUCERS = {
-    "sum": Part("sum", sum),
-    "largest": Part("max", max),
-    "smallest": Part("min", min),
-    "sorted": Part("sorted", sorted),
-    "list": Part("list", list),
+    "sum": ProblemPart("sum", sum),
+    "largest": ProblemPart("max", max),
+    "smallest": ProblemPart("min", min),
+    "sorted": ProblemPart("sorted", sorted),
+    "list": ProblemPart("list", list),
 }
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One of 5 x 21 x 14; also the environment's state, for there is only one turn."""
+class QuickstartProblem:
+    """One of 5 x 21 x 14 problems. It is also the state, because there is only one turn."""
 
     reduce: str
     map: str
@@ -79,12 +80,15 @@ class Problem:
         return f"{self.reduce} of xs {self.map} if {self.filter}"
 
     def answer(self, xs: Sequence[int]) -> Any:
-        """ValueError where nothing is left to be the largest or the smallest."""
+        """Raises: ValueError for the largest or smallest of an empty list."""
         kept = [MAPS[self.map].of(x) for x in xs if FILTERS[self.filter].of(x)]
         return REDUCERS[self.reduce].of(kept)
 
     def tests(self, count: int) -> list[tuple[list[int], Any]]:
-        """`count` lists of 8 integers from -9 to 12, each with its answer; always the same. Lists without one are passed over."""
+        """Return `count` lists of 8 integers from -9 to 12, each with its answer.
+
+        The same problem always gets the same lists. Lists without an answer are skipped.
+        """
         draw = random.Random(repr((self.reduce, self.map, self.filter)))
         found: list[tuple[list[int], Any]] = []
         while len(found) < count:
@@ -96,16 +100,20 @@ class Problem:
         return found
 
 
-PROBLEMS = tuple(Problem(r, m, f) for r in REDUCERS for m in MAPS for f in FILTERS)
+PROBLEMS = tuple(QuickstartProblem(r, m, f) for r in REDUCERS for m in MAPS for f in FILTERS)
 
 
-def prompt(problem: Problem, agent: str) -> str:
+def prompt(problem: QuickstartProblem, agent: str) -> str:
     return f"# {problem.sentence}\n# write {agent}\n"
 
 
-def halves(problem: Problem, convention: int) -> dict[str, str]:
-    """Both agents' programs where both hold to one of `CONVENTIONS`."""
-    to, mapped, kept = REDUCERS[problem.reduce].code, MAPS[problem.map].code, FILTERS[problem.filter].code
+def halves(problem: QuickstartProblem, convention: int) -> dict[str, str]:
+    """Return the programs of both agents if both follow the same one of `CONVENTIONS`."""
+    to, mapped, kept = (
+        REDUCERS[problem.reduce].code,
+        MAPS[problem.map].code,
+        FILTERS[problem.filter].code,
+    )
     helper, use = (
         (f"aux(x):\n return {mapped}", f"aux(x) for x in xs if {kept}"),
         (f"aux(x):\n return {kept}", f"{mapped} for x in xs if aux(x)"),
@@ -115,12 +123,15 @@ def halves(problem: Problem, convention: int) -> dict[str, str]:
     return {"aux": f"def {helper}\n", "main": f"def main(xs):\n return {to}({use})\n"}
 
 
-# ---------------------------------------------------------------------------------------------------- environment
+# ------------------------------------------------------------ environment
 
 
-class Quickstart:
-    """One turn, no messages. The reward, alike for both: 0.1 for each half that is a function, and if `main` calls the partner's
-    `aux`, 0.3 times the share of tests passed, and 0.5 if it is all of them."""
+class Quickstart(Environment[QuickstartProblem]):
+    """One turn, no messages. Both agents get the same reward.
+
+    0.1 for each half that defines its function; 0.3 times the share of tests passed, and 0.5 more
+    if all pass. Tests count only if `main` calls the partner's `aux`.
+    """
 
     agents: Sequence[str] = AGENTS
     branches = True
@@ -130,51 +141,52 @@ class Quickstart:
         """Options of the quickstart environment."""
 
         tests: PositiveInt = 5
-        """Lists that a program is tried on."""
+        """Number of lists that a program is tested on."""
         held_out: float = Field(0.2, gt=0.0, lt=1.0)
-        """Share of the 1,470 problems that is never trained on."""
+        """Share of the 1,470 problems that is held out from training."""
 
     def __init__(self, options: Options, *, sandbox: Sandbox) -> None:
         self.options = options
         self.sandbox = sandbox
 
     def tasks(self, split: str) -> list[Task]:
-        """The problems of `train` or `eval`: always the same, in an order of their own."""
+        """Return the problems of `train` or `eval`, always the same in the same shuffled order."""
         shuffled = list(PROBLEMS)
         random.Random(0).shuffle(shuffled)
         held_out = int(len(shuffled) * self.options.held_out)
         parts = {"train": shuffled[held_out:], "eval": shuffled[:held_out]}
         if split not in parts:
-            raise ConfigError(f"quickstart has no split {split!r}; expected one of {', '.join(parts)}")
+            raise ConfigError(
+                f"quickstart has no split {split!r}; expected one of {', '.join(parts)}"
+            )
         return [Task(problem.sentence, asdict(problem)) for problem in parts[split]]
 
-    async def start(self, task: Task, seed: int) -> Problem:
-        return Problem(**task.fields)
+    async def start(self, task: Task, seed: int) -> QuickstartProblem:
+        return QuickstartProblem(**task.fields)
 
-    def observe(self, state: Problem) -> Mapping[str, str]:
+    def observe(self, state: QuickstartProblem) -> Mapping[str, str]:
         return {agent: prompt(state, agent) for agent in AGENTS}
 
-    async def step(self, state: Problem, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(
+        self, state: QuickstartProblem, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
         terms = await self._judge(state, replies["aux"].text, replies["main"].text)
         defined = 0.1 * terms["aux_parses"] + 0.1 * terms["main_parses"]
         reward = defined + 0.3 * terms["tests_passed"] + 0.5 * terms["success"]
         return Transition(state, dict.fromkeys(AGENTS, reward), done=True, terms=terms)
 
-    async def close(self, state: Problem) -> None:
-        """Nothing is held."""
-
-    async def _judge(self, problem: Problem, aux: str, main: str) -> dict[str, float]:
+    async def _judge(self, problem: QuickstartProblem, aux: str, main: str) -> dict[str, float]:
         helper, entry = parse_bounded(aux), parse_bounded(main)
         aux_parses = helper is not None and definition(helper, "aux") is not None
         main_parses = entry is not None and definition(entry, "main") is not None
-        # a `main` that brings an `aux` of its own has not called its partner
-        calls_aux = entry is not None and main_parses and calls(entry, "aux") and not binds(entry, "aux")
+        # a `main` that defines an `aux` itself does not call its partner
+        calls_aux = (
+            entry is not None and main_parses and calls(entry, "aux") and not binds(entry, "aux")
+        )
         passed = await self._share_passed(problem, aux, main) if aux_parses and calls_aux else 0.0
         if passed == 1.0 and await self._share_passed(problem, NO_AUX, main) == 1.0:
-            calls_aux, passed = (
-                False,
-                0.0,
-            )  # a `main` that does as well without its partner has only pretended to call it
+            # `main` passes without its partner, so its call of `aux` has no effect
+            calls_aux, passed = False, 0.0
         return {
             "aux_parses": float(aux_parses),
             "main_parses": float(main_parses),
@@ -183,8 +195,9 @@ class Quickstart:
             "success": float(passed == 1.0),
         }
 
-    async def _share_passed(self, problem: Problem, aux: str, main: str) -> float:
-        """Only lists of integers go into the sandbox; what should come out is compared here."""
+    async def _share_passed(self, problem: QuickstartProblem, aux: str, main: str) -> float:
+        """Return the share of tests passed. The sandbox only sees the inputs; the expected results
+        are compared here."""
         tests = problem.tests(self.options.tests)
         report = await self.sandbox.run([aux, main], [Call("main", (xs,)) for xs, _ in tests])
         right = [
@@ -193,19 +206,22 @@ class Quickstart:
         ]
         return sum(right) / len(tests)
 
-    # ------------------------------------------------------------------------------------------------ right answers
+    # ------------------------------------------------------------ right answers
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """A random agent's half by a random convention: what the other would write is anybody's guess."""
+        """Return a random agent's half in a random convention. It does not show the other's."""
         draw = random.Random(seed)
-        problem, agent = Problem(**task.fields), draw.choice(AGENTS)
-        return Demonstration(agent, prompt(problem, agent), halves(problem, draw.randrange(len(CONVENTIONS)))[agent])
+        problem, agent = QuickstartProblem(**task.fields), draw.choice(AGENTS)
+        return Demonstration(
+            agent, prompt(problem, agent), halves(problem, draw.randrange(len(CONVENTIONS)))[agent]
+        )
 
-    def solve(self, state: Problem, seed: int) -> dict[str, str]:
+    def solve(self, state: QuickstartProblem, seed: int) -> dict[str, str]:
         return halves(state, 0)
 
     def convention(self, task: Task, agent: str, text: str) -> str:
-        """Which of `CONVENTIONS` a half looks like, or `other`. Two agents succeed together where they hold to the same."""
+        """Return which of `CONVENTIONS` a half follows, or `other`. A pair succeeds together if
+        both halves follow the same one."""
         marks = zip(CONVENTIONS, _MARKS[agent], strict=True)
         return next((name for name, mark in marks if re.search(mark, text, re.DOTALL)), "other")
 
@@ -214,4 +230,4 @@ _MARKS = {
     "aux": (r"aux\(x\):[^<>=]*$", r"aux\(x\):", r"aux\(xs\):(?!.*\[x for)", r"aux\(xs\):"),
     "main": (r"aux\(x\) for", r"if aux\(x\)", r"\(aux\(xs\)\)", r"in aux\(xs\)"),
 }
-"""What gives each of `CONVENTIONS` away; the first that fits counts."""
+"""Regular expressions that identify each of `CONVENTIONS`; the first match counts."""

@@ -1,14 +1,13 @@
-"""Environments by name: from what a config says to a class, and from a class to an instance with its options and services."""
+"""Environments by name: find the class, and create an instance with its options and services."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.plugins import is_reference, load_object, nearest
-from motet.settings import Settings
 
 ENVIRONMENTS: dict[str, str] = {
     "quickstart": "motet.environments.quickstart:Quickstart",
@@ -19,20 +18,26 @@ ENVIRONMENTS: dict[str, str] = {
     "bug_fix_tiny": "motet.environments.coding.bug_fix_tiny:TinyBugFix",
     "code_completion": "motet.environments.coding.completion:CodeCompletion",
     "code_generation": "motet.environments.coding.generation:CodeGeneration",
-    "writing": "motet.environments.writing:Writing",
+    "writing": "motet.environments.writing:WritingEnvironment",
 }
-"""Registered names, as references so that only the one in use is imported."""
-_METHODS = ("start", "observe", "step", "close")
+"""Registered names. The values are import references, so only the environment in use is
+imported."""
 
 
-def resolve(name: str, where: str = "environment.name", base_folder: Path = Path()) -> type[Environment[Any]]:
-    """The class called `name`: a registered name, `package.module:Class`, or `./file.py:Class` under `base_folder`.
+def resolve(
+    name: str, where: str = "environment.name", base_folder: Path = Path()
+) -> type[Environment[Any]]:
+    """Return the environment class called `name`.
 
-    Raises: ConfigError naming `where` for a name nobody defines, and for what is no environment.
+    `name` is a registered name, `package.module:Class`, or `./file.py:Class` relative to
+    `base_folder`.
+
+    Raises: ConfigError naming `where` if the name is unknown or the class is not an environment.
     """
     if name not in ENVIRONMENTS and not is_reference(name):
         raise ConfigError(
-            f"{where} is {name!r}{nearest(name, ENVIRONMENTS)}; expected one of {', '.join(ENVIRONMENTS)}, "
+            f"{where} is {name!r}{nearest(name, ENVIRONMENTS)}; expected one of "
+            f"{', '.join(ENVIRONMENTS)}, "
             f"package.module:Class or ./file.py:Class"
         )
     try:
@@ -40,35 +45,57 @@ def resolve(name: str, where: str = "environment.name", base_folder: Path = Path
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     if not isinstance(found, type):
-        raise ConfigError(f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class")
-    missing = [method for method in _METHODS if not callable(getattr(found, method, None))]
+        raise ConfigError(
+            f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class"
+        )
+    if not issubclass(found, Environment):
+        raise ConfigError(_no_environment(f"{where} is {name!r}: got", found))
+    missing = sorted(found.__abstractmethods__)
     if missing:
         raise ConfigError(
-            f"{where} is {name!r}, a class without {', '.join(missing)}; expected motet.core.Environment's methods"
+            f"{where} is {name!r}, a class without {', '.join(missing)}; expected all of start, "
+            "observe and step: define what is missing"
         )
-    kind: type[Environment[Any]] = found
-    return kind
+    return found
 
 
-def options_of(kind: type) -> type[Settings] | None:
-    """The class's inner `Options`, or None where it has no options."""
-    return kind.Options if hasattr(kind, "Options") else None
+def check_is_environment(given: object, where: str) -> None:
+    """Check an environment that a program passes.
+
+    Raises: ConfigError if it is not an instance of a subclass of `motet.Environment`.
+    """
+    if not isinstance(given, Environment):
+        raise ConfigError(_no_environment(f"{where}: got an instance of", type(given)))
+
+
+def _no_environment(got: str, kind: type) -> str:
+    name = kind.__name__
+    return (
+        f"{got} class {name}, expected a subclass of motet.Environment: write "
+        f"class {name}(motet.Environment)"
+    )
 
 
 def create(
-    kind: type, options: Mapping[str, Any], services: Mapping[str, Any], where: str = "environment"
+    kind: type[Environment[Any]],
+    options: Mapping[str, Any],
+    services: Mapping[str, Any],
+    where: str = "environment",
 ) -> Environment[Any]:
-    """An instance of `kind`, whose constructor is `__init__(self, options: Options, *, service, ...)`.
+    """Create an instance of `kind` with the constructor `__init__(self, options, *, service, ...)`.
 
-    `options` become its `Options`; a class without them takes none. It gets those of `services` that it names as keyword-only
-    parameters, and must do without the others.
+    `options` are validated by the class's inner `Options`. A class without `Options` accepts no
+    options. The constructor receives those `services` that it names as keyword-only parameters,
+    and no others.
 
-    Raises: ConfigError for options nobody reads and services nobody provides; pydantic's ValidationError for wrong options.
+    Raises: ConfigError if a class without `Options` gets options, or asks for an unknown service;
+    pydantic's ValidationError for invalid options.
     """
-    schema = options_of(kind)
+    schema = kind.Options
     if schema is None and options:
         raise ConfigError(
-            f"{where} sets {', '.join(options)}, but {kind.__name__} has no options: give it an inner class Options"
+            f"{where} sets {', '.join(options)}, but {kind.__name__} has no options: give it an "
+            "inner class Options"
         )
     chosen = {}
     for name, parameter in inspect.signature(kind).parameters.items():
@@ -78,7 +105,8 @@ def create(
             chosen[name] = services[name]
         elif parameter.default is inspect.Parameter.empty:
             raise ConfigError(
-                f"{where}: {kind.__name__} asks for service {name!r}{nearest(name, services)}; services are {', '.join(services)}"
+                f"{where}: {kind.__name__} asks for service {name!r}{nearest(name, services)}; "
+                f"services are {', '.join(services)}"
             )
-    instance: Environment[Any] = kind(**chosen) if schema is None else kind(schema(**options), **chosen)
-    return instance
+    build: Callable[..., Environment[Any]] = kind  # the base class has no constructor
+    return build(**chosen) if schema is None else build(schema(**options), **chosen)

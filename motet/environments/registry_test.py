@@ -2,18 +2,22 @@ import pytest
 from pydantic import ValidationError
 
 from motet.environments.quickstart import Quickstart
-from motet.environments.registry import ENVIRONMENTS, create, options_of, resolve
+from motet.environments.registry import ENVIRONMENTS, check_is_environment, create, resolve
 from motet.environments.relay import Relay
 from motet.errors import ConfigError
 
 OWN = """
-class Mine:
+import motet
+
+class Mine(motet.Environment):
     async def start(self, task, seed): ...
     def observe(self, state): ...
     async def step(self, state, replies, seed): ...
-    async def close(self, state): ...
 
-class Half:
+class Half(motet.Environment):
+    async def start(self, task, seed): ...
+
+class Plain:
     async def start(self, task, seed): ...
 
 def play(): ...
@@ -30,7 +34,9 @@ def test_a_name_is_registered_or_points_to_a_class(folder):
     assert resolve("relay") is Relay
     assert resolve("motet.environments.relay:Relay") is Relay
     assert resolve("./own.py:Mine", base_folder=folder).__name__ == "Mine"
-    assert resolve("./own.py:Mine", base_folder=folder) is resolve("own.py:Mine", base_folder=folder)
+    assert resolve("./own.py:Mine", base_folder=folder) is resolve(
+        "own.py:Mine", base_folder=folder
+    )
 
 
 def test_every_registered_name_is_an_environment():
@@ -42,13 +48,23 @@ def test_every_registered_name_is_an_environment():
     [
         (
             "quikstart",
-            r"environment.name is 'quikstart' \(did you mean 'quickstart'\?\); expected one of quickstart, relay",
+            r"environment.name is 'quikstart' \(did you mean 'quickstart'\?\); expected one of "
+            r"quickstart, relay",
         ),
         ("./gone.py:Mine", "environment.name: .*gone.py does not exist"),
-        ("./own.py:Mime", r"defines no 'Mime' \(did you mean 'Mine'\?\); it defines Mine, Half, play"),
+        (
+            "./own.py:Mime",
+            r"defines no 'Mime' \(did you mean 'Mine'\?\); it defines motet, Mine, Half, Plain, "
+            r"play",
+        ),
         ("motet.nowhere:Mine", "environment.name: .*expected an importable package.module:NAME"),
         ("./own.py:play", "an object of type function; expected a class"),
-        ("./own.py:Half", "a class without observe, step, close"),
+        ("./own.py:Half", "a class without observe, step; expected all of start"),
+        (
+            "./own.py:Plain",
+            "got class Plain, expected a subclass of motet.Environment: write "
+            r"class Plain\(motet.Environment\)",
+        ),
     ],
 )
 def test_what_is_no_environment_says_why(folder, name, message):
@@ -64,13 +80,15 @@ def test_a_constructor_gets_the_services_that_it_names():
 
 
 def test_a_service_nobody_provides_is_named():
-    with pytest.raises(ConfigError, match=r"Quickstart asks for service 'sandbox'.*services are verifier"):
+    with pytest.raises(
+        ConfigError, match=r"Quickstart asks for service 'sandbox'.*services are verifier"
+    ):
         create(Quickstart, {}, {"verifier": None})
 
 
 def test_a_class_without_options_takes_none(folder):
     mine = resolve("./own.py:Mine", base_folder=folder)
-    assert options_of(mine) is None
+    assert mine.Options is None
     assert type(create(mine, {}, {})) is mine
     with pytest.raises(ConfigError, match="environment sets tests, but Mine has no options"):
         create(mine, {"tests": 3}, {})
@@ -79,3 +97,13 @@ def test_a_class_without_options_takes_none(folder):
 def test_a_wrong_option_is_refused():
     with pytest.raises(ValidationError):
         create(Relay, {"digit": 2}, {})
+
+
+def test_a_program_passes_an_instance_of_the_base_class():
+    check_is_environment(Relay(Relay.Options()), "environment")
+    with pytest.raises(
+        ConfigError,
+        match=r"^environment: got an instance of class dict, expected a subclass of "
+        r"motet.Environment: write class dict\(motet.Environment\)$",
+    ):
+        check_is_environment({}, "environment")

@@ -1,8 +1,10 @@
-"""The embedded two-turn task: a password in two halves, one with each agent.
+"""The embedded two-turn task: each of two agents knows one half of a password.
 
-In turn one both say something at once; in turn two each has heard the other and types the whole password. Only that is rewarded,
-so a message must earn its credit from what came of it. Demonstrations say a half in one of several letter codes over the same
-letters, and what is heard comes in an independent one: after the warm start nobody knows which code the other means.
+In turn one both send a message at the same time. In turn two each has read the other's message and
+writes the whole password. Only the answers are rewarded, so a message gets credit only through its
+effect. Demonstrations write a half in one of several letter codes that use the same letters. The
+code of the partner's message is chosen independently. So after the warm-up no agent knows which
+code the other one uses.
 """
 
 import random
@@ -11,19 +13,20 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from motet.core import Demonstration, Reply, Task, Transition
+from motet.core import Demonstration, Environment, Reply, Task, Transition
 from motet.errors import ConfigError
 from motet.settings import Settings
 
 AGENTS = ("a", "b")
 LETTERS = "abcdefghij"
 FIRST_TURN_SHARE = 0.35
-"""How many demonstrations show a message rather than an answer: answers are the harder thing to learn."""
+"""Share of demonstrations that show a message. The larger part shows an answer, because answers are
+harder to learn."""
 
 
 @dataclass(frozen=True)
 class Dialogue:
-    """The state: the task's two halves, the turn that comes next, and what was said in turn one."""
+    """The state: both halves, the turn to play next, and the messages of turn one."""
 
     halves: Mapping[str, str]
     turn: int = 0
@@ -35,7 +38,10 @@ class Dialogue:
 
 
 def letter_codes(count: int) -> tuple[str, ...]:
-    """`count` ways to write the digits 0 to 9 as letters, no two of which agree on any digit; always the same."""
+    """Return `count` codes that map the digits 0 to 9 to letters, always the same ones.
+
+    No two codes map any digit to the same letter.
+    """
     draw = random.Random(7)
     codes: list[str] = []
     while len(codes) < count:
@@ -50,8 +56,9 @@ def other(agent: str) -> str:
     return AGENTS[1 - AGENTS.index(agent)]
 
 
-class Relay:
-    """Two turns. The reward, alike for both and at the end only: 1 if both answers are right, `partial` if one is."""
+class Relay(Environment[Dialogue]):
+    """Two turns. Both agents get the same reward, at the end only: 1 if both answers are right,
+    `partial` if one is."""
 
     agents: Sequence[str] = AGENTS
     branches = True
@@ -61,18 +68,21 @@ class Relay:
         """Options of the relay environment."""
 
         codes: int = Field(2, ge=1, le=5)
-        """Letter codes that the demonstrations mix."""
+        """Number of letter codes that the demonstrations mix."""
         digits: int = Field(2, ge=1, le=2)
-        """Length of each half."""
+        """Number of digits of each half."""
         partial: float = Field(0.2, ge=0.0, lt=1.0)
-        """Reward where one of the two answers is right."""
+        """Reward if one of the two answers is right."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.codes = letter_codes(options.codes)
 
     def tasks(self, split: str) -> list[Task]:
-        """The passwords of `train` or `eval`: always the same, in an order of their own. A fifth is held out, at most 300."""
+        """Return the passwords of `train` or `eval`, always the same in the same shuffled order.
+
+        A fifth is held out, at most 300.
+        """
         digits, count = self.options.digits, 10**self.options.digits
         pairs = [(a, b) for a in range(count) for b in range(count)]
         random.Random(0).shuffle(pairs)
@@ -92,17 +102,19 @@ class Relay:
     async def step(self, state: Dialogue, replies: Mapping[str, Reply], seed: int) -> Transition:
         texts = {agent: replies[agent].text for agent in AGENTS}
         if state.turn == 0:
-            return Transition(Dialogue(state.halves, 1, texts), dict.fromkeys(AGENTS, 0.0), done=False)
+            return Transition(
+                Dialogue(state.halves, 1, texts), dict.fromkeys(AGENTS, 0.0), done=False
+            )
         right = {agent: float(texts[agent] == state.password) for agent in AGENTS}
         both, one = min(right.values()), max(right.values())
         terms = {"success": both, **{f"{agent}_right": right[agent] for agent in AGENTS}}
         reward = both or self.options.partial * one
         return Transition(
-            Dialogue(state.halves, 2, state.messages), dict.fromkeys(AGENTS, reward), done=True, terms=terms
+            Dialogue(state.halves, 2, state.messages),
+            dict.fromkeys(AGENTS, reward),
+            done=True,
+            terms=terms,
         )
-
-    async def close(self, state: Dialogue) -> None:
-        """Nothing is held."""
 
     def _begin(self, task: Task) -> Dialogue:
         return Dialogue({agent: task.fields[agent] for agent in AGENTS})
@@ -116,10 +128,13 @@ class Relay:
     def _say(self, state: Dialogue, agent: str, code: int) -> str:
         return "".join(self.codes[code][int(digit)] for digit in state.halves[agent])
 
-    # ------------------------------------------------------------------------------------------------ right answers
+    # ------------------------------------------------------------ right answers
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """A message in a random code, or the answer to a dialogue whose two messages are in independent random codes."""
+        """Return a message in a random code, or the answer to a dialogue.
+
+        The two messages of the dialogue are in independent random codes.
+        """
         draw = random.Random(seed)
         begun, agent = self._begin(task), draw.choice(AGENTS)
         said = {each: self._say(begun, each, draw.randrange(len(self.codes))) for each in AGENTS}
@@ -134,7 +149,8 @@ class Relay:
         return dict.fromkeys(AGENTS, state.password)
 
     def convention(self, task: Task, agent: str, text: str) -> str:
-        """`code 0`, `code 1`, ... for a message in one code; `answer` for digits; `mixed` for anything else."""
+        """Return `code 0`, `code 1`, ... for a message in that code; `answer` for digits;
+        `mixed` for anything else."""
         begun = self._begin(task)
         for code in range(len(self.codes)):
             if text == self._say(begun, agent, code):

@@ -17,7 +17,7 @@ def relay():
 
 
 def play(relay, *turns):
-    """The prompts of every turn and the last transition."""
+    """Play the given replies. Return the prompts of every turn and the last transition."""
 
     async def run():
         state, prompts = await relay.start(TASK, 0), []
@@ -48,7 +48,11 @@ def test_only_the_final_joint_answer_is_rewarded(relay, answers, reward, terms):
     _, said = play(relay, ("xy", "zw"))
     assert (said.rewards, said.done, said.terms) == ({"a": 0.0, "b": 0.0}, False, {})
     _, answered = play(relay, ("xy", "zw"), answers)
-    assert (answered.rewards, answered.done, answered.terms) == ({"a": reward, "b": reward}, True, terms)
+    assert (answered.rewards, answered.done, answered.terms) == (
+        {"a": reward, "b": reward},
+        True,
+        terms,
+    )
 
 
 def test_codes_disagree_on_every_digit():
@@ -72,11 +76,16 @@ def test_a_third_of_the_demonstrations_are_messages_and_codes_are_independent(re
     shown = [relay.demonstrate(TASK, seed) for seed in range(2000)]
     assert 0.31 < sum(one.turn == 0 for one in shown) / 2000 < 0.39
     for one in shown:
-        assert one.text == "1234" if one.turn else relay.convention(TASK, one.agent, one.text).startswith("code")
-    # "A12:own/heard=" of agent a: every pair of codes, a quarter each
+        assert (
+            one.text == "1234"
+            if one.turn
+            else relay.convention(TASK, one.agent, one.text).startswith("code")
+        )
+    # prompts of agent a have the form "A12:own/heard="; each pair of codes is a quarter of them
     heard = [one.prompt[4:-1].split("/") for one in shown if one.turn and one.agent == "a"]
     pairs = collections.Counter(
-        (relay.convention(TASK, "a", own), relay.convention(TASK, "b", other)) for own, other in heard
+        (relay.convention(TASK, "a", own), relay.convention(TASK, "b", other))
+        for own, other in heard
     )
     assert set(pairs) == {(f"code {i}", f"code {j}") for i in range(2) for j in range(2)}
     assert min(pairs.values()) > 0.2 * len(heard)

@@ -1,53 +1,50 @@
-"""`Rewarded`: an environment as it is, with an author's reward in place of its own."""
+"""`Rewarded`: an environment whose own reward is replaced by a custom reward."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
-from motet.environments.forward import forward
+from motet.environments.wrapper import Wrapper
 from motet.rewards.reward import RewardLike, ask
 
 
 @dataclass(frozen=True)
-class Judged:
-    """The environment's own state, and the task that the reward is told."""
+class RewardedState:
+    """The wrapped environment's state, and the task that is passed to the reward."""
 
     task: Task
     inner: Any
 
 
-class Rewarded:
-    """Asks `reward` after every turn, with what was said in it. The environment's terms stay, `success` too, unless the reward
-    names a term of its own the same."""
+class Rewarded(Wrapper[RewardedState]):
+    """Calls `reward` after every turn with the replies of that turn.
+
+    The environment's terms are kept, including `success`. If the reward returns a term of the same
+    name, that term replaces the environment's.
+    """
 
     def __init__(self, environment: Environment[Any], reward: RewardLike) -> None:
-        self.environment = environment
+        super().__init__(environment)
         self.reward = reward
-        self.agents: Sequence[str] = environment.agents
-        self.branches = environment.branches
+        self.rewards_at_end = False  # this reward is called after every turn
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("most_turns", "says_right"):  # not rewards_at_end: this reward is asked every turn
-            return getattr(self.environment, name)
-        found = forward(self.environment, name)
-        if name == "alone":
-            return lambda: Rewarded(found(), self.reward)  # judged as the team is, or the two could not be compared
-        return found
+    def alone(self) -> "Rewarded":
+        # the single agent gets the same reward as the team, so that both are comparable
+        return Rewarded(self.environment.alone(), self.reward)
 
-    async def start(self, task: Task, seed: int) -> Judged:
-        return Judged(task, await self.environment.start(task, seed))
+    async def start(self, task: Task, seed: int) -> RewardedState:
+        return RewardedState(task, await self.environment.start(task, seed))
 
-    def observe(self, state: Judged) -> Mapping[str, Prompt]:
+    def observe(self, state: RewardedState) -> Mapping[str, Prompt]:
         return self.environment.observe(state.inner)
 
-    async def step(self, state: Judged, replies: Mapping[str, Reply], seed: int) -> Transition:
-        """Raises: RewardFault where the reward raises, or returns what is no score."""
+    async def step(
+        self, state: RewardedState, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
+        """Raises: RewardFault if the reward raises or does not return valid scores."""
         transition = await self.environment.step(state.inner, replies, seed)
         texts = {agent: reply.text for agent, reply in replies.items()}
         rewards, terms = await ask(self.reward, state.task, texts, self.agents)
-        judged = Judged(state.task, transition.state)
+        judged = RewardedState(state.task, transition.state)
         return Transition(judged, rewards, transition.done, {**transition.terms, **terms})
-
-    async def close(self, state: Judged) -> None:
-        await self.environment.close(state.inner)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Reply, Task
+from motet.core import Environment, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
@@ -56,8 +56,11 @@ def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
 def test_who_was_right_is_still_said_and_when_it_pays_is_the_rewards_own_affair():
     debate = TinyDebate(TinyDebate.Options(pay="last_turn"))
     judged = Rewarded(debate, lambda task, texts: 1.0)
-    assert (judged.says_right, hasattr(Rewarded(relay(), lambda task, texts: 1.0), "says_right")) == (True, False)
-    assert (hasattr(debate, "rewards_at_end"), hasattr(judged, "rewards_at_end")) == (True, False)
+    assert (
+        judged.says_right,
+        Rewarded(relay(), lambda task, texts: 1.0).says_right,
+    ) == (True, False)
+    assert (debate.rewards_at_end, judged.rewards_at_end) == (True, False)
 
 
 def test_one_agent_alone_is_judged_by_the_same_reward():
@@ -68,14 +71,17 @@ def test_one_agent_alone_is_judged_by_the_same_reward():
     def length(task, texts):
         return float(sum(map(len, texts.values())))
 
-    assert step(Rewarded(Shared(Relay.Options()), length).alone(), ("x", "yz")).rewards == {"a": 3.0, "b": 3.0}
-    assert not hasattr(Rewarded(relay(), length), "alone")
+    assert step(Rewarded(Shared(Relay.Options()), length).alone(), ("x", "yz")).rewards == {
+        "a": 3.0,
+        "b": 3.0,
+    }
+    assert not Rewarded(relay(), length).provides(Environment.alone)
 
 
 def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     environment = Rewarded(relay(), lambda task, texts: 0.0)
     assert environment.tasks("eval") == relay().tasks("eval")
-    assert not hasattr(environment, "task")
+    assert not environment.provides(Environment.task)
     assert "earns success 1" in str(check_environment(environment, [TASK]))
 
 

@@ -1,15 +1,15 @@
-"""From what an environment's levels add up to, to the reward."""
+"""Maps the sum of an environment's levels to the reward."""
 
 from motet.settings import Settings
 
 
 class Scaling(Settings):
-    """The reward is `scale` times the levels, plus `shift`."""
+    """The reward is `scale` * levels + `shift`."""
 
     scale: float = 1.0
-    """What the levels are multiplied with."""
+    """Factor of the levels."""
     shift: float = 0.0
-    """What is added then; minus the best that can be earned makes the best reward 0."""
+    """Added after scaling. With minus the maximum scaled level sum, the best reward is 0."""
 
     def reward(self, levels: float) -> float:
         return self.scale * levels + self.shift

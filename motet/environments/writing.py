@@ -1,7 +1,8 @@
-"""Writing together: two agents each write one part of a text, neither sees the other's, and the parts must fit.
+"""Collaborative writing: two agents each write one part of a text without seeing the other part.
 
-tldr: `summary` says a post in a sentence or two, `detail` tells it at length. arxiv: `background` and `method` make an abstract
-into an introduction. rewards/writing.py says what a pair of texts is worth. Strictly one turn.
+tldr: `summary` sums up a post in one or two sentences, `detail` retells it at length.
+arxiv: `background` and `method` expand an abstract into an introduction.
+rewards/writing.py scores the pair of texts. An episode has exactly one turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from motet.core import Message, Prompt, Reply, Task, Transition
+from motet.core import Environment, Message, Prompt, Reply, Task, Transition
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.plugins import nearest
@@ -21,79 +22,93 @@ from motet.rewards.writing import LENGTH, RUBRICS, STRUCTURE, VOCABULARY, judge
 from motet.settings import Settings
 
 SPLIT = "[PARAGRAPH_SPLIT]"
-"""What a single agent puts between the two parts."""
+"""The separator that a single agent writes between the two parts."""
 WRITER = "writer"
-"""The single agent."""
+"""The name of the single agent."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One part of the text."""
+class TextPart:
+    """One of the two parts to write."""
 
     wish: str
-    """What whoever writes it is asked."""
+    """The instruction for this part."""
     beside: str
-    """What an agent that writes only this part is told about the other."""
+    """What an agent that writes only this part reads about the other part."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One of the two tasks: where its text stands in a row, and the two parts that are asked for."""
+class WritingTask:
+    """One of the two kinds of tasks: the field of a row that holds the text, and the two parts."""
 
     field: str
     given: str
-    """What the text is, as a prompt says it."""
-    parts: Mapping[str, Part]
-    """Agent -> its part; the first part first."""
+    """What the text is, as the prompt says it."""
+    parts: Mapping[str, TextPart]
+    """Agent -> its part, in the order of the text."""
     fit: str
-    """How the parts relate, for an agent that writes both."""
+    """How the parts relate. Only an agent that writes both parts reads this."""
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, WritingTask] = MappingProxyType(
     {
-        "tldr": Kind(
+        "tldr": WritingTask(
             field="prompt",
             given="a post",
             parts={
-                "summary": Part(
+                "summary": TextPart(
                     "Sum it up in one or two plain sentences, and keep to what it says.",
                     "Somebody else retells it in detail; yours is the short version.",
                 ),
-                "detail": Part(
-                    "Retell it in detail. Vary your words, and lead from one thought to the next with transition words.",
-                    "Somebody else writes a summary of one or two sentences; yours should be two to three times as long.",
+                "detail": TextPart(
+                    "Retell it in detail. Vary your words, and lead from one thought to the next "
+                    "with transition words.",
+                    "Somebody else writes a summary of one or two sentences; yours should be two "
+                    "to three times as long.",
                 ),
             },
-            fit="The second should be two to three times as long as the first, with at least twice as many different words.",
+            fit=(
+                "The second should be two to three times as long as the first, with at least "
+                "twice as many different words."
+            ),
         ),
-        "arxiv": Kind(
+        "arxiv": WritingTask(
             field="abstract_text",
             given="the abstract of a paper",
             parts={
-                "background": Part(
-                    "Write the background and motivation for its introduction, in 130 to 160 words.",
+                "background": TextPart(
+                    (
+                        "Write the background and motivation for its introduction, "
+                        "in 130 to 160 words."
+                    ),
                     "Somebody else writes about method and implications: leave those out.",
                 ),
-                "method": Part(
-                    "Write about method and implications for its introduction, in 180 to 220 words.",
+                "method": TextPart(
+                    (
+                        "Write about method and implications for its introduction, "
+                        "in 180 to 220 words."
+                    ),
                     "Somebody else writes the background and motivation: leave those out.",
                 ),
             },
-            fit="Use transition words of many kinds, and about as many different words in the second as in the first.",
+            fit=(
+                "Use transition words of many kinds, and about as many different words in the "
+                "second as in the first."
+            ),
         ),
     }
 )
 
 
 @dataclass(frozen=True)
-class Source:
-    """The state: the text that is written about. There is only one turn."""
+class WritingState:
+    """The state: the source text. There is only one turn."""
 
     text: str
 
 
-class Writing:
-    """One turn. The reward, alike for all agents: the levels of `rewards.writing.judge`, scaled."""
+class WritingEnvironment(Environment[WritingState]):
+    """One turn. All agents get the same reward: the scaled levels of `rewards.writing.judge`."""
 
     branches = True
     most_turns = 1
@@ -102,14 +117,17 @@ class Writing:
         """Options of the writing environment."""
 
         kind: Literal["tldr", "arxiv"] = "tldr"
-        """tldr: a post (field `prompt`, as in trl-lib/tldr). arxiv: an abstract (field `abstract_text`)."""
+        """tldr: a post (field `prompt`, as in trl-lib/tldr).
+        arxiv: an abstract (field `abstract_text`)."""
         writers: Literal[1, 2] = 2
-        """2: an agent per part. 1: one agent, `writer`, writes both with [PARAGRAPH_SPLIT] between them."""
+        """2: one agent per part. 1: one agent, `writer`, writes both parts with
+        [PARAGRAPH_SPLIT] between them."""
         style_for_success: float = Field(0.8, ge=0.0, le=0.98)
-        """`success` is structure, length and vocabulary in full, and at least this much of style, of which there is 0.98 at most:
-        0.8 takes enough shared words and three kinds of transition words."""
+        """`success` needs full structure, length and vocabulary levels, and at least this style
+        level. The maximum style is 0.98. A style of 0.8 requires enough shared words and three
+        kinds of transition words."""
         reward: Scaling = Scaling()
-        """How levels, 0 to 2.98, become rewards."""
+        """Maps levels, 0 to 2.98, to rewards."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -117,11 +135,12 @@ class Writing:
         self.agents: Sequence[str] = tuple(self.kind.parts) if options.writers == 2 else (WRITER,)
 
     def task(self, row: Mapping[str, Any]) -> Task:
-        """Raises: ConfigError for a row without the kind's text."""
+        """Raises: ConfigError if the row lacks the field with the text, or the field is empty."""
         name = self.kind.field
         if name not in row:
             raise ConfigError(
-                f"a row for writing, kind {self.options.kind}, has no field {name!r}{nearest(name, row)}; it has "
+                f"a row for writing, kind {self.options.kind}, has no field "
+                f"{name!r}{nearest(name, row)}; it has "
                 f"{', '.join(row)}. Name its column in data: fields: {{{name}: COLUMN}}"
             )
         text = row[name]
@@ -130,30 +149,37 @@ class Writing:
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
         return Task(f"{self.options.kind}-{digest}", {name: text})
 
-    async def start(self, task: Task, seed: int) -> Source:
-        return Source(task.fields[self.kind.field])
+    async def start(self, task: Task, seed: int) -> WritingState:
+        return WritingState(task.fields[self.kind.field])
 
-    def observe(self, state: Source) -> Mapping[str, Prompt]:
+    def observe(self, state: WritingState) -> Mapping[str, Prompt]:
         given = f"Here is {self.kind.given}.\n\n{state.text.strip()}\n\n"
         return {agent: (Message("user", given + asked),) for agent, asked in self._asked().items()}
 
-    async def step(self, state: Source, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(
+        self, state: WritingState, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
         parts = self._parts({agent: reply.text for agent, reply in replies.items()})
         levels, terms = judge(RUBRICS[self.options.kind], *parts)
-        full = terms["structure"] + terms["length"] + terms["vocabulary"] == STRUCTURE + LENGTH + VOCABULARY
+        full = (
+            terms["structure"] + terms["length"] + terms["vocabulary"]
+            == STRUCTURE + LENGTH + VOCABULARY
+        )
         success = float(full and terms["style"] >= self.options.style_for_success)
         rewards = dict.fromkeys(self.agents, self.options.reward.reward(levels))
-        return Transition(state, rewards, done=True, terms={**terms, "levels": levels, "success": success})
-
-    async def close(self, state: Source) -> None:
-        """Nothing is held."""
+        return Transition(
+            state, rewards, done=True, terms={**terms, "levels": levels, "success": success}
+        )
 
     def alone(self) -> Self:
-        """The same task for one agent that writes both parts."""
+        """Return the same task for one agent that writes both parts."""
         return type(self)(self.options.model_copy(update={"writers": 1}))
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """What a vote compares: both parts, whatever their letters' case and the space between words; None where one is empty."""
+        """Return both parts in lower case and with single spaces, for a vote.
+
+        None if one part is empty.
+        """
         parts = [" ".join(part.lower().split()) for part in self._parts(texts)]
         return "\n".join(parts) if all(parts) else None
 
@@ -163,11 +189,14 @@ class Writing:
         first, second = self.kind.parts.values()
         mark = f"Put {SPLIT} between the two, and no headings."
         return {
-            WRITER: f"Write two paragraphs.\nThe first: {first.wish}\nThe second: {second.wish}\n{self.kind.fit} {mark}"
+            WRITER: (
+                f"Write two paragraphs.\nThe first: {first.wish}\n"
+                f"The second: {second.wish}\n{self.kind.fit} {mark}"
+            )
         }
 
     def _parts(self, texts: Mapping[str, str]) -> tuple[str, str]:
-        """The two parts as they are judged. Without the mark a single agent's second part is empty."""
+        """Return both parts. Without [PARAGRAPH_SPLIT], a single agent's second part is empty."""
         if self.options.writers == 1:
             first, _, second = spoken(texts[WRITER]).partition(SPLIT)
             return first.strip(), second.strip()

@@ -5,19 +5,23 @@ from pydantic import ValidationError
 
 from motet.core import Reply
 from motet.environments.check import Rule, check_environment
-from motet.environments.writing import SPLIT, Writing
+from motet.environments.writing import SPLIT, WritingEnvironment
 from motet.errors import ConfigError
 from motet.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
 
-POST = {"prompt": "SUBREDDIT: r/cats\n\nTITLE: My cat\n\nPOST: He sleeps.\n\nTL;DR:", "completion": " Cat sleeps."}
+POST = {
+    "prompt": "SUBREDDIT: r/cats\n\nTITLE: My cat\n\nPOST: He sleeps.\n\nTL;DR:",
+    "completion": " Cat sleeps.",
+}
 ABSTRACT = {"abstract_text": "We show that cats sleep."}
 SHORT = "cat ran off mud rug den sun ice"
 LONG = "moreover the cat went over the brown field, thus far, but then rested near a warm wall"
-"""86 characters over 31, 16 different words over 8, one of them shared; four kinds of transition."""
+"""LONG / SHORT: 86 / 31 characters, 16 / 8 different words, one of them shared. LONG has four kinds
+of transition words."""
 
 
 def environment(**options):
-    return Writing(Writing.Options(**options))
+    return WritingEnvironment(WritingEnvironment.Options(**options))
 
 
 def play(env, row, **texts):
@@ -54,13 +58,23 @@ def test_success_is_every_gate_in_full_and_enough_style():
     # 0.5 + 1 + 0.5, then 0.4 x (0.4 + 3 x 0.05) + 0.6
     assert won.rewards == {agent: pytest.approx(2.82) for agent in ("summary", "detail")}
     assert won.terms["success"] == 1.0
-    assert play(environment(style_for_success=0.83), POST, summary=SHORT, detail=LONG).terms["success"] == 0.0
-    assert play(environment(), POST, summary=SHORT, detail=LONG + " " + LONG).terms["success"] == 0.0
+    assert (
+        play(environment(style_for_success=0.83), POST, summary=SHORT, detail=LONG).terms["success"]
+        == 0.0
+    )
+    assert (
+        play(environment(), POST, summary=SHORT, detail=LONG + " " + LONG).terms["success"] == 0.0
+    )
 
 
 def test_the_reward_is_scaled_and_shifted_and_success_is_not():
-    scaled = play(environment(reward={"scale": 2.0, "shift": -3.0}), POST, summary=SHORT, detail=LONG)
-    assert (scaled.rewards["detail"], scaled.terms["levels"]) == (pytest.approx(2 * 2.82 - 3), pytest.approx(2.82))
+    scaled = play(
+        environment(reward={"scale": 2.0, "shift": -3.0}), POST, summary=SHORT, detail=LONG
+    )
+    assert (scaled.rewards["detail"], scaled.terms["levels"]) == (
+        pytest.approx(2 * 2.82 - 3),
+        pytest.approx(2.82),
+    )
     assert scaled.terms["success"] == 1.0
 
 
@@ -74,9 +88,9 @@ def test_three_kinds_of_transition_are_enough_style():
 def test_a_style_that_nobody_can_reach_is_refused():
     best_style = BEST - STRUCTURE - LENGTH - VOCABULARY
     assert best_style == pytest.approx(0.98)
-    assert Writing.Options(style_for_success=0.98).style_for_success == 0.98
+    assert WritingEnvironment.Options(style_for_success=0.98).style_for_success == 0.98
     with pytest.raises(ValidationError, match=r"less than or equal to 0\.98"):
-        Writing.Options(style_for_success=0.99)
+        WritingEnvironment.Options(style_for_success=0.99)
 
 
 def test_a_single_agent_writes_both_parts_and_earns_the_same():
@@ -84,7 +98,9 @@ def test_a_single_agent_writes_both_parts_and_earns_the_same():
     assert alone.agents == ("writer",)
     together = play(environment(), POST, summary=SHORT, detail=LONG)
     assert play(alone, POST, writer=f"{SHORT}\n{SPLIT}\n{LONG}").terms == together.terms
-    assert SPLIT in alone.observe(asyncio.run(alone.start(alone.task(POST), 0)))["writer"][0].content
+    assert (
+        SPLIT in alone.observe(asyncio.run(alone.start(alone.task(POST), 0)))["writer"][0].content
+    )
 
 
 def test_a_single_agent_that_forgets_the_mark_has_written_one_part():
@@ -92,7 +108,10 @@ def test_a_single_agent_that_forgets_the_mark_has_written_one_part():
 
 
 def test_the_two_kinds_are_held_to_their_own_rubric():
-    assert play(environment(kind="arxiv"), ABSTRACT, background=SHORT, method=LONG).rewards["method"] == 0.0
+    assert (
+        play(environment(kind="arxiv"), ABSTRACT, background=SHORT, method=LONG).rewards["method"]
+        == 0.0
+    )
 
 
 def test_the_single_agent_of_an_abstract_reads_both_wishes():
@@ -114,7 +133,9 @@ def test_a_vote_compares_words_and_not_their_layout():
     assert env.answer(task, {"summary": "A  cat", "detail": "ran\n"}) == env.answer(
         task, {"summary": "a cat", "detail": "Ran"}
     )
-    assert env.answer(task, {"summary": "a", "detail": "cat"}) != env.answer(task, {"summary": "a c", "detail": "at"})
+    assert env.answer(task, {"summary": "a", "detail": "cat"}) != env.answer(
+        task, {"summary": "a c", "detail": "at"}
+    )
     assert env.answer(task, {"summary": "a cat", "detail": " "}) is None
 
 
@@ -127,7 +148,10 @@ def test_rows_about_the_same_text_are_the_same_task_and_others_are_not():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"promt": "x"}, r"kind tldr, has no field 'prompt' \(did you mean 'promt'\?\); it has promt"),
+        (
+            {"promt": "x"},
+            r"kind tldr, has no field 'prompt' \(did you mean 'promt'\?\); it has promt",
+        ),
         ({"prompt": " "}, "has ' ' as its 'prompt'; expected a text"),
         ({"prompt": None}, "has None as its 'prompt'"),
     ],

@@ -1,9 +1,13 @@
-"""The published experiments' own commands: their configs, in every spelling they have had, become Motet's.
+"""Commands of the published experiments: translate their configs, in every spelling, to Motet's.
 
-rows            what a row of a table of published keys is
-aliases         the table of CoMLRL: each key, where it goes or why it does not; joins and critics: what keys mean together
-maporl_aliases  the table of MAPoRL; maporl: what its keys mean together
-trainers        each published trainer, and the form of its configs
-translate       a published config, layer by layer -> a Motet config that remembers where each value was said
+keys            the kinds of rules in a table of published keys: Renamed, Combined, NoEffect, ...
+comlrl_keys     the table of CoMLRL's keys
+comlrl          one function for each of CoMLRL's trainers: what several keys mean together
+comlrl_models   the same for the keys of agents' and critics' models
+benchmarks      the data sets of CoMLRL, and their environments
+maporl_keys     the table of MAPoRL's keys; maporl: what several of them mean together
+published       merges the layers of a published config, and checks every key against the table
+translation     what those functions fill: Motet's config, which knows where each value was set
+translate       the published trainers, and how one translates a config
 command         experiments/train_*.py
 """

@@ -1,6 +1,9 @@
-"""The command of the published experiments, one for every trainer: reads words, translates, trains as `motet train` does.
+"""The command of the published experiments, shared by all trainers.
 
-python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml --override KEY=VALUE ...
+It reads the command line, translates the config, and trains like `motet train`.
+
+    python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
+        --override KEY=VALUE ...
 """
 
 import argparse
@@ -12,28 +15,57 @@ from typing import Any
 from motet.cli import print_dry_run
 from motet.config.load import make_config
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
-from motet.endings import ends_with_one_line
+from motet.console import out, print_finished
 from motet.errors import ConfigError
-from motet.experiments.trainers import COMLRL, TRAINERS
-from motet.experiments.translate import Translation, translate
-from motet.tables import out, print_finished
+from motet.exit_codes import ends_with_one_line
+from motet.experiments.translate import TRAINERS, translate
+from motet.experiments.translation import Translation
 
-LAYERS = "Overrides lie over the config, {flags} over both; what is said last counts. For example:\n\n"
-EXAMPLES = """\
-  python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml --dry-run
+EPILOG = """\
+Overrides lie over the config, flags over both; what is said last counts. For example:
+
+"""
+COMLRL_EXAMPLES = """\
+  python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml \
+--dry-run
   python experiments/train_{trainer}.py --config experiments/configs/{trainer}_he_config.yaml \\
-      --override model_name=Qwen/Qwen2.5-Coder-7B {trainer}.learning_rate=5e-6 motet.train.checkpoint_every=20"""
+      --override model_name=Qwen/Qwen2.5-Coder-7B {trainer}.learning_rate=5e-6 \
+motet.train.checkpoint_every=20"""
 MAPORL_EXAMPLES = """\
-  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --alpha "[0, 2, 2, 0]"
-  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --alpha "[0, 2, 2, 0]" --reload
-  python experiments/train_{trainer}.py --config experiments/configs/maporl_gsm8k_2x2.yaml --dry-run \\
-      --override base_model=Qwen/Qwen2.5-1.5B-Instruct rule_discount=0.5 motet.train.steps=100"""
+  python experiments/train_maporl.py --config experiments/configs/maporl_gsm8k_2x2.yaml \
+--alpha "[0, 2, 2, 0]"
+  python experiments/train_maporl.py --config experiments/configs/maporl_gsm8k_2x2.yaml \
+--alpha "[0, 2, 2, 0]" --reload
+  python experiments/train_maporl.py --config experiments/configs/maporl_gsm8k_2x2.yaml \
+--dry-run \\
+      --override base_model=Qwen/Qwen2.5-1.5B-Instruct rule_discount=0.5 \
+motet.train.steps=100"""
+COMLRL_FLAGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "model_name": ("model_name", {"help": "model.name"}),
+    "output_base_dir": ("output.base_dir", {"help": "output.base_dir"}),
+    "num_epochs": ("{trainer}.num_train_epochs", {"type": int, "help": "num_train_epochs"}),
+    "num_turns": ("{trainer}.num_turns", {"type": int, "help": "num_turns"}),
+    "turn_gradient_weights": (
+        "{trainer}.turn_gradient_weights",
+        {"type": float, "nargs": "+", "help": "one per turn"},
+    ),
+}
+"""Flag -> (the published key that it sets, its options for argparse)."""
+MAPORL_FLAGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "alpha": (
+        "alpha",
+        {
+            "type": lambda text: read_value(text, "--alpha"),
+            "help": "incentives, [alpha0, alpha1, beta0, beta1]",
+        },
+    ),
+}
 PYTHON = {"None": None, "True": True, "False": False}
-"""Values as Python writes them, which the trainers took too."""
+"""Values in Python syntax, which the published trainers accept too."""
 
 
 def main(trainer: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs `trainer`, a name of TRAINERS, on the words of the command line. Exit codes are those of `motet`."""
+    """Run `trainer`, a name in TRAINERS, with the command line. Exit codes are those of `motet`."""
     ends_with_one_line(lambda: _run(trainer, arguments))
 
 
@@ -48,30 +80,32 @@ def _run(trainer: str, arguments: Sequence[str] | None) -> None:
         return
     from motet import api  # imports torch
 
-    name = _last(config.name, translated.runs) if chosen.reload else _free(config.name, translated.runs)
+    name = (
+        _last(config.name, translated.runs)
+        if chosen.reload
+        else _free(config.name, translated.runs)
+    )
     config = config.model_copy(update={"name": name})
     print_finished(api.train(config, resume=chosen.reload, runs=translated.runs), translated.runs)
 
 
 def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
-    """What the words of the command line come to: the config file, overrides over it, flags over both."""
-    known = TRAINERS[trainer]
+    """Translate the command line: overrides replace the config file, and flags replace both."""
     layers = [read_yaml(chosen.config), *map(_override, chosen.override)]
-    for flag in known.form.flags:
-        value = getattr(chosen, flag.name)
+    for flag, (key, _) in _flags(trainer).items():
+        value = vars(chosen)[flag]
         if value is not None:
-            key = flag.key.replace("*", known.sections[0]) if known.sections else flag.key
-            layers.append(_layer(key, value, f"--{flag.name}"))
-    return translate(layers, known, chosen.config.stem.removesuffix("_config"))
+            layers.append(_layer(key.format(trainer=trainer), value, f"--{flag}"))
+    return translate(layers, TRAINERS[trainer], chosen.config.stem.removesuffix("_config"))
 
 
 def _parser(trainer: str) -> argparse.ArgumentParser:
-    form = TRAINERS[trainer].form
-    layers, examples = ("older flags", EXAMPLES) if form is COMLRL else ("flags", MAPORL_EXAMPLES)
+    examples = MAPORL_EXAMPLES if trainer == "maporl" else COMLRL_EXAMPLES
     parser = argparse.ArgumentParser(
         prog=f"train_{trainer}.py",
-        description=f"Trains with {trainer} as the published experiments did; experiments/README.md says what keys become.",
-        epilog=LAYERS.format(flags=layers) + examples.format(trainer=trainer),
+        description=f"Trains with {trainer} as the published experiments did; "
+        "experiments/README.md says what keys become.",
+        epilog=EPILOG + examples.format(trainer=trainer),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -82,18 +116,27 @@ def _parser(trainer: str) -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="what lies over the config; values are YAML; may be given again. motet.KEY=VALUE reaches Motet's own keys",
+        help="what lies over the config; values are YAML; may be given again. motet.KEY=VALUE "
+        "reaches Motet's own keys",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show Motet's config and the cost, start nothing")
-    if form.reloads:
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show Motet's config and the cost, start nothing"
+    )
+    if trainer == "maporl":
         parser.add_argument(
-            "--reload", action="store_true", help="go on with the last run of this config and these flags"
+            "--reload",
+            action="store_true",
+            help="go on with the last run of this config and these flags",
         )
     parser.set_defaults(reload=False)
-    flags = parser.add_argument_group(layers)
-    for flag in form.flags:
-        flags.add_argument(f"--{flag.name}", type=flag.read, nargs="+" if flag.several else None, help=flag.help)
+    group = parser.add_argument_group("flags")
+    for flag, (_, options) in _flags(trainer).items():
+        group.add_argument(f"--{flag}", **options)
     return parser
+
+
+def _flags(trainer: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    return MAPORL_FLAGS if trainer == "maporl" else COMLRL_FLAGS
 
 
 def _override(text: str) -> Document:
@@ -112,7 +155,7 @@ def _layer(key: str, value: Any, place: str) -> Document:
 
 
 def _last(name: str, runs: Path) -> str:
-    """The last of NAME, NAME-2, NAME-3, ... that is a run. Raises: ConfigError where none is."""
+    """Return the last of NAME, NAME-2, NAME-3, ... that is a run. Raises ConfigError if none is."""
     taken = list(takewhile(lambda one: (runs / one).exists(), _names(name)))
     if not taken:
         raise ConfigError(f"{runs / name} holds no run to reload; start it without --reload")
@@ -120,7 +163,10 @@ def _last(name: str, runs: Path) -> str:
 
 
 def _free(name: str, runs: Path) -> str:
-    """The first of NAME, NAME-2, NAME-3, ... that is no run yet: the same command may be given again."""
+    """Return the first of NAME, NAME-2, NAME-3, ... that is not a run yet.
+
+    So the same command can be used again.
+    """
     return next(one for one in _names(name) if not (runs / one).exists())
 
 

@@ -5,7 +5,7 @@ import pytest
 from motet.config.load import make_config
 from motet.errors import ConfigError
 from motet.experiments.command import _free, _last, _parser, main, translated_from
-from motet.experiments.trainers import TRAINERS
+from motet.experiments.translate import TRAINERS
 
 CONFIG = """\
 model: {name: some/model}
@@ -24,7 +24,9 @@ def config(tmp_path):
 @pytest.fixture
 def resolved(config):
     def read(*words):
-        translated = translated_from("magrpo", _parser("magrpo").parse_args(["--config", str(config), *words]))
+        translated = translated_from(
+            "magrpo", _parser("magrpo").parse_args(["--config", str(config), *words])
+        )
         return make_config(translated.config.data, translated.overrides, translated.config.places)
 
     return read
@@ -35,14 +37,18 @@ def test_a_run_is_called_like_its_config(resolved):
 
 
 def test_overrides_given_several_times_add_up_and_the_last_word_counts(resolved):
-    found = resolved("--override", "seed=1", "magrpo.discount=0.5", "--override", "seed=2", "model_name=x/y")
-    assert (found.seed, found.algorithm.discount, found.models["base"].path) == (2, 0.5, "x/y")
+    found = resolved(
+        "--override", "seed=1", "magrpo.discount=0.5", "--override", "seed=2", "model_name=x/y"
+    )
+    assert (found.seed, found.algorithm.gamma, found.models["base"].path) == (2, 0.5, "x/y")
 
 
 def test_values_are_those_of_yaml_and_what_python_writes(resolved):
     found = resolved(
-        "--override", "magrpo.learning_rate=5e-6", "dataset.train_split=train[:1000]", "magrpo.turn_gradient_weights=[1.5,0.5]",
-        "magrpo.top_k=None", "magrpo.normalize_advantage=True", "reward_processor={enabled: true, shift: -4}",
+        "--override", "magrpo.learning_rate=5e-6", "dataset.train_split=train[:1000]",
+        "magrpo.turn_gradient_weights=[1.5,0.5]",
+        "magrpo.top_k=None", "magrpo.normalize_advantage=True",
+        "reward_processor={enabled: true, shift: -4}",
     )  # fmt: skip
     assert found.optimizer.learning_rate == 5e-6
     assert found.data.train.split == "train[:1000]"
@@ -102,11 +108,18 @@ def test_flags_are_never_guessed_from_a_beginning(config, capsys):
         ),
         (
             ["--override", "motet.train.stepz=1"],
-            "override 'motet.train.stepz=1': motet.train.stepz: train.stepz: unknown key; did you mean steps?",
+            "override 'motet.train.stepz=1': motet.train.stepz: train.stepz: unknown key; did you "
+            "mean steps?",
         ),
-        (["--override", "grpo.discount=1"], "override 'grpo.discount=1': grpo: this trainer reads the section magrpo"),
+        (
+            ["--override", "grpo.discount=1"],
+            "override 'grpo.discount=1': grpo: this trainer reads the section magrpo",
+        ),
         (["--num_epochs", "0"], "--num_epochs: magrpo.num_train_epochs: train.epochs: got 0"),
-        (["--override", "magrpo.early_termination_weight=2"], "a branch that ends early earns its last reward"),
+        (
+            ["--override", "magrpo.early_termination_weight=2"],
+            "a branch that ends early earns its last reward",
+        ),
     ],
 )
 def test_wrong_words_are_one_clear_line_and_exit_code_2(config, capsys, words, message):
@@ -124,7 +137,8 @@ def test_a_mistake_in_the_file_names_its_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main("magrpo", ["--config", str(file)])
     assert re.search(
-        r"bad\.yaml:5: external\.sandbox_slice: got 'few', expected a whole number, or all", capsys.readouterr().err
+        r"bad\.yaml:5: external\.sandbox_slice: got 'few', expected a whole number, or all",
+        capsys.readouterr().err,
     )
 
 
@@ -133,7 +147,10 @@ def test_motets_own_keys_in_a_file_name_their_line(tmp_path, capsys):
     file.write_text(CONFIG + "motet:\n  train: {stepz: 3}\n")
     with pytest.raises(SystemExit):
         main("magrpo", ["--config", str(file)])
-    assert "bad.yaml:5: motet.train.stepz: train.stepz: unknown key; did you mean steps?" in capsys.readouterr().err
+    assert (
+        "bad.yaml:5: motet.train.stepz: train.stepz: unknown key; did you mean steps?"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_same_command_again_is_another_run(tmp_path):
@@ -158,5 +175,9 @@ def test_every_trainer_has_its_flags_and_no_others(trainer, capsys):
         _parser(trainer).parse_args(["--help"])
     page = capsys.readouterr().out
     maporl = trainer == "maporl"
-    assert ("--reload" in page, "--alpha" in page, "--num_turns" in page) == (maporl, maporl, not maporl)
+    assert ("--reload" in page, "--alpha" in page, "--num_turns" in page) == (
+        maporl,
+        maporl,
+        not maporl,
+    )
     assert f"train_{trainer}.py --config" in page

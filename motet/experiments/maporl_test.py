@@ -1,4 +1,4 @@
-"""Every row of MAPoRL's table, by every one of its spellings, and what its rows mean together."""
+"""Test every row of MAPoRL's table in every spelling, and rows that are translated together."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,10 @@ import pytest
 from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
-from motet.experiments.maporl_aliases import KEYS
-from motet.experiments.rows import Goes, Joins, Refused, Told
-from motet.experiments.trainers import TRAINERS
-from motet.experiments.translate import Translation, translate
+from motet.experiments.keys import Combined, NoEffect, Renamed, Unsupported
+from motet.experiments.maporl_keys import KEYS
+from motet.experiments.translate import TRAINERS, translate
+from motet.experiments.translation import Translation
 
 BASE = {
     "dataset_name": "GSM8k",
@@ -26,8 +26,11 @@ SERVER = {"no_reward_model": False, "server_dict": {"some/model": "http://there:
 
 
 def translated(*layers: dict[str, Any]) -> Translation:
-    """Dotted keys are written out."""
-    documents = [Document(written(layer), {(): f"layer {number}"}) for number, layer in enumerate((BASE, *layers))]
+    """Translate layers whose keys may be dotted."""
+    documents = [
+        Document(written(layer), {(): f"layer {number}"})
+        for number, layer in enumerate((BASE, *layers))
+    ]
     return translate(documents, TRAINERS["maporl"], "run")
 
 
@@ -69,13 +72,23 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "agent_num": (3, {"environment.agents": 3, "team.carol.policy": ["debater"]}, {}),
     "diff_model_training": (
         True,
-        {"models.bob.path": "other/model", "policies.bob_debater.model": "bob", "team.bob.policy": ["bob_debater"]},
+        {
+            "models.bob.path": "other/model",
+            "policies.bob_debater.model": "bob",
+            "team.bob.policy": ["bob_debater"],
+        },
         {"another_policy_base_model": ["other/model"]},
     ),
-    "another_policy_base_model": (["c/c"], {"models.bob.path": "c/c", "models.alice.path": "some/model"}, DIFFERENT),
+    "another_policy_base_model": (
+        ["c/c"], {"models.bob.path": "c/c", "models.alice.path": "some/model"}, DIFFERENT,
+    ),
     "another_policy_sft_model_path": (["tuned"], {"models.bob.path": "tuned"}, DIFFERENT),
-    "policy_separation": (True, {"team.bob.policy": ["turn1", "turn2"], "policies.turn2.train": "lora"}, {}),
-    "collaboration_separation": (True, {"team.bob.policy": ["first", "later"]}, {"policy_separation": True}),
+    "policy_separation": (
+        True, {"team.bob.policy": ["turn1", "turn2"], "policies.turn2.train": "lora"}, {},
+    ),
+    "collaboration_separation": (
+        True, {"team.bob.policy": ["first", "later"]}, {"policy_separation": True},
+    ),
     "task_training": (
         False,
         {"policies.turn1.train": "frozen", "policies.turn2.train": "lora"},
@@ -83,17 +96,25 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "peft": (False, {"policies.debater.train": "full", "critic.train": "full"}, {}),
     "peft_config.r": (32, {"policies.debater.lora.rank": 32, "critic.lora.rank": 32}, {}),
-    "peft_config.lora_alpha": (64, {"policies.debater.lora.alpha": 64, "critic.lora.alpha": 64}, {}),
+    "peft_config.lora_alpha": (
+        64, {"policies.debater.lora.alpha": 64, "critic.lora.alpha": 64}, {},
+    ),
     "peft_config.target_modules": (["q_proj"], {"policies.debater.lora.targets": ["q_proj"]}, {}),
     "bf16": (True, {"models.base.dtype": "bfloat16"}, {}),
     "fp16": (True, {"models.base.dtype": "float16"}, {}),
     "load_in_8bit": (True, {"models.base.quantize": "8bit"}, {}),
     "load_in_4bit": (True, {"models.base.quantize": "4bit"}, {}),
-    "dataset_name": ("ANLI", {"environment.dataset": "anli", "data.train.name": "facebook/anli"}, {}),
+    "dataset_name": (
+        "ANLI", {"environment.dataset": "anli", "data.train.name": "facebook/anli"}, {},
+    ),
     "round_num": (3, {"rollout.samples": [1, 1, 1]}, {}),
     "no_reward_model": (True, {"environment.score": "exact", "verifier": None}, SERVER),
     "reward_feedback": (True, {"environment.show_scores": "verifier"}, SERVER),
-    "server_dict": ({"some/model": "http://here:1/predict"}, {"verifier.base_url": "http://here:1"}, {"no_reward_model": False}),
+    "server_dict": (
+        {"some/model": "http://here:1/predict"},
+        {"verifier.base_url": "http://here:1"},
+        {"no_reward_model": False},
+    ),
     "non_box_penalty": (True, {"environment.format_penalty": 10}, {"penalty_reward_value": -10}),
     "penalty_reward_value": (-0.5, {"environment.format_penalty": 0.5}, {"non_box_penalty": True}),
     "criteria_for_consensus_percentage": (
@@ -105,14 +126,16 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "alpha": (
         [1, 2, 3, 0.5],
         {
-            "algorithm.incentives": {"alphas": "code", "alpha0": 1.0, "alpha1": 2.0, "beta0": 3.0, "beta1": 0.5},
+            "algorithm.incentives": {
+                "alphas": "code", "alpha0": 1.0, "alpha1": 2.0, "beta0": 3.0, "beta1": 0.5,
+            },
             "name": "run_alpha_1_2_3_0.5",
         },
         {},
     ),
     "rule_horizon": ("last", {"algorithm.returns": "last"}, {}),
-    "rule_agent_share": ("individual", {"algorithm.share": "own"}, {}),
-    "rule_discount": (0.9, {"algorithm.discount": 0.9}, {}),
+    "rule_agent_share": ("individual", {"algorithm.reward_sharing": "own"}, {}),
+    "rule_discount": (0.9, {"algorithm.gamma": 0.9}, {}),
     "turn_based_training": (True, {"schedule": {"kind": "turns", "block": 40, "warmup": 20}}, {}),
     "turn_based_training_num": (5, {"schedule.block": 5}, {"turn_based_training": True}),
     "update_initial_turn": (3, {"schedule.warmup": 3}, {"turn_based_training": True}),
@@ -126,7 +149,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "kl_coef": (0.0, {"algorithm.kl_in": "none", "algorithm.kl_coefficient": 0.0}, {}),
     "cliprange": (0.1, {"algorithm.clip_low": 0.1, "algorithm.clip_high": 0.1}, {}),
     "cliprange_value": (0.4, {"algorithm.clip_value": 0.4}, {}),
-    "lam": (1.0, {"algorithm.trace": 1.0}, {}),
+    "lam": (1.0, {"algorithm.gae_lambda": 1.0}, {}),
     "learning_rate": (3e-5, {"optimizer.learning_rate": 3e-5}, {}),
     "warmup_steps": (10, {"optimizer.warmup_steps": 10}, {}),
     "adam_beta1": (0.8, {"optimizer.betas": [0.8, 0.99]}, {"adam_beta1": 0.9, "adam_beta2": 0.99}),
@@ -140,53 +163,55 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "report_to": ("wandb", {"report.wandb.project": "motet", "report.tensorboard": False}, {}),
     "run_name": ("first", {"report.wandb.name": "first"}, {"report_to": "wandb"}),
 }  # fmt: skip
-"""The row's first spelling -> a value, what Motet's config has then, and what else is said all along."""
+"""Key -> (value, expected values in Motet's config, other keys to set)."""
 
 
-def spelt(kind: type | tuple[type, ...]) -> list[Any]:
-    pairs = [(row, spelling) for row in KEYS if isinstance(row, kind) for spelling in row.spellings]
-    return [pytest.param(row, spelling, id=spelling) for row, spelling in pairs]
+def keys_of(kind: type | tuple[type, ...]) -> list[str]:
+    return [key for key, rule in KEYS.items() if isinstance(rule, kind)]
 
 
-def test_every_row_that_goes_somewhere_has_a_case_and_every_spelling_is_one_rows():
-    assert {row.spellings[0] for row in KEYS if isinstance(row, Goes | Joins)} == set(CHANGES)
-    spellings = [spelling for row in KEYS for spelling in row.spellings]
-    assert len(spellings) == len(set(spellings))
+def test_every_row_that_goes_somewhere_has_a_case():
+    assert set(keys_of((Renamed, Combined))) == set(CHANGES)
 
 
-@pytest.mark.parametrize(("row", "spelling"), spelt((Goes, Joins)))
-def test_a_key_changes_what_it_says_it_changes(row, spelling):
-    value, gives, given = CHANGES[spelling]
-    before, after = plain(given), plain(given, {spelling: value})
+@pytest.mark.parametrize("key", keys_of((Renamed, Combined)))
+def test_a_key_changes_what_it_says_it_changes(key):
+    value, gives, given = CHANGES[key]
+    before, after = plain(given), plain(given, {key: value})
     assert {path: at(after, path) for path in gives} == gives
     assert any(at(before, path) != at(after, path) for path in gives)
 
 
-@pytest.mark.parametrize(("row", "spelling"), spelt(Told))
-def test_a_key_that_nothing_hangs_on_is_told_and_changes_nothing(row, spelling):
-    with_key = translated({spelling: "unheard of"})
-    assert with_key.notes == (f"{spelling}: {row.why}",)
-    assert plain({spelling: "unheard of"}) == plain()
-    for value in row.quiet:
-        assert translated({spelling: value}).notes == ()
+@pytest.mark.parametrize("key", keys_of(NoEffect))
+def test_a_key_that_nothing_hangs_on_is_told_and_changes_nothing(key):
+    with_key = translated({key: "unheard of"})
+    assert with_key.notes == (f"{key}: {KEYS[key].why}",)
+    assert plain({key: "unheard of"}) == plain()
+    for value in KEYS[key].silent:
+        assert translated({key: value}).notes == ()
 
 
-@pytest.mark.parametrize(("row", "spelling"), spelt(Refused))
-def test_what_cannot_be_done_is_refused_and_says_why(row, spelling):
+@pytest.mark.parametrize("key", keys_of(Unsupported))
+def test_what_cannot_be_done_is_refused_and_says_why(key):
     for value in (True, 2.0, "auto"):
-        with pytest.raises(ConfigError, match=re.escape(f"layer 1: {spelling}: {row.why}")):
-            translated({spelling: value})
-    for value in row.unless:
-        assert plain({spelling: value}) == plain()
+        with pytest.raises(ConfigError, match=re.escape(f"layer 1: {key}: {KEYS[key].why}")):
+            translated({key: value})
+    for value in KEYS[key].allowed:
+        assert plain({key: value}) == plain()
 
 
-# ---------------------------------------------------------------------------------------------------- defaults
+# --------------------------------------------------------------------------------------- defaults
 
 
 def test_what_no_key_says_is_as_published():
     config = resolved()
     algorithm, optimizer = config.algorithm, config.optimizer
-    assert (algorithm.name, algorithm.scope, algorithm.trace, algorithm.discount) == ("maporl", "token", 0.95, 0.3)
+    assert (algorithm.name, algorithm.scope, algorithm.gae_lambda, algorithm.gamma) == (
+        "maporl",
+        "token",
+        0.95,
+        0.3,
+    )
     assert (algorithm.clip_low, algorithm.clip_high, algorithm.clip_value) == (0.2, 0.2, 0.2)
     assert (algorithm.kl_in, algorithm.kl_coefficient, algorithm.epochs, algorithm.minibatches) == (
         "reward",
@@ -194,7 +219,11 @@ def test_what_no_key_says_is_as_published():
         4,
         8,
     )
-    assert (optimizer.learning_rate, optimizer.schedule, optimizer.final_fraction) == (1e-5, "linear", 0.1)
+    assert (optimizer.learning_rate, optimizer.schedule, optimizer.final_fraction) == (
+        1e-5,
+        "linear",
+        0.1,
+    )
     assert (config.decode.temperature, config.decode.max_new_tokens) == (0.7, 300)
     assert (config.critic.train, config.critic.coefficient, config.train.epochs) == ("lora", 0.1, 3)
     assert config.policies["debater"].new_adapter.rank == 8
@@ -209,8 +238,17 @@ def test_all_agents_share_one_policy_and_one_critic():
 
 
 def test_agents_with_one_model_share_it_and_others_have_their_own():
-    config = resolved({"agent_num": 3, "diff_model_training": True, "another_policy_base_model": ["b/b", "some/model"]})
-    assert {name: base.path for name, base in config.models.items()} == {"alice": "some/model", "bob": "b/b"}
+    config = resolved(
+        {
+            "agent_num": 3,
+            "diff_model_training": True,
+            "another_policy_base_model": ["b/b", "some/model"],
+        }
+    )
+    assert {name: base.path for name, base in config.models.items()} == {
+        "alice": "some/model",
+        "bob": "b/b",
+    }
     assert config.policies["carol_debater"].model == "alice"
 
 
@@ -230,31 +268,39 @@ def test_rows_of_ones_own_lie_over_the_published_ones():
     assert (data.train.path, data.train.name) == ("mine.jsonl", None)
 
 
-# ---------------------------------------------------------------------------------------------------- together
+# --------------------------------------------------------------------------------------- together
 
 
 def test_each_setting_of_the_incentives_has_a_run_folder_of_its_own():
     assert resolved({"alpha": [0, 2, 2, 0]}).name == "run_alpha_0_2_2_0"
     assert translated({"output_dir": "out/mine", "alpha": [0, 0.5, 0, 0]}).runs == Path("out")
-    assert resolved({"output_dir": "out/mine", "alpha": [0, 0.5, 0, 0]}).name == "mine_alpha_0_0.5_0_0"
+    assert (
+        resolved({"output_dir": "out/mine", "alpha": [0, 0.5, 0, 0]}).name == "mine_alpha_0_0.5_0_0"
+    )
 
 
 def test_a_first_turn_that_learns_nothing_leaves_the_second_to_learn_always():
     later = {"policy_separation": True, "collaboration_separation": True, "task_training": False}
     config = resolved(later, {"turn_based_training": True})
     assert config.schedule.kind == "simultaneous"
-    assert {name for name, policy in config.policies.items() if policy.train == "frozen"} == {"first"}
+    assert {name for name, policy in config.policies.items() if policy.train == "frozen"} == {
+        "first"
+    }
     with pytest.raises(ConfigError, match="leaves the blocks of turn 1 nobody to train"):
         resolved(later, {"turn_based_training": True, "round_num": 3})
 
 
-@pytest.mark.parametrize(("share", "agents", "least"), [(0.5, 2, 1.0), (0.5, 3, 2 / 3), (0.8, 5, 1.0), (0.0, 2, 0.5)])
+@pytest.mark.parametrize(
+    ("share", "agents", "least"), [(0.5, 2, 1.0), (0.5, 3, 2 / 3), (0.8, 5, 1.0), (0.0, 2, 0.5)]
+)
 def test_a_consensus_is_more_than_the_share_that_is_said(share, agents, least):
     said = {"criteria_for_consensus_percentage": share, "agent_num": agents}
     assert resolved(said).environment.options["consensus"]["share"] == pytest.approx(least)
 
 
-@pytest.mark.parametrize("word", ["criteria_for_consensus_percentage", "criteria_for_consensus_reward_threshold"])
+@pytest.mark.parametrize(
+    "word", ["criteria_for_consensus_percentage", "criteria_for_consensus_reward_threshold"]
+)
 def test_a_consensus_of_one_or_more_is_never_reached(word):
     assert "consensus" not in resolved({word: 1.1}).environment.options
 
@@ -274,22 +320,29 @@ def test_a_key_that_waits_for_another_says_so(word, waiting, told):
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        ({"alpha": 0.5}, 'layer 1: alpha: got 0.5, expected four numbers, "[alpha0, alpha1, beta0, beta1]"'),
+        ({"alpha": 0.5},
+         'layer 1: alpha: got 0.5, expected four numbers, "[alpha0, alpha1, beta0, beta1]"'),
         ({"alpha": [0, -1, 0, 0]}, "alpha: algorithm.incentives.alpha1: got -1"),
-        ({"dataset_name": "FANTOM"}, "dataset_name: got 'fantom', expected one of gsm8k, tinygsm, anli"),
+        ({"dataset_name": "FANTOM"},
+         "dataset_name: got 'fantom', expected one of gsm8k, tinygsm, anli"),
         ({"agent_num": 9}, "agent_num: got 9, expected at most 8"),
-        ({"collaboration_separation": True}, "collaboration_separation: needs policy_separation: true"),
-        ({"task_training": False}, "task_training: one policy plays all turns, so nobody would learn"),
+        ({"collaboration_separation": True},
+         "collaboration_separation: needs policy_separation: true"),
+        ({"task_training": False},
+         "task_training: one policy plays all turns, so nobody would learn"),
         ({"reward_feedback": True}, "reward_feedback: agents would be told who is right"),
         ({"bf16": True, "fp16": True}, "layer 1: fp16: bf16 is true too: keep one"),
         ({"adam_beta1": 0.9}, "adam_beta1: expected both, adam_beta1 and adam_beta2"),
-        ({"server_dict": {"m": "http://here"}}, "expected model: address, where every address ends in /predict"),
+        ({"server_dict": {"m": "http://here"}},
+         "expected model: address, where every address ends in /predict"),
         ({**SERVER, "base_model": "b/b"}, "server_dict: has no address for b/b"),
-        ({**DIFFERENT, "agent_num": 3}, "another_policy_base_model: got 1 models, expected 2: one for each agent but the first"),
+        ({**DIFFERENT, "agent_num": 3},
+         "another_policy_base_model: got 1 models, expected 2: one for each agent but the first"),
         ({"diff_model_training": True}, "another_policy_base_model is missing"),
-        ({"rule_horizon": "first"}, "rule_horizon: got 'first', expected one of discounted_sum, last, current"),
+        ({"rule_horizon": "first"},
+         "rule_horizon: got 'first', expected one of discounted_sum, last, current"),
         ({"rule_discont": 1}, "rule_discont: unknown key (did you mean 'rule_discount'?)"),
-        ({"magrpo": {"discount": 1}}, "magrpo: use train_magrpo.py"),
+        ({"magrpo": {"gamma": 1}}, "magrpo: use train_magrpo.py"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_clear_line(layer, message):

@@ -6,12 +6,17 @@ import pytest
 from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
-from motet.experiments.trainers import TRAINERS
-from motet.experiments.translate import translate
+from motet.experiments.translate import TRAINERS, translate
 from motet.settings import TinyModel
 
 MODEL = {"model": {"name": "some/model"}}
-HUMANEVAL = {"dataset": {"name": "openai/openai_humaneval", "train_split": "test[33:163]", "eval_split": "test[:32]"}}
+HUMANEVAL = {
+    "dataset": {
+        "name": "openai/openai_humaneval",
+        "train_split": "test[33:163]",
+        "eval_split": "test[:32]",
+    }
+}
 ONE_EPOCH = {"num_train_epochs": 1}
 
 
@@ -21,8 +26,10 @@ def resolved(*layers, trainer="magrpo"):
 
 
 def placed(first, over):
-    """As `resolved`, and complaints name the second layer."""
-    translated = translate([Document(first, {}), Document(over, {(): "over"})], TRAINERS["magrpo"], "run")
+    """Like `resolved`, but for two layers, where error messages name the second."""
+    translated = translate(
+        [Document(first, {}), Document(over, {(): "over"})], TRAINERS["magrpo"], "run"
+    )
     return make_config(translated.config.data, translated.overrides, translated.config.places)
 
 
@@ -34,14 +41,20 @@ def magrpo(**keys):
     return {**MODEL, **HUMANEVAL, "magrpo": {**ONE_EPOCH, **keys}}
 
 
-# ---------------------------------------------------------------------------------------------------- who plays
+# -------------------------------------------------------------------------------------- who plays
 
 
 def test_magrpo_is_two_agents_with_a_full_model_each():
     config = resolved(magrpo())
     assert config.environment.options["helpers"] == 1
-    assert {agent: player.policy for agent, player in config.team.items()} == {"helper": ("helper",), "main": ("main",)}
-    assert {name: policy.train for name, policy in config.policies.items()} == {"helper": "full", "main": "full"}
+    assert {agent: player.policy for agent, player in config.team.items()} == {
+        "helper": ("helper",),
+        "main": ("main",),
+    }
+    assert {name: policy.train for name, policy in config.policies.items()} == {
+        "helper": "full",
+        "main": "full",
+    }
     assert {policy.model for policy in config.policies.values()} == {"base"}
     assert (config.algorithm.name, config.algorithm.baseline) == ("magrpo", "group_mean")
 
@@ -62,7 +75,8 @@ def test_grpo_is_main_alone():
 
 def test_the_section_of_another_trainer_is_refused_with_the_right_one():
     with pytest.raises(
-        ConfigError, match=r"magrpo: this trainer reads the section grpo: say it there, or use train_magrpo\.py"
+        ConfigError,
+        match=r"magrpo: this trainer reads the section grpo: say it there, or use train_magrpo\.py",
     ):
         resolved(magrpo(), trainer="grpo")
 
@@ -76,20 +90,32 @@ def test_a_list_of_agents_gives_their_number_and_a_model_each():
     }
     assert config.environment.options["helpers"] == 2
     assert "model.name gives way to agents" in notes(magrpo(), {"agents": ["a/a", "b/b"]})
-    with pytest.raises(ConfigError, match=r"agents: got 2 models for 3 agent\(s\), expected one each"):
+    with pytest.raises(
+        ConfigError, match=r"agents: got 2 models for 3 agent\(s\), expected one each"
+    ):
         resolved(magrpo(num_agents=3), {"agents": ["a/a", "b/b"]})
 
 
 def test_devices_are_one_for_all_or_one_each():
     with pytest.raises(ConfigError, match="got 2 devices, expected one, or parallel_training: mp"):
         resolved(magrpo(agent_devices=["cuda:0", "cuda:1"]))
-    with pytest.raises(ConfigError, match="got 1 devices, expected one per agent under parallel_training: mp"):
+    with pytest.raises(
+        ConfigError, match="got 1 devices, expected one per agent under parallel_training: mp"
+    ):
         resolved(magrpo(agent_devices="cuda:0", parallel_training="mp"))
-    assert resolved(magrpo(agent_devices=["cuda:0"], parallel_training="none")).models["base"].device == "cuda:0"
+    assert (
+        resolved(magrpo(agent_devices=["cuda:0"], parallel_training="none")).models["base"].device
+        == "cuda:0"
+    )
 
 
 def test_motets_own_keys_lie_over_what_is_translated():
-    own = {"motet": {"policies": {"helper": {"train": "lora", "lora": {"rank": 4}}}, "train": {"max_fault_share": 1.0}}}
+    own = {
+        "motet": {
+            "policies": {"helper": {"train": "lora", "lora": {"rank": 4}}},
+            "train": {"max_fault_share": 1.0},
+        }
+    }
     config = resolved(magrpo(), own)
     assert config.policies["helper"].train == "lora"
     assert config.policies["helper"].model == "base"
@@ -97,7 +123,7 @@ def test_motets_own_keys_lie_over_what_is_translated():
     assert config.train.max_fault_share == 1.0
 
 
-# ---------------------------------------------------------------------------------------------------- layers
+# ----------------------------------------------------------------------------------------- layers
 
 
 def test_a_later_layer_lies_over_an_earlier_one_under_any_spelling():
@@ -124,9 +150,13 @@ def test_in_one_layer_the_trainers_section_goes_before_the_model_and_says_so():
 
 
 def test_two_spellings_of_one_key_must_agree():
-    assert resolved(magrpo(learning_rate=1e-5, agent_learning_rate=1e-5)).optimizer.learning_rate == 1e-5
+    assert (
+        resolved(magrpo(learning_rate=1e-5, agent_learning_rate=1e-5)).optimizer.learning_rate
+        == 1e-5
+    )
     message = (
-        r"magrpo\.agent_learning_rate: is another spelling of magrpo\.learning_rate, and says something else: keep one"
+        r"magrpo\.agent_learning_rate: is another spelling of magrpo\.learning_rate, and "
+        r"says something else: keep one"
     )
     with pytest.raises(ConfigError, match=message):
         resolved(magrpo(agent_learning_rate=2e-5, learning_rate=1e-5))
@@ -140,7 +170,10 @@ def test_two_spellings_of_one_key_must_agree():
             "magrpo.num_generation: unknown key (did you mean 'magrpo.num_generations'?)",
         ),
         ({"modle": {"name": "x"}}, "modle: unknown key"),
-        ({"model": {"model_kwargs": {"quantize": True}}}, "model.model_kwargs.quantize: unknown key"),
+        (
+            {"model": {"model_kwargs": {"quantize": True}}},
+            "model.model_kwargs.quantize: unknown key",
+        ),
         ({"magrpo": 5}, "magrpo: unknown key"),
     ],
 )
@@ -163,12 +196,14 @@ def test_a_section_that_a_later_layer_makes_null_says_nothing_any_more():
     said = magrpo(num_turns=2) | {"external": {"mode": "passed", "sandbox_slice": 2}}
     assert "feedback" in resolved(said).environment.options
     assert resolved(said, {"external": None}) == resolved(magrpo(num_turns=2))
-    assert resolved(said, {"external": None}, {"external": {"mode": "plain"}}).environment.options["feedback"] == {
-        "mode": "plain"
-    }
+    assert resolved(said, {"external": None}, {"external": {"mode": "plain"}}).environment.options[
+        "feedback"
+    ] == {"mode": "plain"}
 
 
-@pytest.mark.parametrize("word", ["model.name", "dataset.name", "dataset.train_split", "num_train_epochs"])
+@pytest.mark.parametrize(
+    "word", ["model.name", "dataset.name", "dataset.train_split", "num_train_epochs"]
+)
 def test_what_has_no_default_must_be_said(word):
     section, _, name = word.rpartition(".")
     section = section or "magrpo"
@@ -178,7 +213,7 @@ def test_what_has_no_default_must_be_said(word):
         resolved(without)
 
 
-# ---------------------------------------------------------------------------------------------------- what is played
+# --------------------------------------------------------------------------------- what is played
 
 
 def test_a_dataset_that_exists_as_a_path_is_a_path(tmp_path):
@@ -210,7 +245,8 @@ def test_the_type_of_a_published_dataset_is_known_by_its_name(name, environment)
 
 def test_another_dataset_must_say_its_type():
     with pytest.raises(
-        ConfigError, match=r"'my/rows' does not say what it holds: set dataset\.type to one of humaneval, "
+        ConfigError,
+        match=r"'my/rows' does not say what it holds: set dataset\.type to one of humaneval, ",
     ):
         resolved(magrpo(), {"dataset": {"name": "my/rows"}})
     with pytest.raises(ConfigError, match=r"dataset\.type: got 'chess', expected one of humaneval"):
@@ -221,9 +257,13 @@ def test_writing_has_two_parts_and_one_or_two_agents():
     rows = {"dataset": {"name": "trl-lib/tldr"}}
     assert list(resolved(magrpo(), rows).team) == ["summary", "detail"]
     assert list(resolved(magrpo(num_agents=1), rows).team) == ["writer"]
-    with pytest.raises(ConfigError, match=r"magrpo\.num_agents: got 3, expected 1 or 2: the text has two parts"):
+    with pytest.raises(
+        ConfigError, match=r"magrpo\.num_agents: got 3, expected 1 or 2: the text has two parts"
+    ):
         resolved(magrpo(num_agents=3), rows)
-    with pytest.raises(ConfigError, match=r"agents: got 3, expected 1 or 2: the text has two parts"):
+    with pytest.raises(
+        ConfigError, match=r"agents: got 3, expected 1 or 2: the text has two parts"
+    ):
         resolved(magrpo(), rows, {"agents": ["a/a", "b/b", "c/c"]})
 
 
@@ -231,7 +271,11 @@ def test_classeval_shares_out_methods_as_published_where_two_agents_write():
     rows = {"dataset": {"name": "FudanSELab/ClassEval"}, "external": {"mode": "code_feedback"}}
     config = resolved(magrpo(), rows)
     assert list(config.team) == ["coder1", "coder2"]
-    assert config.environment.options == {"agents": 2, "share": "by_parameters", "feedback": {"mode": "level_feedback"}}
+    assert config.environment.options == {
+        "agents": 2,
+        "share": "by_parameters",
+        "feedback": {"mode": "level_feedback"},
+    }
     assert (config.sandbox.packages, config.sandbox.cpu_seconds) == (("numpy",), 10)
     assert resolved(magrpo(num_agents=3), rows).environment.options["share"] == "fair"
 
@@ -246,7 +290,7 @@ def test_what_another_environment_has_not_is_named_by_the_key_that_makes_it():
     assert translated.config.places["environment", "feedback"] == "file:9: external.mode"
 
 
-# ---------------------------------------------------------------------------------------------------- how they learn
+# --------------------------------------------------------------------------------- how they learn
 
 
 @pytest.mark.parametrize(
@@ -258,8 +302,19 @@ def test_what_another_environment_has_not_is_named_by_the_key_that_makes_it():
         ({"rollout_buffer_size": 2, "train_batch_size": 6}, 2),
         ({"rollout_buffer_size": 10, "num_turns": 2, "num_generations": 4}, 2),  # 1 + 4 Rounds
         ({"rollout_buffer_size": 2, "num_turns": 2, "num_generations": 4}, 1),
-        ({"rollout_buffer_size": 10, "num_turns": 2, "num_generations": 3, "joint_mode": "crossed"}, 1),  # 1 + 9
-        ({"rollout_buffer_size": 8, "num_turns": 2, "num_generations": 4, "handoff": "random"}, 4),  # 1 + 1
+        (
+            {
+                "rollout_buffer_size": 10,
+                "num_turns": 2,
+                "num_generations": 3,
+                "joint_mode": "crossed",
+            },
+            1,
+        ),  # 1 + 9
+        (
+            {"rollout_buffer_size": 8, "num_turns": 2, "num_generations": 4, "handoff": "random"},
+            4,
+        ),  # 1 + 1
         ({"rollout_buffer_size": 2, "per_device_train_batch_size": 4}, 4),
     ],
 )
@@ -275,7 +330,10 @@ def test_an_interval_of_tasks_becomes_one_of_steps(interval, every):
 def test_turn_weights_are_one_per_turn():
     two = magrpo(num_turns=2, turn_gradient_weights=[1.5, 0.5])
     assert resolved(two).algorithm.turn_weights == (1.5, 0.5)
-    with pytest.raises(ConfigError, match=r"turn_gradient_weights: got 2 weights for 3 turn\(s\), expected one each"):
+    with pytest.raises(
+        ConfigError,
+        match=r"turn_gradient_weights: got 2 weights for 3 turn\(s\), expected one each",
+    ):
         resolved(two, {"magrpo": {"num_turns": 3}})
 
 
@@ -288,7 +346,7 @@ def test_a_divergence_is_in_the_loss_or_in_the_reward_and_off_at_zero():
     assert notes(off) == ("magrpo.reference_kl_coef waits for reference_kl_enabled: true",)
 
 
-# ---------------------------------------------------------------------------------------------------- between turns
+# ---------------------------------------------------------------------------------- between turns
 
 
 def feedback(**external):
@@ -297,13 +355,19 @@ def feedback(**external):
 
 def test_the_older_switches_mean_a_prompt_without_history():
     both = feedback(original_prompt=True, previous_response=True)
-    assert (both["history"], both["feedback"]) == ("none", {"restate_problem": True, "restate_answer": True})
+    assert (both["history"], both["feedback"]) == (
+        "none",
+        {"restate_problem": True, "restate_answer": True},
+    )
     assert feedback(memory_mode="full", previous_response=True)["history"] == "own"
-    assert feedback(memory_mode="last", previous_response=False)["feedback"] == {"restate_answer": False}
+    assert feedback(memory_mode="last", previous_response=False)["feedback"] == {
+        "restate_answer": False
+    }
     full = {"external": {"memory_mode": "full", "original_prompt": False}}
     assert resolved(magrpo(), full).environment.options["history"] == "own"
     assert notes(magrpo(), full) == (
-        "external.original_prompt is for external.memory_mode: last; a full history holds all that was said",
+        "external.original_prompt is for external.memory_mode: last; a full history holds all "
+        "that was said",
     )
     assert "history" not in feedback(mode="plain")
 
@@ -313,18 +377,22 @@ def test_an_expert_is_asked_by_name_and_only_in_its_mode():
     assert (asked.model, asked.key_variable) == ("deepseek-coder", "DEEPSEEK_API_KEY")
     idle = {"external": {"mode": "plain", "expert_model": "deepseek-coder"}}
     assert resolved(magrpo(), idle).expert is None
-    assert notes(magrpo(), idle) == ("external.expert_model is asked under external.mode: expert_edits only",)
+    assert notes(magrpo(), idle) == (
+        "external.expert_model is asked under external.mode: expert_edits only",
+    )
 
 
 def test_an_expert_that_nobody_knows_needs_an_address():
     own = {"external": {"mode": "expert_edits", "expert_model": "mine"}}
-    with pytest.raises(ConfigError, match=r"^over: external\.expert_model: expert\.base_url: missing"):
+    with pytest.raises(
+        ConfigError, match=r"^over: external\.expert_model: expert\.base_url: missing"
+    ):
         placed(magrpo(), own)
     served = {"motet": {"expert": {"base_url": "http://localhost:8000/v1"}}}
     assert resolved(magrpo(), own, served).expert.model == "mine"
 
 
-# ---------------------------------------------------------------------------------------------------- what is kept
+# ----------------------------------------------------------------------------------- what is kept
 
 
 def test_weights_and_biases_is_off_until_it_is_asked_for():
@@ -338,7 +406,9 @@ def test_weights_and_biases_is_off_until_it_is_asked_for():
 def test_a_reward_processor_that_is_off_does_nothing_and_says_so():
     off = {"reward_processor": {"enabled": False, "shift": -4}}
     assert "reward" not in resolved(magrpo(), off).environment.options
-    assert notes(magrpo(), off) == ("reward_processor.enabled is false, so rewards are as they are",)
-    assert resolved(magrpo(reward_shift=-2.1), {"reward_processor": {"enabled": False}}).environment.options[
-        "reward"
-    ] == {"shift": -2.1}
+    assert notes(magrpo(), off) == (
+        "reward_processor.enabled is false, so rewards are as they are",
+    )
+    assert resolved(
+        magrpo(reward_shift=-2.1), {"reward_processor": {"enabled": False}}
+    ).environment.options["reward"] == {"shift": -2.1}

@@ -1,4 +1,7 @@
-"""Rewards: (task, texts) -> a score and its named terms. Code, answers and texts are judged here; games ask for the judgement."""
+"""Rewards: map a task and the agents' completions to a score with named terms.
+
+This folder judges code, answers and texts. The environments call it.
+"""
 
 from motet.rewards.reward import Reward, RewardLike, Score
 

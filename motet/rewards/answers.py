@@ -1,9 +1,15 @@
-r"""The final number of a model's text, as an exact fraction: nothing here is ever a float.
+r"""Extract the final number of a completion as an exact fraction. No float is used.
 
     number("... so she pays \boxed{\$1{,}200.50}.") == Fraction(2401, 2)
 
-Where a text says its last word is looked for in this order: the last `\boxed{...}`; what follows the last `####`; what follows
-the last "answer is"; the last line. Whatever can be read in two ways there is no answer: None, never a guess.
+The final answer is searched in this order:
+
+1. the content of the last `\boxed{...}`;
+2. the text after the last `####`;
+3. the text after the last "answer is";
+4. the last line.
+
+An ambiguous answer gives None, never a guess.
 """
 
 import re
@@ -12,17 +18,23 @@ from fractions import Fraction
 from motet.rewards.spoken import spoken
 
 MOST_CHARACTERS = 400_000
-"""Of a text; what comes after them is not read."""
+"""Maximum number of characters read from a completion, counted from its start."""
 _LONGEST = 1000
-"""Of what is read as a number, with what stands around it."""
+"""Maximum length, in characters, of a string that is searched for a number."""
 _MOST_DIGITS = 60
-"""Of a number, its exponent included: longer ones are no answer to anything, and slow."""
+"""Maximum length of a number, and maximum absolute exponent.
+
+Longer numbers are never a real answer, and arithmetic with them is slow.
+"""
 _FEWEST_DECIMALS, _FEWEST_DIGITS = 2, 2
-"""What a rounded number must have kept, digits being counted from the first that is not zero."""
+"""Decimals and significant digits that a rounded number must keep.
+
+Significant digits count from the first digit that is not zero.
+"""
 
 
 def number(text: str) -> Fraction | None:
-    """The number a text ends up with; None where there is none, or more than one."""
+    """Return the final number of a text; None if there is none, or more than one."""
     text = spoken(text[:MOST_CHARACTERS])
     box = boxed(text)
     if box is not None:
@@ -38,10 +50,12 @@ def number(text: str) -> Fraction | None:
 
 
 def same_number(answer: Fraction, gold: Fraction) -> bool:
-    """Equal; or, where `gold` has more than two decimals, one is the other rounded to two or more.
+    """Test whether `answer` equals `gold`, exactly or after rounding.
 
-    0.33 is 1/3 and 0.333333 is 1/3; a half may go either way, so 0.125 is 0.12 and 0.13. Two digits
-    must be left: 0.07 is not 1/15, and 0 is not 0.004. Gold numbers may be rounded ones: 1/3 is 0.333.
+    Rounding is allowed only if `gold` has more than two decimals. Then one number must be the other
+    one, rounded to two or more decimals. 0.33 and 0.333333 match 1/3. A half may be rounded up or
+    down: 0.12 and 0.13 match 0.125. A rounded number must keep two significant digits: 0.07 does
+    not match 1/15, and 0 does not match 0.004. `gold` may itself be rounded: 1/3 matches 0.333.
     """
     if answer == gold:
         return True
@@ -50,9 +64,10 @@ def same_number(answer: Fraction, gold: Fraction) -> bool:
 
 
 def _rounded(value: Fraction, to: Fraction) -> bool:
-    """Whether `to` is `value` at as many decimals as `to` has.
+    """Test whether `to` is `value`, rounded to the number of decimals of `to`.
 
-    Zeros at the end are not seen. So 3 is 3.00; and 0.05, which has one digit only, is 0.050.
+    A Fraction has no trailing zeros. So 3 counts as 3.00. 0.05, which has one significant digit,
+    counts as 0.050.
     """
     places = _decimals(to)
     if places is None or to == 0:
@@ -64,7 +79,7 @@ def _rounded(value: Fraction, to: Fraction) -> bool:
 
 
 def _decimals(value: Fraction) -> int | None:
-    """How many a number has behind the point; None where they do not end."""
+    """Return the number of decimals; None if the decimal expansion does not end."""
     rest = value.denominator
     twos = fives = 0
     while rest % 2 == 0:
@@ -75,7 +90,7 @@ def _decimals(value: Fraction) -> int | None:
 
 
 def written(value: Fraction) -> str:
-    """One spelling for every number: 1200, 0.5, 1/3."""
+    """Write a number in its one canonical form: 1200, 0.5, 1/3."""
     places = _decimals(value)
     if places is None or places > 12:
         return str(value)
@@ -84,20 +99,23 @@ def written(value: Fraction) -> str:
     return ("-" if value < 0 else "") + whole + (f".{rest}" if rest else "")
 
 
-# ---------------------------------------------------------------------------------------------------- where
+# ---------------------------------------------------------------------------- where the answer is
 
 _BOX = re.compile(r"(?<!\\)\\++(?:boxed|fbox)\s*\{")
-"""Tried once for a run of backslashes, not again from each of them."""
+"""The pattern is tried once per run of backslashes, not again at each backslash of the run."""
 _BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
-_SAYS = re.compile(r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)", re.IGNORECASE)
+_SAYS = re.compile(
+    r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)",
+    re.IGNORECASE,
+)
 
 
 def boxed(text: str) -> str | None:
-    r"""What stands in the last `\boxed{...}` that is closed and not empty; None where there is none."""
-    first = _BOX.search(text)  # no brace before it can close it, or be closed inside
+    r"""Return the content of the last `\boxed{...}` that is closed and not empty; None if none."""
+    first = _BOX.search(text)  # braces before the first box do not matter
     if first is None:
         return None
-    opened: list[int | None] = []  # where a box's content begins; None for a brace that is no box
+    opened: list[int | None] = []  # start of each open box's content; None for any other brace
     last, found = -1, None
     for brace in _BRACE.finditer(text, first.start()):
         if brace.group() in ("\\{", "\\}", "\\\\"):
@@ -111,35 +129,46 @@ def boxed(text: str) -> str | None:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------- what
+# ------------------------------------------------------------------------------ what number it is
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
 _PLAIN = rf"(?:{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+(?![0-9a-zA-Z]))?"
 _NUMBER = re.compile(
-    rf"(?P<sign>(?<![\w)\]}}%])[-+]\s*)?(?:(?P<whole>[0-9]+)\s+(?P<of>[0-9]+)\s*/\s*(?P<parts>[0-9]+)"
+    rf"(?P<sign>(?<![\w)\]}}%])[-+]\s*)?"
+    rf"(?:(?P<whole>[0-9]+)\s+(?P<of>[0-9]+)\s*/\s*(?P<parts>[0-9]+)"
     rf"|(?P<over>{_PLAIN})(?:\s*/\s*(?P<under>{_PLAIN}))?)"
 )
-"""`3 1/2`, or a number, or one over another."""
+"""A mixed number such as `3 1/2`, a plain number, or one number over another."""
 _NOT = re.compile(r"\bnot\b|n['\u2019]t\b")
 _END = re.compile(r"[.;!?](?=\s|$)")
 _ANOTHER = re.compile(
-    r"\s*\(?(?:[,;:&]|(?:\s*[a-zA-Z]+\s*){0,2}?(?:,|,?\s*\b(?:or|and|to)\b(?:\s+[a-zA-Z]+)?))\s*[-+(]?\s*\.?[0-9]"
+    r"\s*\(?(?:[,;:&]|(?:\s*[a-zA-Z]+\s*){0,2}?"
+    r"(?:,|,?\s*\b(?:or|and|to)\b(?:\s+[a-zA-Z]+)?))\s*[-+(]?\s*\.?[0-9]"
 )
-"""What follows a number where a second one is named with it: `5, or maybe 6`, `2 hours, 30 minutes`, `3:30`."""
+"""Text after a number that adds a second number: `5, or maybe 6`, `2 hours, 30 minutes`, `3:30`."""
 _OPERATORS = tuple("+-*/^_(<>|√∛∜±∓÷×")
 _GOES_ON = re.compile(
     r"[⁰¹²³⁴-⁹₀-₉]|\.\(|\s*[+*^!÷±∓×|]|\s*(?:hundred|thousand|million|billion|trillion)\b"
     r"|\s*(?:over|divided by|times|plus|minus|modulo|mod)\s+[-(]?[0-9]"
-    r"|\s*(?:and\s+)?(?:an?|one|two|three|four)\s+(?:hal(?:f|ves)|thirds?|quarters?|fifths?|sixths?|eighths?|tenths?)\b"
+    r"|\s*(?:and\s+)?(?:an?|one|two|three|four)\s+"
+    r"(?:hal(?:f|ves)|thirds?|quarters?|fifths?|sixths?|eighths?|tenths?)\b"
 )
-"""What follows a number that is not the whole of it: `5²`, `0.(3)`, `2 ÷ 4`, `1.5 million`, `7 over 3`, `3 and a half`."""
+"""Text that continues a number, so that the number alone is not the whole value.
+
+Examples: `5²`, `0.(3)`, `2 ÷ 4`, `1.5 million`, `7 over 3`, `3 and a half`.
+"""
 _DASHES = dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"), "-")
-_VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
-           "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8"}  # fmt: skip
+_VULGAR = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
+           "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8",
+           "⅞": "7/8"}  # fmt: skip
 _REWRITTEN = tuple(
     (re.compile(pattern), instead)
     for pattern, instead in (
-        (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathit|mbox|operatorname|boxed|fbox)\s*\{([^{}]*)\}", r" \1 "),
+        (
+            r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathit|mbox|operatorname|boxed|fbox)"
+            r"\s*\{([^{}]*)\}",
+            r" \1 ",
+        ),
         (r"\\!", ""),
         (r"\{,\}|\\,(?=[0-9]{3})|(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3})", ","),
         (r"\\[$%#&]|[$€£¥₹%]|\\(?:left|right|displaystyle|dots|ldots)\b|\*\*|__|`", ""),
@@ -152,13 +181,18 @@ _REWRITTEN = tuple(
         (r"\\[()\[\]]", " "),
     )
 )
-"""LaTeX and typography as plain signs; what is a command after that has no number that could be read."""
+"""Rules that rewrite LaTeX and typography as plain characters, applied in this order.
+
+A text that still contains a LaTeX command afterwards is not read as a number.
+"""
 
 
 def read(said: str) -> Fraction | None:
-    """The one number of `said`, which is all that is said: `\\$1{,}200`, `x = 3`, `72 clips`, `\\frac{1}{2}`.
+    """Return the number in `said`, if it contains exactly one.
 
-    Of a calculation it is what comes behind the last `=`. None for several numbers, and for terms that are not worked out.
+    `said` should hold the answer only: `\\$1{,}200`, `x = 3`, `72 clips`, `\\frac{1}{2}`. In a
+    calculation, the answer is what follows the last `=`. Returns None for several numbers, and for
+    terms that are not evaluated.
     """
     if len(said) > _LONGEST:
         return None
@@ -167,19 +201,28 @@ def read(said: str) -> Fraction | None:
     if len(found) != 1 or "\\" in plain:
         return None
     before, after = plain[: found[0].start()].rstrip(), plain[found[0].end() :].lstrip()
-    if before.endswith(_OPERATORS) or _GOES_ON.match(after) or re.match(r"\(|[-/]\s*[^a-zA-Z\s]", after):
+    if (
+        before.endswith(_OPERATORS)
+        or _GOES_ON.match(after)
+        or re.match(r"\(|[-/]\s*[^a-zA-Z\s]", after)
+    ):
         return None
     return None if _NOT.search(before) else _value(found[0])
 
 
 def _first(said: str) -> Fraction | None:
-    """The first number of a sentence, or of a calculation the one behind its last `=`."""
+    """Return the first number of a sentence, or the one after its last `=`."""
     sentence = _END.split(_plain(said[:_LONGEST]))[0].rpartition("=")[2]
     found = _NUMBER.search(sentence)
     if found is None:
         return None
     before, after = sentence[: found.start()].rstrip(" ("), sentence[found.end() :]
-    if "\\" in before or before.endswith(_OPERATORS) or re.match(r"\s*[-/x]\s*[0-9(.]", after) or _GOES_ON.match(after):
+    if (
+        "\\" in before
+        or before.endswith(_OPERATORS)
+        or re.match(r"\s*[-/x]\s*[0-9(.]", after)
+        or _GOES_ON.match(after)
+    ):
         return None
     return None if _NOT.search(before) or _ANOTHER.match(after) else _value(found)
 
@@ -198,7 +241,11 @@ def _value(found: re.Match[str]) -> Fraction | None:
         return None
     sign = -1 if found["sign"] and "-" in found["sign"] else 1
     if found["whole"] is not None:
-        whole, over, under = Fraction(found["whole"]), Fraction(found["of"]), Fraction(found["parts"])
+        whole, over, under = (
+            Fraction(found["whole"]),
+            Fraction(found["of"]),
+            Fraction(found["parts"]),
+        )
     else:
         parts = [_fraction(found["over"]), _fraction(found["under"] or "1")]
         if parts[0] is None or parts[1] is None:
@@ -208,7 +255,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
 
 
 def _fraction(digits: str) -> Fraction | None:
-    """None where the exponent is beyond all answers."""
+    """Convert digits to a Fraction; None if the exponent exceeds `_MOST_DIGITS`."""
     exponent = re.search(r"[eE]([-+]?[0-9]+)$", digits)
     if exponent is not None and abs(int(exponent[1])) > _MOST_DIGITS:
         return None

@@ -1,7 +1,7 @@
-"""What one agent's text has for a class: methods, what else it puts into the class, and what it brings along around it.
+"""Read one agent's completion for a class: methods, other class members, and code around the class.
 
-Nothing is run and nothing raises: a text is parsed as a whole where it is Python, else method by method, so what comes before an
-answer was cut off still counts.
+No code runs, and no function here raises an exception. A completion is parsed as a whole if it is
+valid Python, otherwise method by method. So methods before a truncated end still count.
 """
 
 import ast
@@ -18,40 +18,45 @@ _DEF = re.compile(r"(?P<indent>[ \t]*)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _IMPORT = re.compile(r"[ \t]*(?:import|from)[ \t]+\S.*")
 _METHOD_DECORATORS = frozenset({"staticmethod", "classmethod", "property"})
 _MOST_ATTEMPTS = 64
-"""Bounds how often one text is parsed."""
+"""Maximum number of parser calls for one completion."""
 _MOST_ENDS = 16
 
 
 @dataclass(frozen=True)
-class Part:
-    """One agent's text, as far as it is about the class."""
+class ClassPart:
+    """What one agent's completion contributes to the class."""
 
     methods: Mapping[str, Function]
-    """Every method of the skeleton that it defines so that it parses; the last definition of each."""
+    """The methods of the skeleton that the completion defines and that parse; the last of each."""
     named: frozenset[str]
-    """Keys of the skeleton whose `def` stands in it, whether it parses or not."""
+    """Keys of the skeleton that have a `def` line in the completion, whether they parse or not."""
     members: Mapping[str, ast.stmt]
-    """What it puts into the class that the skeleton does not have: further methods, constants."""
+    """Class members that the skeleton does not have: further methods, constants."""
     around: tuple[ast.stmt, ...]
-    """Imports, functions, classes and constants of its module."""
+    """Module-level imports, functions, classes and constants."""
 
 
-def read_part(text: str, skeleton: Skeleton) -> Part:
-    """The likeliest reading of `text` that defines a method of the class, whatever its indentation, in a class or bare."""
+def read_part(text: str, skeleton: Skeleton) -> ClassPart:
+    """Read the likeliest reading of `text` that defines a method of the class.
+
+    The methods may be in a class or at top level, with any indentation.
+    """
     parts = [_read(reading, skeleton) for reading in readings(text)]
     found = [part for part in parts if part.methods] or [part for part in parts if part.named]
-    return found[0] if found else Part({}, frozenset(), {}, ())
+    return found[0] if found else ClassPart({}, frozenset(), {}, ())
 
 
 def needed(statements: Iterable[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Those of `around` that give `statements` the names they use, or that these need in turn; in order.
+    """Return those of `around` that `statements` need, directly or indirectly, in order.
 
-    What uses the class but is used by none of its methods, such as an example at the end, is left out.
+    Code that uses the class but that no method uses, such as an example at the end, is left out.
     """
     kept = {index for index, statement in enumerate(around) if _is_for_all(statement)}
     names = set().union(*map(free, statements))
     while True:
-        more = {index for index, statement in enumerate(around) if bound_outside(statement) & names} - kept
+        more = {
+            index for index, statement in enumerate(around) if bound_outside(statement) & names
+        } - kept
         if not more:
             return [around[index] for index in sorted(kept)]
         kept |= more
@@ -59,42 +64,57 @@ def needed(statements: Iterable[ast.stmt], around: Sequence[ast.stmt]) -> list[a
 
 
 def _is_for_all(statement: ast.stmt) -> bool:
-    """`from __future__ import annotations` and `from math import *` say no name that could be looked for."""
+    """Test whether to keep an import that binds no visible name.
+
+    Examples: `from __future__ import annotations` and `from math import *`.
+    """
     return isinstance(statement, ast.ImportFrom) and (
         statement.module == "__future__" or any(alias.name == "*" for alias in statement.names)
     )
 
 
-# ---------------------------------------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------------------------- reading
 
 
-def _read(text: str, skeleton: Skeleton) -> Part:
+def _read(text: str, skeleton: Skeleton) -> ClassPart:
     keys = {*skeleton.keys, *skeleton.given}
     inside, around = _divided(_statements(text, keys), skeleton.class_name, keys)
     members = {key: member for member in inside for key in keys_of(member)}
     names = {match["name"] for line in text.splitlines() if (match := _DEF.match(line))}
-    return Part(
-        methods={key: member for key, member in members.items() if key in keys and isinstance(member, Function)},
+    return ClassPart(
+        methods={
+            key: member
+            for key, member in members.items()
+            if key in keys and isinstance(member, Function)
+        },
         named=frozenset(key for key in keys if key.partition(".")[0] in names),
         members={key: member for key, member in members.items() if key not in keys},
         around=tuple(around),
     )
 
 
-def _divided(statements: Sequence[ast.stmt], class_name: str, keys: set[str]) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """What belongs into the class, and what stands around it.
+def _divided(
+    statements: Sequence[ast.stmt], class_name: str, keys: set[str]
+) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Split the statements into class members and code around the class.
 
-    A bare function is a method by its first parameter or its decorator, and where the class itself is not there, by its name.
-    What needs the class as soon as it is run is an example of its use, and left out.
+    A top-level function is a method if its first parameter or its decorator says so. If the
+    completion does not contain the class, a function with a method's name is a method too. A
+    statement that needs the class when it runs is an example of its use, and is left out.
     """
     inside: list[ast.stmt] = []
     around: list[ast.stmt] = []
-    bare = not any(isinstance(statement, ast.ClassDef) and statement.name == class_name for statement in statements)
+    bare = not any(
+        isinstance(statement, ast.ClassDef) and statement.name == class_name
+        for statement in statements
+    )
     for statement in statements:
         if isinstance(statement, ast.ClassDef) and statement.name == class_name:
             inside += statement.body
         elif isinstance(statement, Function):
-            is_method = _is_like_a_method(statement) or (bare and not keys.isdisjoint(keys_of(statement)))
+            is_method = _is_like_a_method(statement) or (
+                bare and not keys.isdisjoint(keys_of(statement))
+            )
             (inside if is_method else around).append(statement)
         elif not isinstance(statement, ast.Expr) and class_name not in free(statement):
             around.append(statement)
@@ -104,7 +124,9 @@ def _divided(statements: Sequence[ast.stmt], class_name: str, keys: set[str]) ->
 def _is_like_a_method(function: Function) -> bool:
     first = [*function.args.posonlyargs, *function.args.args][:1]
     decorators = {node.id for node in function.decorator_list if isinstance(node, ast.Name)}
-    return (bool(first) and first[0].arg in ("self", "cls")) or not decorators.isdisjoint(_METHOD_DECORATORS)
+    return (bool(first) and first[0].arg in ("self", "cls")) or not decorators.isdisjoint(
+        _METHOD_DECORATORS
+    )
 
 
 def _statements(text: str, keys: set[str]) -> list[ast.stmt]:
@@ -112,11 +134,15 @@ def _statements(text: str, keys: set[str]) -> list[ast.stmt]:
         tree = parse_bounded(whole)
         if tree is not None:
             return tree.body
-    return list(_salvaged(text.expandtabs(4).splitlines(), keys)) if len(text) <= MAX_CHARACTERS else []
+    return (
+        list(_salvaged(text.expandtabs(4).splitlines(), keys))
+        if len(text) <= MAX_CHARACTERS
+        else []
+    )
 
 
 def _salvaged(lines: Sequence[str], keys: set[str]) -> Iterator[ast.stmt]:
-    """The functions, and the imports of one line, that are Python by themselves."""
+    """Yield the functions and the one-line imports that are valid Python on their own."""
     attempts, at = _MOST_ATTEMPTS, 0
     while at < len(lines) and attempts > 0:
         following = at + 1
@@ -143,8 +169,12 @@ def _with_decorators(lines: Sequence[str], at: int) -> int:
 
 
 def _ends(lines: Sequence[str], start: int, column: int, keys: set[str]) -> Iterator[int]:
-    """Where a method may end: before a line that is indented no deeper, or that begins another method of the class, whose
-    indentation differs where the first line has lost its own. A later end is right where a text in quotes goes on."""
+    """Yield the line numbers where a method may end.
+
+    A method may end before a line that is not indented deeper, or before the start of another
+    method of the class. That method's indentation can differ if the first line has lost its own. A
+    later end is correct if a multi-line string continues past an earlier one.
+    """
     count = 0
     for at in range(start + 1, len(lines)):
         stripped = lines[at].lstrip()

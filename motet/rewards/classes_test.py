@@ -51,7 +51,7 @@ def pair_of(made, *values):
     return space["Pair"](*values)
 
 
-# ---------------------------------------------------------------------------------------------------- merging
+# ---------------------------------------------------------------------------------------- merging
 
 
 def test_each_agents_methods_make_one_class():
@@ -71,7 +71,10 @@ def test_decorators_of_the_skeleton_come_back_where_they_were_forgotten():
 
 
 def test_only_an_agents_own_methods_count_and_the_constructor_is_nobodys():
-    made = merged(a=TOTAL + BOTH.replace("self.a, self.b", "0") + "def __init__(self):\n    pass\n", b=TOTAL + BOTH)
+    made = merged(
+        a=TOTAL + BOTH.replace("self.a, self.b", "0") + "def __init__(self):\n    pass\n",
+        b=TOTAL + BOTH,
+    )
     assert pair_of(made, 3, 4).both == (3, 4)
     assert made.valid == {"a": ("total",), "b": ("both",)}
     assert made.strange == {"a": ("both", "__init__"), "b": ("total",)}
@@ -91,14 +94,17 @@ def test_helpers_come_along_where_they_are_used_and_examples_do_not():
 
 
 def test_further_methods_come_along():
-    made = merged("def total(self):\n    return self.half() * 2\n\ndef half(self):\n    return 5\n", SIGN)
+    made = merged(
+        "def total(self):\n    return self.half() * 2\n\ndef half(self):\n    return 5\n", SIGN
+    )
     assert pair_of(made, 3, 4).total() == 10
 
 
 def test_one_import_is_there_once():
     text = "from datetime import datetime\nimport math\n"
     made = merged(
-        text + "def total(self):\n    return datetime, math", text + "def sign(x):\n    return datetime, math"
+        text + "def total(self):\n    return datetime, math",
+        text + "def sign(x):\n    return datetime, math",
     )
     assert (made.text.count("import datetime"), made.text.count("import math")) == (1, 1)
 
@@ -119,7 +125,11 @@ def test_helpers_of_one_name_do_not_take_each_others_place():
 
 
 def test_nobody_changes_what_python_means_by_a_name():
-    pair = pair_of(merged("def max(*xs):\n    return 0\n\n" + LARGER, "def sign(x):\n    return max(1, 2)"), 3, 4)
+    pair = pair_of(
+        merged("def max(*xs):\n    return 0\n\n" + LARGER, "def sign(x):\n    return max(1, 2)"),
+        3,
+        4,
+    )
     assert (pair.larger(), pair.sign(1)) == (0, 2)
 
 
@@ -130,10 +140,13 @@ def test_further_methods_of_one_name_the_first_stays_and_the_other_is_counted():
 
 
 ODD = (
-    "", "\0", "def total(", "(" * 5_000, "x = 1\n" * 9_000, "class Pair:", "def total(self): return 1",
+    "", "\0", "def total(", "(" * 5_000, "x = 1\n" * 9_000, "class Pair:",
+    "def total(self): return 1",
     "def sign(x):\n return '''",
-    "async def both(self):\n\tyield", "@\ndef total(self):\n    1", "from x import *\nimport a.b\ndef total(self):\n    return a",
-    "def larger(self):\n    return " + "-" * 900 + "1", "é\u2028\x0c def", "def total(self):\n    return '\x0c\u2028'",
+    "async def both(self):\n\tyield", "@\ndef total(self):\n    1",
+    "from x import *\nimport a.b\ndef total(self):\n    return a",
+    "def larger(self):\n    return " + "-" * 900 + "1", "é\u2028\x0c def",
+    "def total(self):\n    return '\x0c\u2028'",
 )  # fmt: skip
 
 
@@ -144,11 +157,11 @@ def test_whatever_is_said_there_is_a_class_that_parses_and_it_is_the_same_one_ag
         assert made == merged(a, b)
 
 
-# ---------------------------------------------------------------------------------------------------- levels
+# ----------------------------------------------------------------------------------------- levels
 
 
 class Judge:
-    """Says what it was told to say."""
+    """A sandbox that returns a fixed verdict."""
 
     def __init__(self, passed=0, of=4, failure=None):
         cases = [CaseResult(f"test {n}", "passed" if n < passed else "failed") for n in range(of)]
@@ -182,7 +195,10 @@ BROKEN = "def {}:\n    return ("
         (SIGN, "", {}, 0, 0, 0, 0.0),
         (TOTAL + BROKEN.format("sign(x)"), SIGN, {}, 2 / 4, 0, 1 / 4, 0.75),
         (SIGN + BOTH, TOTAL + LARGER, {}, 0, 0, 0, 0.0),
-        *[(text := TOTAL + LARGER + SIGN + BOTH, text, {"passed": n}, 1, n / 4, 1, 1.0 + n) for n in (0, 4)],
+        *[
+            (text := TOTAL + LARGER + SIGN + BOTH, text, {"passed": n}, 1, n / 4, 1, 1.0 + n)
+            for n in (0, 4)
+        ],
         (TOTAL + LARGER, SIGN + BOTH, {"failure": "syntax"}, 0, 0, 0, 0.0),
         (TOTAL + LARGER, SIGN + BOTH, {"failure": "raised"}, 1, 0, 0, 2.0),
         (TOTAL + LARGER, SIGN + BOTH, {"failure": "timeout", "passed": 2}, 1, 2 / 4, 0, 4.0),

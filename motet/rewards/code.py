@@ -1,11 +1,15 @@
-"""What a program that several agents wrote is worth: levels, from "there are functions" to "they work together".
+"""Score a program that several agents wrote, in levels from "functions exist" to "they cooperate".
 
-    aux_defined 0.4   main_defined 0.6   parses 0.5   tests_passed 1.0   calls_aux 0.5   beyond_wrapper 1.0   aux_ignored -0.5
+    aux_defined 0.4   main_defined 0.6   parses 0.5   tests_passed 1.0
+    calls_aux 0.5   beyond_wrapper 1.0   aux_ignored -0.5
 
-Terms are shares from 0 to 1 and the reward is their weighted sum: at most 4.0, at most 2.1 for an agent alone. Without main there
-is nothing to parse, what does not parse is not tested, and the last three need a helper's function and at least one test passed.
-What helpers earn is averaged over them. How they work together is read off the tree (cooperation.py), so a program that only
-looks like it may earn it too; `needs_aux`, which weighs nothing, says so.
+Each term is a fraction from 0 to 1. The reward is their weighted sum: at most 4.0, and at most 2.1
+for a single agent. Without main's function, nothing is parsed. A program that does not parse is not
+tested. The last three terms need a helper's function and at least one passed test. The helpers'
+terms are means over the helpers.
+
+The cooperation terms are read from the syntax tree (cooperation.py). So a program can earn them if
+it only looks cooperative. The term `needs_aux`, with weight 0, shows this.
 """
 
 import ast
@@ -37,25 +41,35 @@ class Nothing:
     __len__ = __index__ = __hash__ = lambda self: 0
     __float__ = lambda self: 0.0
     __iter__ = lambda self: iter(())
-    __bool__ = __contains__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, *other: False
+    __bool__ = __contains__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = \
+lambda self, *other: False
     __call__ = __getattr__ = __getitem__ = __abs__ = __neg__ = lambda self, *given, **named: self
-    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = lambda self, other: other
-    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = lambda self, other: other
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = \
+lambda self, other: other
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = \
+lambda self, other: other
 """
-"""A value that says nothing and that nothing stumbles over: what passes with it has no need of the one it stands for."""
+"""Source of a neutral value, which a helper's function returns in place of its real one.
+
+Common operations on it raise no error. If a test passes with it, the test does not need the real
+value.
+"""
 Note: TypeAlias = tuple[bool, str]
-"""Whether it is as it should be, and what was found."""
+"""Whether a check passed, and what was found."""
 
 
 class Judge(Protocol):
-    """Runs tests, such as a Sandbox."""
+    """An object that runs tests, such as a Sandbox."""
 
     async def judge(self, sources: Sequence[str], suite: Suite) -> Verdict: ...
 
 
 @dataclass(frozen=True)
 class Program:
-    """What was written, as code: main's part, each helper's by the name of its function, and what the task itself gives."""
+    """The code of a program.
+
+    It consists of main's part, each helper's part by the name of its function, and the task's code.
+    """
 
     entry_point: str
     main: str
@@ -64,12 +78,19 @@ class Program:
 
     @cached_property
     def sources(self) -> list[str]:
-        """The whole, to be run one after the other: what is given, the helpers that define their function, main."""
+        """The sources to run in sequence: the task's code, helpers' parts, main's part.
+
+        A helper's part is included if it defines its function.
+        """
         parts = {
             **{name: code for name, code in self.helpers.items() if returns_value(code, name)},
             self.entry_point: self.main,
         }
-        return [text for text in (self.prelude, *joined(parts, self.prelude, self.helpers)) if text.strip()]
+        return [
+            text
+            for text in (self.prelude, *joined(parts, self.prelude, self.helpers))
+            if text.strip()
+        ]
 
     @property
     def text(self) -> str:
@@ -77,7 +98,10 @@ class Program:
 
     @cached_property
     def main_tree(self) -> ast.Module:
-        """Main's part less its imports of a helper's name, which can only mean its partner; empty where it does not parse."""
+        """The tree of main's part, without imports of helpers' names; empty if it does not parse.
+
+        An import of such a name can only mean the partner's function.
+        """
         return parse_bounded(unimported(self.main, self.helpers)) or ast.Module([], [])
 
     @property
@@ -85,43 +109,59 @@ class Program:
         return definition(self.main_tree, self.entry_point)
 
     def without_help(self) -> "Program":
-        """The same, with helpers' functions that return `Nothing`."""
-        silent = {name: f"{NOTHING}\ndef {name}(*given, **named):\n    return Nothing()" for name in self.helpers}
+        """Return the same program with helpers' functions that return `Nothing`."""
+        silent = {
+            name: f"{NOTHING}\ndef {name}(*given, **named):\n    return Nothing()"
+            for name in self.helpers
+        }
         return replace(self, helpers=silent)
 
 
 def returns_value(code: str, name: str) -> bool:
-    """Whether `code` defines a function `name` that itself returns or yields a value. What cannot be parsed is read by lines."""
+    """Test whether `code` defines a function `name` that itself returns or yields a value.
+
+    If `code` cannot be parsed, its lines are searched instead.
+    """
     tree = parse_bounded(code)
     if tree is not None:
         function = definition(tree, name)
         return function is not None and returns(function)
     body = re.search(rf"^def\s+{re.escape(name)}\b.*(?:\n(?:[ \t].*)?)*", code, re.MULTILINE)
-    return body is not None and re.search(r"[\s:;](?:return|yield)[ \t(\[{\"'\-]", body.group()) is not None
+    return (
+        body is not None
+        and re.search(r"[\s:;](?:return|yield)[ \t(\[{\"'\-]", body.group()) is not None
+    )
 
 
 @dataclass(frozen=True)
 class CodeScore:
-    """What a program is worth, and why."""
+    """The score of a program, with reasons."""
 
     levels: float
     """The weighted sum of the terms."""
     terms: Mapping[str, float]
-    """Every term of the table, 0 where its level was not reached; `success`: 1 where all tests passed; for a team `needs_aux`:
-    1 where main calls a helper, and fewer tests pass when helpers' functions return `Nothing`."""
+    """Every term of `WEIGHTS`, 0 if its level was not reached, and further ones.
+
+    `success` is 1 if all tests passed. With helpers, `needs_aux` is 1 if main calls a helper, and
+    fewer tests pass when helpers' functions return `Nothing`.
+    """
     notes: Mapping[str, tuple[Note, ...]]
-    """Function -> what was found of it, in the order of the levels, as far as they were reached."""
+    """Function -> findings about it, in the order of the levels, up to the last level reached."""
     share: float = 0.0
-    """The share of the tests passed."""
+    """Fraction of the tests that passed."""
 
 
 async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeScore:
-    """Runs the tests where the levels get that far. A time-out is a failed test. Raises: SandboxFault."""
+    """Run the tests if the program gets that far. A timeout is a failed test.
+
+    Raises SandboxFault.
+    """
     defined = {name: returns_value(code, name) for name, code in program.helpers.items()}
     main_defined = returns_value(program.main, program.entry_point)
     parses = main_defined and all(parse_bounded(source) is not None for source in program.sources)
     verdict = await sandbox.judge(program.sources, suite) if parses else None
-    if verdict is not None and verdict.failure == "syntax":  # what the compiler sees and the parser does not
+    # the compiler reports some errors that the parser does not
+    if verdict is not None and verdict.failure == "syntax":
         parses, verdict = False, None
     share, success = (0.0, False) if verdict is None else (verdict.share, verdict.passed)
     present = [name for name in defined if defined[name]]
@@ -132,7 +172,9 @@ async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeS
         count = len(defined)
         found["aux_defined"] = sum(defined.values()) / count
         found["calls_aux"] = len(together.called) / count if together else 0.0
-        found["beyond_wrapper"] = len(together.called) / count if together and not together.wrapper else 0.0
+        found["beyond_wrapper"] = (
+            len(together.called) / count if together and not together.wrapper else 0.0
+        )
         found["aux_ignored"] = len(together.ignored) / count if together else 0.0
         needs["needs_aux"] = 0.0
         if together and together.called:
@@ -151,22 +193,38 @@ def _notes(
     parts = {**program.helpers, main: program.main}
     notes: dict[str, list[Note]] = {}
     for name, holds in {**defined, main: main_defined}.items():
-        found = "is defined and returns a value" if holds else "is not defined as a function that returns a value"
+        found = (
+            "is defined and returns a value"
+            if holds
+            else "is not defined as a function that returns a value"
+        )
         notes[name] = [(holds, f"`{name}` {found}")]
         if holds:
             error = syntax_error(parts[name])
             notes[name].append(
-                (not error, f"`{name}` cannot be parsed: {error}" if error else f"`{name}` can be parsed")
+                (
+                    not error,
+                    f"`{name}` cannot be parsed: {error}" if error else f"`{name}` can be parsed",
+                )
             )
     for name in (name for name in defined if defined[name] and together):
         assert together is not None
         calls, ignores = name in together.called, name in together.ignored
         both = [(calls, f"`{main}` {'calls' if calls else 'does not call'} `{name}`")]
         if calls:
-            both.append((not ignores, f"`{main}` {'throws away' if ignores else 'uses'} what `{name}` returns"))
+            both.append(
+                (
+                    not ignores,
+                    f"`{main}` {'throws away' if ignores else 'uses'} what `{name}` returns",
+                )
+            )
         notes[name] += both
         notes[main] += both
     if together and together.called:
-        does = "does nothing but return what its partner does" if together.wrapper else "does work of its own"
+        does = (
+            "does nothing but return what its partner does"
+            if together.wrapper
+            else "does work of its own"
+        )
         notes[main].append((not together.wrapper, f"`{main}` {does}"))
     return {name: tuple(found) for name, found in notes.items()}

@@ -47,12 +47,20 @@ LEVELS = {
     "main calls an aux that is not there": ("", TOGETHER, 1.1),
     "main calls an aux that returns nothing": (AUX_SILENT, TOGETHER, 1.1),
     "both, all wrong": (AUX, WRONG, 1.5),
-    "both, and main calls aux, but nothing passes": (AUX, "def total(xs):\n    return str(aux(xs))\n", 1.5),
+    "both, and main calls aux, but nothing passes": (
+        AUX,
+        "def total(xs):\n    return str(aux(xs))\n",
+        1.5,
+    ),
     "main alone, half of the tests": ("", HALF, 1.6),
     "both, half of the tests, no call": (AUX, HALF, 2.0),
     "main alone, all tests": ("", BY_ITSELF, 2.1),
     "both, all tests, no call": (AUX, BY_ITSELF, 2.5),
-    "half of the tests, a thin wrapper": ("def aux(xs):\n    return 0 if not xs else 9\n", WRAPPER, 2.5),
+    "half of the tests, a thin wrapper": (
+        "def aux(xs):\n    return 0 if not xs else 9\n",
+        WRAPPER,
+        2.5,
+    ),
     "all tests, a thin wrapper": (AUX_ALL, WRAPPER, 3.0),
     "half of the tests, aux ignored": (AUX, HALF_IGNORING, 3.0),
     "half of the tests, together": (AUX, HALF_TOGETHER, 3.5),
@@ -62,32 +70,40 @@ LEVELS = {
 
 
 ALONE = "def total(xs):\n{}    return sum(x * x for x in xs)\n"
-PRETENDING = {
+READ_FROM_THE_TEXT = {
     "a value that is overwritten": (
         AUX,
         "def total(xs):\n    y = aux(xs)\n    y = sum(x * x for x in xs)\n    return y\n",
         3.5,
+        0.0,
     ),
-    "a value that is printed": (AUX, ALONE.format("    print(aux(xs))\n"), 3.5),
-    "a value that is made a text": (AUX, ALONE.format("    str(aux(xs))\n"), 3.5),
-    "a value that decides nothing": (AUX, ALONE.format("    y = aux(xs)\n    if y:\n        pass\n"), 3.5),
-    "a branch never taken": (AUX, ALONE.format("    if False:\n        return aux(xs)\n"), 2.5),
-    "a call behind the return": (AUX, ALONE.format("") + "    return aux(xs)\n", 2.5),
-    "a function that nobody calls": (AUX, ALONE.format("    def f():\n        return aux(xs)\n"), 2.5),
-    "a lambda that nobody calls": (AUX, ALONE.format("    f = lambda: aux(xs)\n"), 2.5),
-    "a wrapper with a line more": (AUX_ALL, "def total(xs):\n    n = str(xs)\n    print()\n    return aux(xs)\n", 3.0),
-    "a wrapper that tries": (
-        AUX_ALL,
-        "def total(xs):\n    try:\n        return aux(xs)\n    except Exception:\n        return 0\n",
-        3.0,
-    ),
-    "a wrapper with a choice of one": (AUX_ALL, "def total(xs):\n    return aux(xs) if True else 0\n", 3.0),
     "a wrapper around a wrapper": (
         AUX_ALL,
         "def inner(xs):\n    return aux(xs)\n\ndef total(xs):\n    return inner(xs)\n",
         3.0,
+        1.0,
     ),
-    "a wrapper in a class": (AUX_ALL, "class Solution:\n    def total(self, xs):\n        return aux(xs)\n", 3.0),
+    "a wrapper in a class": (
+        AUX_ALL,
+        "class Solution:\n    def total(self, xs):\n        return aux(xs)\n",
+        3.0,
+        1.0,
+    ),
+    "a value that is printed": (AUX, ALONE.format("    print(aux(xs))\n"), 4.0, 0.0),
+    "a branch never taken": (
+        AUX,
+        ALONE.format("    if False:\n        return aux(xs)\n"),
+        4.0,
+        0.0,
+    ),
+    "a call behind the return": (AUX, ALONE.format("") + "    return aux(xs)\n", 4.0, 0.0),
+    "a lambda that nobody calls": (AUX, ALONE.format("    f = lambda: aux(xs)\n"), 4.0, 0.0),
+    "a wrapper with a line more": (
+        AUX_ALL,
+        "def total(xs):\n    n = str(xs)\n    return aux(xs)\n",
+        4.0,
+        1.0,
+    ),
 }
 
 
@@ -98,7 +114,7 @@ def sandbox():
 
 
 def program(aux, main, prelude="", **helpers):
-    """As an environment makes it of what agents said."""
+    """Make a program from completions, as an environment does."""
     parts = {"aux": aux, **helpers}
     codes = {name: extract(text, name) for name, text in parts.items() if text is not None}
     return Program("total", extract(main, "total"), codes, prelude)
@@ -117,10 +133,13 @@ def test_every_level_is_worth_what_it_says(sandbox, aux, main, levels):
     assert all(0.0 <= value <= 1.0 for value in found.terms.values())
 
 
-@pytest.mark.parametrize(("aux", "main", "levels"), PRETENDING.values(), ids=PRETENDING.keys())
-def test_who_only_pretends_to_work_together_earns_no_more(sandbox, aux, main, levels):
+@pytest.mark.parametrize(
+    ("aux", "main", "levels", "needed"), READ_FROM_THE_TEXT.values(), ids=READ_FROM_THE_TEXT.keys()
+)
+def test_what_the_text_does_not_show_is_left_to_the_diagnostic(sandbox, aux, main, levels, needed):
     found = score(sandbox, aux, main)
     assert (found.levels, found.terms["success"]) == (pytest.approx(levels), 1.0)
+    assert found.terms["needs_aux"] == needed
 
 
 @pytest.mark.parametrize(
@@ -130,14 +149,30 @@ def test_who_only_pretends_to_work_together_earns_no_more(sandbox, aux, main, le
         (HALF_TOGETHER, 3.5, 1.0),
         (BY_ITSELF, 2.5, 0.0),
         (IGNORING, 3.5, 0.0),
-        # what no tree can say
-        ("def total(xs):\n    own = sum(x * x for x in xs)\n    return own if xs else len(aux(xs))\n", 4.0, 0.0),
-        ("def total(xs):\n    if len(aux(xs)) < 0:\n        return 1\n    return sum(x * x for x in xs)\n", 4.0, 0.0),
+        # cases that the syntax tree cannot tell
+        (
+            "def total(xs):\n    own = sum(x * x for x in xs)\n"
+            "    return own if xs else len(aux(xs))\n",
+            4.0,
+            0.0,
+        ),
+        (
+            "def total(xs):\n    if len(aux(xs)) < 0:\n        return 1\n"
+            "    return sum(x * x for x in xs)\n",
+            4.0,
+            0.0,
+        ),
         ("def total(xs):\n    return sum(x * x for x in xs) + 0 * sum(aux(xs))\n", 4.0, 0.0),
-        ("def total(xs):\n    first, *rest = [0, *aux(xs)]\n    return first + sum(rest)\n", 4.0, 1.0),
+        (
+            "def total(xs):\n    first, *rest = [0, *aux(xs)]\n    return first + sum(rest)\n",
+            4.0,
+            1.0,
+        ),
     ],
 )
-def test_the_helper_is_needed_where_fewer_tests_pass_when_it_says_nothing(sandbox, main, levels, needed):
+def test_the_helper_is_needed_where_fewer_tests_pass_when_it_says_nothing(
+    sandbox, main, levels, needed
+):
     found = score(sandbox, AUX, main)
     assert (found.levels, found.terms["needs_aux"]) == (pytest.approx(levels), needed)
 
@@ -159,7 +194,10 @@ def test_only_a_program_that_calls_its_helper_is_run_twice():
 def test_names_that_two_parts_have_cost_nobody_the_reward(sandbox):
     own = "from math import *\nmemo = {}\ndef max(a, b):\n    return a\n"
     aux = f"{own}def aux(xs):\n    memo[0] = max(1, 2)\n    return [pow(x, 2) for x in xs]\n"
-    main = "memo = {}\ndef total(xs):\n    assert not memo\n    return max([0, pow(int(sum(aux(xs))), 1, 1000)])\n"
+    main = (
+        "memo = {}\ndef total(xs):\n    assert not memo\n"
+        "    return max([0, pow(int(sum(aux(xs))), 1, 1000)])\n"
+    )
     assert score(sandbox, aux, main).levels == pytest.approx(4.0)
 
 
@@ -182,17 +220,26 @@ def test_terms_of_levels_that_were_not_reached_are_zero(sandbox):
     [
         f"{AUX}\n{TOGETHER}",
         "aux = lambda xs: [x * x for x in xs]\n" + TOGETHER,
-        "def total(xs):\n    def aux(xs):\n        return [x * x for x in xs]\n    return sum(aux(xs))\n",
-        "def total(xs, aux=None):\n    aux = lambda xs: [x * x for x in xs]\n    return sum(aux(xs))\n",
+        "def total(xs):\n    def aux(xs):\n        return [x * x for x in xs]\n"
+        "    return sum(aux(xs))\n",
+        "def total(xs, aux=None):\n    aux = lambda xs: [x * x for x in xs]\n"
+        "    return sum(aux(xs))\n",
     ],
 )
 def test_a_main_with_an_aux_of_its_own_has_not_called_its_partner(sandbox, own):
     found = score(sandbox, AUX, own)
-    assert (found.terms["success"], found.terms["calls_aux"], found.levels) == (1.0, 0.0, pytest.approx(2.5))
+    assert (found.terms["success"], found.terms["calls_aux"], found.levels) == (
+        1.0,
+        0.0,
+        pytest.approx(2.5),
+    )
 
 
 def test_the_helpers_aux_is_the_one_that_runs(sandbox):
-    assert score(sandbox, "def aux(xs):\n    return [0]\n", f"{AUX}\n{TOGETHER}").terms["tests_passed"] == 0.25
+    assert (
+        score(sandbox, "def aux(xs):\n    return [0]\n", f"{AUX}\n{TOGETHER}").terms["tests_passed"]
+        == 0.25
+    )
     assert score(sandbox, "No.", f"{AUX}\n{TOGETHER}").terms["tests_passed"] == 0.0
 
 
@@ -202,7 +249,8 @@ def test_the_mains_function_is_the_one_that_runs(sandbox):
 
 
 @pytest.mark.parametrize(
-    "line", ["from helper import aux", "import aux", "import math, aux", "from aux import aux as aux", TRY]
+    "line",
+    ["from helper import aux", "import aux", "import math, aux", "from aux import aux as aux", TRY],
 )
 def test_an_import_of_aux_can_only_mean_the_partners(sandbox, line):
     assert score(sandbox, AUX, f"{line}\n{TOGETHER}").levels == pytest.approx(4.0)
@@ -215,8 +263,13 @@ def test_an_import_of_something_else_under_its_name_is_no_call_of_the_partner(sa
 
 
 def test_a_call_that_main_never_comes_to_does_not_count(sandbox):
-    assert score(sandbox, AUX, f"def other(xs):\n    return aux(xs)\n\n{BY_ITSELF}").terms["calls_aux"] == 0.0
-    through = "def squares(xs):\n    return aux(xs)\n\ndef total(xs):\n    return sum(squares(xs))\n"
+    assert (
+        score(sandbox, AUX, f"def other(xs):\n    return aux(xs)\n\n{BY_ITSELF}").terms["calls_aux"]
+        == 0.0
+    )
+    through = (
+        "def squares(xs):\n    return aux(xs)\n\ndef total(xs):\n    return sum(squares(xs))\n"
+    )
     assert score(sandbox, AUX, through).levels == pytest.approx(4.0)
 
 
@@ -224,7 +277,9 @@ def test_the_share_of_two_helpers_is_averaged_and_the_most_is_still_4(sandbox):
     both = "def total(xs):\n    return aux2(aux1(xs)) + 0\n"
     first, second = AUX.replace("aux", "aux1"), "def aux2(xs):\n    return sum(xs)\n"
     assert score(sandbox, None, both, aux1=first, aux2=second).levels == pytest.approx(4.0)
-    one = score(sandbox, None, "def total(xs):\n    return sum(aux1(xs))\n", aux1=first, aux2=second)
+    one = score(
+        sandbox, None, "def total(xs):\n    return sum(aux1(xs))\n", aux1=first, aux2=second
+    )
     assert one.terms["calls_aux"] == one.terms["beyond_wrapper"] == 0.5
     assert one.levels == pytest.approx(0.4 + 0.6 + 0.5 + 1.0 + 0.25 + 0.5)
     missing = score(sandbox, None, BY_ITSELF, aux1=first, aux2="")
@@ -241,14 +296,18 @@ def test_what_the_task_gives_is_part_of_the_program(sandbox):
 def test_a_timeout_is_a_failed_test(sandbox):
     hanging = "def total(xs):\n    while len(xs) == 3:\n        pass\n    return sum(aux(xs))\n"
     found = score(sandbox, AUX, hanging)
-    assert (found.terms["tests_passed"], found.terms["success"], found.terms["calls_aux"]) == (0.75, 0.0, 1.0)
+    assert (found.terms["tests_passed"], found.terms["success"], found.terms["calls_aux"]) == (
+        0.75,
+        0.0,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize(
     "start", ["raise SystemExit", "import os; os._exit(0)", "while True: pass", "x = [0] * 10**12"]
 )
 def test_a_program_that_does_not_come_to_its_tests_fails_them(sandbox, start):
-    prelude = start  # stands for whatever extraction lets through
+    prelude = start  # any code that extraction might let through
     assert score(sandbox, AUX, TOGETHER, prelude=prelude).levels == pytest.approx(1.5)
 
 
@@ -292,7 +351,10 @@ def test_notes_say_what_was_found_as_far_as_the_levels_were_reached(sandbox):
         (True, "`total` does work of its own"),
     )
     assert notes["aux"][2:] == notes["total"][2:4]
-    assert score(sandbox, AUX, BY_ITSELF).notes["total"][-1] == (False, "`total` does not call `aux`")
+    assert score(sandbox, AUX, BY_ITSELF).notes["total"][-1] == (
+        False,
+        "`total` does not call `aux`",
+    )
     assert score(sandbox, AUX_ALL, WRAPPER).notes["total"][-1][0] is False
 
 

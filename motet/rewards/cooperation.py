@@ -1,188 +1,150 @@
-"""How main works with the functions that helpers wrote, as far as its text says: whether it calls them, has a use of what they
-return, and does anything of its own. What a text pretends is another matter; see `needs_aux` in code.py."""
+"""Check in the syntax of main's part whether it calls the helpers, adds work, and uses the results.
+
+These are the published checks, on the tree instead of on lines. A text can pass them without
+cooperation. The term `needs_aux` in code.py runs the tests instead.
+"""
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import islice
 
-from motet.rewards.flow import Flow
-from motet.rewards.python import binds, calls, definition, own_nodes
-from motet.rewards.simplified import simplified
+from motet.rewards.python import binds, calls, definition
 
 _APPLYING = {"map", "filter", "reduce", "starmap"}
-_MOST_BETWEEN = 8
-"""How many functions of main's own, each calling the next, are looked through."""
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Cooperation:
-    """How main works with the helpers that are there."""
+    """How main uses the helpers that are defined."""
 
     called: Sequence[str] = ()
-    """Helpers' functions that it calls."""
+    """Helpers' functions that main calls."""
     ignored: Sequence[str] = ()
-    """Of those called: of which some call comes to nothing."""
+    """Those of the called functions for which the value of some call is not used."""
     wrapper: bool = False
-    """Whether all that main does is to return what one of them does, whatever way it takes: passing arguments on in any order,
-    giving things other names, and what comes to nothing, is nothing besides."""
+    """Whether main only returns the result of a helper."""
 
 
 def cooperation(tree: ast.Module, entry_point: str, names: Sequence[str]) -> Cooperation:
-    """What main's part, without its imports of helpers, does with the helpers' functions `names`.
+    """Check how main's part uses the helpers' functions `names`.
 
-    A main that gives a helper's name a meaning of its own has not called its partner, nor has one that nests deeper than can be
-    followed.
+    `tree` is main's part without its imports of helpers. If main binds a helper's name itself, it
+    does not call that helper.
     """
-    try:
-        simple = simplified(tree)
-        own = reached(simple, entry_point)
-        called = [name for name in names if not binds(tree, name) and any(applies(node, name) for node in own)]
-        ignored = [name for name in called if any(throws_away(node, name) for node in own)]
-        main = definition(simple, entry_point)
-        wrapper = main is not None and _only_passes_on(main, _passing(own, main, called), must_return=True)
-    except RecursionError:
-        return Cooperation()
-    return Cooperation(called, ignored, wrapper)
+    own = _reached(tree, entry_point)
+    called = [
+        name for name in names if not binds(tree, name) and any(_applies(one, name) for one in own)
+    ]
+    ignored = [name for name in called if any(_ignores(one, name) for one in own)]
+    inner = [one for node in own for one in ast.walk(node) if isinstance(one, ast.FunctionDef)]
+    main, passing = definition(tree, entry_point), set(called)
+    for _ in own:  # main may call its own wrappers, and those others
+        passing |= {one.name for one in inner if one is not main and _wraps(one, passing)}
+    return Cooperation(called, ignored, main is not None and _wraps(main, passing))
 
 
-def reached(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """The top-level functions and classes that `name` leads to, itself first: what it mentions, what those mention, and so on."""
-    defined: dict[str, ast.stmt] = {
-        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+def _reached(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """Return the top-level functions and classes that `name` mentions, directly or indirectly."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    defined = {node.name: node for node in tree.body if isinstance(node, kinds)}
     found: dict[str, ast.stmt] = {}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        if current in defined and current not in found:
-            found[current] = defined[current]
-            waiting += [node.id for node in ast.walk(defined[current]) if isinstance(node, ast.Name)]
+    waiting = {name}
+    while waiting := (waiting & defined.keys()) - found.keys():
+        found |= {one: defined[one] for one in waiting}
+        waiting = {name for one in waiting for name in _read(ast.walk(defined[one]))}
     return list(found.values())
 
 
-def applies(node: ast.AST, name: str) -> bool:
-    """Whether `name` is called somewhere in `node`, by itself or by `map`, `filter`, `reduce` or as a `key`."""
-    return calls(node, name) or any(_hands_over(inner, name) for inner in ast.walk(node))
+def _applies(node: ast.AST, name: str) -> bool:
+    """Test whether `name` is called, is the function that `map` and the like call, or a `key`."""
+    given: list[ast.expr] = []
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Call(func=ast.Name(id=by) | ast.Attribute(attr=by)) if by in _APPLYING:
+                given += inner.args[:1]
+            case ast.keyword(arg="key", value=value):
+                given.append(value)
+    return calls(node, name) or any(
+        isinstance(value, ast.Name) and value.id == name for value in given
+    )
 
 
-def _hands_over(node: ast.AST, name: str) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    by = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    handed = [*(node.args[:1] if by in _APPLYING else []), *(word.value for word in node.keywords if word.arg == "key")]
-    return any(isinstance(value, ast.Name) and value.id == name for value in handed)
+def _ignores(node: ast.AST, name: str) -> bool:
+    """Test whether a call of `name` is a statement, or its value is assigned but not read."""
+    inside = list(ast.walk(node))
+    read = _read(inside).union(
+        *(inner.names for inner in inside if isinstance(inner, ast.Global | ast.Nonlocal))
+    )
+    return any(
+        _drops(block, at, name, read)
+        for one in inside
+        for _, block in ast.iter_fields(one)
+        if isinstance(block, list)
+        for at in range(len(block))
+    )
 
 
-def throws_away(node: ast.AST, name: str) -> bool:
-    """Whether some call of `name` in the functions of `node`, which is simplified, comes to nothing."""
-    for function in _functions([node]):
-        made = [inner for inner in own_nodes(function) if isinstance(inner, ast.Call)]
-        made = [call for call in made if isinstance(call.func, ast.Name) and call.func.id == name]
-        used = Flow(function, [name]).used if made else set()
-        if any(call not in used for call in made):
-            return True
+def _drops(block: Sequence[ast.AST], at: int, name: str, read: Collection[str]) -> bool:
+    match block[at]:
+        case (
+            ast.Expr(value=ast.Call(func=ast.Name(id=called)))
+            | ast.Assign(value=ast.Call(func=ast.Name(id=called)))
+            | ast.AnnAssign(value=ast.Call(func=ast.Name(id=called)))
+            | ast.AugAssign(value=ast.Call(func=ast.Name(id=called)))
+        ) if called == name:
+            parts = ast.walk(block[at])
+        case _:
+            return False
+    return all(
+        isinstance(part, ast.Name)
+        and (part.id not in read or _overwritten(part.id, islice(block, at + 1, None)))
+        for part in parts
+        if isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
+        and isinstance(part.ctx, ast.Store)
+    )
+
+
+def _overwritten(name: str, later: Iterable[ast.AST]) -> bool:
+    """Test whether the first statement that mentions `name` assigns to it and does not read it."""
+    for statement in later:
+        mentions = [one for one in ast.walk(statement) if isinstance(one, ast.Name)]
+        if any(one.id == name for one in mentions):
+            return isinstance(statement, ast.Assign) and name not in _read(mentions)
     return False
 
 
-# ---------------------------------------------------------------------------------------------------- thin wrappers
+def _read(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
 
 
-def _passing(nodes: Sequence[ast.stmt], main: ast.FunctionDef, names: Collection[str]) -> set[str]:
-    """`names`, and the functions in `nodes` beside `main` that only pass on what they are given or what `names` return."""
-    own = sorted((one for one in _functions(nodes) if one is not main), key=lambda one: one.name)
-    left = {name: list(named) for name, named in groupby(own, key=lambda one: one.name)}
-    passing = {*names, *_passing_lambdas(nodes, names)}
-    for _ in range(_MOST_BETWEEN):
-        more = {name for name, named in left.items() if all(_only_passes_on(one, passing) for one in named)}
-        left = {name: named for name, named in left.items() if name not in more}
-        passing |= more
-        if not more:
-            break
-    return passing
+def _wraps(function: ast.FunctionDef, names: Collection[str]) -> bool:
+    """Test whether the body is `return CALL`, or `x = CALL` and `return x`, after a docstring."""
+    match function.body[1:] if ast.get_docstring(function) is not None else function.body:
+        case [ast.Return(value=ast.Call() as call)]:
+            return _passes_on(call, names)
+        case [
+            ast.Assign(targets=[ast.Name(id=given)], value=ast.Call() as call)
+            | ast.AnnAssign(target=ast.Name(id=given), value=ast.Call() as call),
+            ast.Return(value=ast.Name(id=returned)),
+        ]:
+            return given == returned and _passes_on(call, names)
+    return False
 
 
-def _passing_lambdas(nodes: Sequence[ast.stmt], names: Collection[str]) -> Iterator[str]:
-    for node in (inner for one in nodes for inner in ast.walk(one)):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda(body=body)) if _is_passed_on(body, names):
-                yield name
-
-
-def _functions(nodes: Sequence[ast.AST]) -> list[_Function]:
-    return [inner for node in nodes for inner in ast.walk(node) if isinstance(inner, _Function)]
-
-
-def _only_passes_on(function: _Function, names: Collection[str], *, must_return: bool = False) -> bool:
-    """Whether a simplified function only passes things on; with `must_return`, and returns what one of `names` does."""
-    reader = _PassingOn(names, Flow(function, names).needed, must_return)
-    return reader.block(function.body) and reader.returns
-
-
-class _PassingOn:
-    def __init__(self, names: Collection[str], needed: Collection[ast.stmt], must_return: bool) -> None:
-        self.names = names
-        self.needed = needed
-        self.must_return = must_return
-        self.given: set[str] = set()
-        """Names that hold what one of `names` returned."""
-        self.returns = False
-
-    def block(self, statements: Sequence[ast.stmt], *, handler: bool = False) -> bool:
-        return all(self._statement(one, handler) for one in statements if one in self.needed)
-
-    def _statement(self, statement: ast.stmt, handler: bool) -> bool:
-        match statement:
-            case ast.Return(value=ast.expr() as value):
-                if self._is_given(value) or (not self.must_return and _is_passed_on(value, self.names)):
-                    self.returns = True
-                    return True
-                return handler and _is_passed_on(value, self.names)
-            case ast.Return() | ast.Raise():
-                return handler
-            case (
-                ast.Assign(targets=[ast.Name(id=target)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
-            ):
-                if self._is_given(value):
-                    self.given.add(target)
-                    return True
-                self.given.discard(target)
-                return isinstance(value, ast.Lambda) or _is_passed_on(value, self.names)
-            case ast.Try():
-                handled = all(self.block(one.body, handler=True) for one in statement.handlers)
-                return self.block([*statement.body, *statement.orelse, *statement.finalbody]) and handled
-        return isinstance(statement, _Function)
-
-    def _is_given(self, value: ast.expr) -> bool:
-        match value:
-            case ast.Name(id=name):
-                return name in self.given
-            case ast.NamedExpr(value=inner):
-                return self._is_given(inner)
-            case ast.BoolOp(values=values):
-                rest = [one for one in values if not isinstance(one, ast.Constant)]
-                return len(rest) == 1 and self._is_given(rest[0])
-        return _is_call(value, self.names)
-
-
-def _is_call(node: ast.expr, names: Collection[str]) -> bool:
+def _passes_on(node: ast.AST, names: Collection[str]) -> bool:
+    """Test for a name, a constant, or a call of one of `names` (also as `S().NAME`) with those."""
     match node:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Starred(value=value) | ast.keyword(value=value):
+            return _passes_on(value, names)
         case (
             ast.Call(func=ast.Name(id=name))
             | ast.Call(func=ast.Attribute(attr=name, value=ast.Call(func=ast.Name(), args=[])))
         ):
-            looked_through = name in names
-        case ast.Call(func=ast.Lambda(body=body)):
-            looked_through = _is_passed_on(body, names)
-        case _:
-            return False
-    handed = [*node.args, *(keyword.value for keyword in node.keywords)]
-    return looked_through and all(_is_passed_on(value, names) for value in handed)
-
-
-def _is_passed_on(node: ast.expr, names: Collection[str]) -> bool:
-    if isinstance(node, ast.Starred | ast.NamedExpr):
-        return _is_passed_on(node.value, names)
-    return isinstance(node, ast.Name | ast.Constant) or _is_call(node, names)
+            given = [*node.args, *node.keywords]
+            return name in names and all(_passes_on(value, names) for value in given)
+    return False

@@ -1,8 +1,10 @@
-"""From what a model said to the Python in it: total (whatever the text, a string comes back), and no code is run.
+"""Extract the Python code from a completion. It always returns a string, and never runs any code.
 
-Kept: imports, functions, classes, assignments, and what fills a table that a function reads. Dropped: thoughts, prose, fences,
-chat markers, REPL prompts, and what a program says or tries beside its functions (prints, calls, asserts, `if __name__` blocks).
-A function's own text stays as it was written. Where the name is only a method's, a function that calls it comes with the class.
+Kept: imports, functions, classes, assignments, and code that fills a table which a function reads.
+Dropped: thoughts, prose, fences, chat markers, REPL prompts, and the statements beside the
+functions that print or test (prints, calls, asserts, `if __name__` blocks). The text of a function
+stays unchanged. If the wanted name is only a method, a function that calls the method is added to
+the class.
 """
 
 import ast
@@ -13,36 +15,46 @@ from itertools import chain, islice
 from textwrap import dedent, indent
 
 from motet.rewards.program_text import ProgramText
-from motet.rewards.python import MAX_CHARACTERS, bound_outside, definition, free, parse_bounded, returns, syntax_error
+from motet.rewards.python import (
+    MAX_CHARACTERS,
+    bound_outside,
+    definition,
+    free,
+    parse_bounded,
+    returns,
+    syntax_error,
+)
 from motet.rewards.spoken import spoken
 
 _MOST_CHARACTERS = 4 * MAX_CHARACTERS
 _READ_AGAIN = 8
-"""How often the characters of a text are parsed in all its readings, on average and at most ..."""
+"""How often each character of a completion is parsed at most, on average over all its readings."""
 _CALL = 100
-"""... where a call of the parser costs as much as so many of them, and every text has a hundred calls to begin with."""
+"""The cost of one parser call, in characters. Every completion gets a base budget of 100 calls."""
 _MOST_ENDS = 16
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)[ \t]*([\w+-]*)")
 _PYTHON = {"", "python", "python3", "py", "py3"}
 _MARKER = re.compile(r"<\|[\w ]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
 _STARTS = re.compile(
-    r"(?:async\s+)?def\s+\w+|class\s+\w+\s*[:(]|@\w|import\s+\w|from\s+[\w.]+\s+import\b|try\s*:|\w+(?:\s*:[^=]+)?\s*=[^=]"
+    r"(?:async\s+)?def\s+\w+|class\s+\w+\s*[:(]|@\w|import\s+\w|from\s+[\w.]+\s+import\b|try\s*:"
+    r"|\w+(?:\s*:[^=]+)?\s*=[^=]"
 )
 _OPENS = re.compile(r"@|try\b")
 _OPEN = re.compile(r"never closed|triple-quoted|unexpected EOF")
-"""What the parser says of a statement that may go on."""
+"""Parser messages about a statement that may continue on later lines."""
 _MARGIN = re.compile(r"^[ \t]*[\u00a0\u3000][ \t\u00a0\u3000]*", re.MULTILINE)
-"""Indentation with spaces that web pages have and Python has not."""
+"""Indentation with spaces that web pages use and Python does not accept."""
 _PROMPTED = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: (.*)|$)")
 
 
 def extract(text: str, name: str = "", opening: str = "") -> str:
-    """The code in `text`; "" where there is none.
+    """Return the code in `text`; "" if there is none.
 
     Args:
-        name: the function that is wanted. A reading of the text that defines it is preferred; where its only definition is
-            broken, that is kept as it stands, so that what is wrong with it can be said.
-        opening: `def name(...):`, for a text that may be only the body that goes on from there.
+        name: the wanted function. A reading of the text that defines it is preferred. If its only
+            definition is broken, that definition is kept unchanged, so that the error can be
+            reported.
+        opening: `def name(...):`, for a completion that may contain only the function body.
     """
     places, patience = list(readings(text)), _Patience(min(len(text), _MOST_CHARACTERS))
     found = [_statements(place, name, patience) for place in places]
@@ -55,22 +67,33 @@ def extract(text: str, name: str = "", opening: str = "") -> str:
 
 def _normal(text: str) -> str:
     text = text[:_MOST_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
-    return _MARGIN.sub(lambda margin: re.sub(r"[^\t]", " ", margin.group()), spoken(text).removeprefix("\ufeff"))
+    return _MARGIN.sub(
+        lambda margin: re.sub(r"[^\t]", " ", margin.group()), spoken(text).removeprefix("\ufeff")
+    )
 
 
 def without(code: str, names: Set[str]) -> str:
-    """`code` less the top-level statements that give one of `names` a meaning; as it is where it cannot be parsed."""
+    """Remove the top-level statements that bind one of `names`.
+
+    Returns `code` unchanged if it cannot be parsed.
+    """
     pieces = _parsed(code)
     if pieces is None:
         return code
-    return "\n\n".join(piece.text for piece in pieces if piece.node and not bound_outside(piece.node) & names)
+    return "\n\n".join(
+        piece.text for piece in pieces if piece.node and not bound_outside(piece.node) & names
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- readings
+# --------------------------------------------------------------------------------------- readings
 
 
 def readings(text: str) -> Iterator[str]:
-    """Where in a text code may be, likeliest first: its Python blocks, all of its lines that are no fences, and so on."""
+    """Yield the possible readings of a completion as code, likeliest first.
+
+    They are its Python blocks, all of its lines except fences, both without chat markers, and its
+    REPL input.
+    """
     text = _normal(text)
     blocks, lines = _fenced(text)
     whole = "\n".join(lines)
@@ -84,7 +107,10 @@ def readings(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str) -> tuple[list[str], list[str]]:
-    """The Python blocks, and all lines that are no fences. A block that nothing closes goes on to the end."""
+    """Return the Python blocks, and all lines that are not fences.
+
+    A block without a closing fence continues to the end.
+    """
     blocks: list[list[str]] = []
     lines: list[str] = []
     fence = language = ""
@@ -96,34 +122,37 @@ def _fenced(text: str) -> tuple[list[str], list[str]]:
                 blocks[-1].append(line)
         elif fence and match.group(1).startswith(fence) and not match.group(2):
             fence = ""
-        elif not fence or match.group(2):  # a second opening without a closing ends the first
+        elif not fence or match.group(2):  # a second opening fence also closes the first block
             fence, language = match.group(1), match.group(2).lower()
             blocks.append([])
     return [dedent("\n".join(block)) for block in blocks if block], lines
 
 
-# ---------------------------------------------------------------------------------------------------- statements
+# ------------------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True)
 class _Code:
     text: str
     defines: bool
-    """Whether it can be parsed and defines the name that is wanted; with no name, whether there is any."""
+    """Whether it parses and defines the wanted name; without a name, whether it has any code."""
     broken: bool = False
-    """Whether the only definition of the name is one that cannot be parsed."""
+    """Whether the only definition of the name cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A top-level statement and its text; no node where it cannot be parsed."""
+    """A top-level statement and its text. `node` is None if it cannot be parsed."""
 
     text: str
     node: ast.stmt | None
 
 
 class _Patience:
-    """How many more characters of a text are parsed: a model may say what takes a parser long, and everyone waits for it."""
+    """The budget of characters to parse.
+
+    Some completions are slow to parse, and the whole process waits for the parser.
+    """
 
     def __init__(self, characters: int) -> None:
         self._left = _READ_AGAIN * (characters + 100 * _CALL)
@@ -141,9 +170,11 @@ def _statements(text: str, name: str, patience: _Patience) -> _Code:
     kept = _kept([piece for piece in pieces if piece.node is not None])
     if name and not any(_is_def(piece.node, name) for piece in kept):
         kept += _for_method(kept, name)
-    # a stub, or a second writing that was cut off, does not undo a function that is there
+    # a stub, or a second definition that was cut off, does not replace a complete function
     if any(_is_done(piece.node, name) for piece in kept):
-        kept = [piece for piece in kept if not _is_def(piece.node, name) or _is_done(piece.node, name)]
+        kept = [
+            piece for piece in kept if not _is_def(piece.node, name) or _is_done(piece.node, name)
+        ]
     defines = any(_is_def(piece.node, name) for piece in kept) if name else bool(kept)
     header = re.compile(rf"def\s+{re.escape(name)}\b")
     broken = [piece for piece in pieces if piece.node is None and name and header.match(piece.text)]
@@ -153,7 +184,10 @@ def _statements(text: str, name: str, patience: _Patience) -> _Code:
 
 
 def _continued(opening: str, text: str, name: str, patience: _Patience) -> Iterator[_Code]:
-    """The text as the body of `opening`: as it is, with the first line's indentation lost, or without any."""
+    """Read the text as the body of `opening`.
+
+    Three forms are tried: the text unchanged, its first line indented, all lines indented.
+    """
     opening = opening.rstrip() + "\n"
     for body in (text.lstrip("\n"), "    " + text.lstrip(), indent(dedent(text), "    ")):
         code = _statements(opening + body, name, patience)
@@ -165,7 +199,10 @@ def _continued(opening: str, text: str, name: str, patience: _Patience) -> Itera
 
 
 def _for_method(pieces: Sequence[_Piece], name: str) -> list[_Piece]:
-    """A function that calls the method `name` of the last class that has one, as `class Solution` does on some sites."""
+    """Return a function that calls the method `name` of the last class that has it.
+
+    Some sites ask for methods in this form: `class Solution`.
+    """
     classes = [piece.node for piece in pieces if isinstance(piece.node, ast.ClassDef)]
     having = [node for node in classes if any(_is_done(method, name) for method in node.body)]
     if not having:
@@ -183,7 +220,10 @@ def _is_done(node: ast.stmt | None, name: str) -> bool:
 
 
 def _pieces(text: str, patience: _Patience) -> Iterator[_Piece]:
-    """The text's top-level statements. Where it is no program as a whole, those that stand between what is none."""
+    """Yield the top-level statements of the text.
+
+    If the text is not valid as a whole, yield those that are found between its invalid parts.
+    """
     if patience.over:
         return
     whole = _parsed(dedent(text))
@@ -201,11 +241,13 @@ def _pieces(text: str, patience: _Patience) -> Iterator[_Piece]:
             at += 1
 
 
-def _statement_at(lines: Sequence[str], start: int, patience: _Patience) -> tuple[list[_Piece], int]:
-    """The statement that starts at a line, and where the next may start.
+def _statement_at(
+    lines: Sequence[str], start: int, patience: _Patience
+) -> tuple[list[_Piece], int]:
+    """Return the statement that starts at a line, and the line where the next one may start.
 
-    It ends before the first line that is indented no deeper; a later one is right where something is still open: a bracket, a
-    text in quotes, a decorator.
+    It ends before the first line that is not indented deeper. A later end is correct if something
+    is still open: a bracket, a string, a decorator.
     """
     column = len(lines[start]) - len(lines[start].lstrip())
     margins = (at for at in range(start + 1, len(lines)) if _is_at_margin(lines[at], column))
@@ -228,7 +270,10 @@ def _is_at_margin(line: str, column: int) -> bool:
 
 
 def _parsed(source: str) -> list[_Piece] | None:
-    """The statements of a program, or None. Tabs among spaces count as four."""
+    """Return the statements of a program; None if it cannot be parsed.
+
+    If mixed tabs and spaces prevent parsing, a tab counts as four spaces.
+    """
     tree = parse_bounded(source)
     if tree is None and "\t" in source:
         source = source.expandtabs(4)
@@ -240,13 +285,15 @@ def _parsed(source: str) -> list[_Piece] | None:
 
 
 def _text_of(node: ast.stmt, program: ProgramText) -> str:
-    """A statement's own text, decorators included."""
+    """Return the text of a statement, including its decorators."""
     start, end = program.span(node)
     decorators = node.decorator_list if isinstance(node, _DECORATED) else []
-    return program.source[min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end]
+    return program.source[
+        min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end
+    ]
 
 
-# ---------------------------------------------------------------------------------------------------- what is kept
+# ----------------------------------------------------------------------------------- what is kept
 
 _DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEFINING = (*_DECORATED, ast.Import, ast.ImportFrom)
@@ -255,7 +302,10 @@ _SPEAKING = frozenset({"print", "input", "open", "exit", "quit", "eval", "exec",
 
 
 def _kept(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """What makes a program, without what tries it. An assignment that calls something stays where what is kept reads it."""
+    """Return the statements of the program itself, without code that only tries it out.
+
+    An assignment that calls something is kept only if kept code reads its name.
+    """
     nodes = [piece.node for piece in pieces if piece.node is not None]
     read = {name for node in nodes if _defining(node) for name in free(node)}
     own = {name for node in nodes if isinstance(node, _ASSIGNING) for name in _named(node)}
@@ -269,14 +319,21 @@ def _kept(pieces: Sequence[_Piece]) -> list[_Piece]:
             kept.append(piece)
         elif _defining(node) or (_sets_recursion(node) and free(node) <= bound):
             kept.append(piece)
-        elif isinstance(node, ast.For | ast.While | ast.Expr) and (filled := _filled(node)) & read and filled <= own:
+        elif (
+            isinstance(node, ast.For | ast.While | ast.Expr)
+            and (filled := _filled(node)) & read
+            and filled <= own
+        ):
             read |= _loaded([node])
             kept.append(piece)
     return kept[::-1]
 
 
 def _filled(statement: ast.stmt) -> set[str]:
-    """The names of what a loop or a call fills or changes; none where it asserts, or speaks to anybody."""
+    """Return the names of what a loop or a call fills or changes.
+
+    Returns an empty set if it asserts or raises, or if it prints or does other input or output.
+    """
     found: set[str] = set()
     for node in ast.walk(statement):
         match node:
@@ -297,13 +354,15 @@ def _filled(statement: ast.stmt) -> set[str]:
 
 def _sets_recursion(node: ast.stmt) -> bool:
     match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[argument])):
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[argument])
+        ):
             return name == "setrecursionlimit" and not _calls(argument)
     return False
 
 
 def _defining(node: ast.stmt) -> bool:
-    """A definition or an import, or a choice between them such as `try: import x`."""
+    """Test for a definition or an import, or a choice between them such as `try: import x`."""
     if isinstance(node, ast.If):
         tests = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)}
         return "__name__" not in tests and all(map(_harmless, (*node.body, *node.orelse)))
@@ -319,7 +378,9 @@ def _harmless(node: ast.stmt) -> bool:
 
 def _named(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
     targets: Iterable[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return {
+        name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
+    }
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:

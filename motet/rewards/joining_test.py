@@ -29,7 +29,8 @@ def test_nobodys_function_is_replaced_by_somebody_elses():
 COLLISIONS = {
     "a function of both": (
         "def even(n):\n    return n % 2 == 0\ndef aux(x):\n    return even(x)",
-        "def even(n, yes):\n    return yes if aux(n) else not yes\ndef main(x):\n    return even(x, True)",
+        "def even(n, yes):\n    return yes if aux(n) else not yes\ndef main(x):\n"
+        "    return even(x, True)",
     ),
     "a helper's own max": (
         "def max(a, b):\n    return a if a > b else b\ndef aux(x):\n    return max(x, 1)",
@@ -37,7 +38,8 @@ COLLISIONS = {
     ),
     "main's own max": (
         "def aux(x):\n    return max([x, 1])",
-        "def max(a, b):\n    return a if a > b else b\ndef main(x):\n    return max(aux(x), 0) == 4",
+        "def max(a, b):\n    return a if a > b else b\n"
+        "def main(x):\n    return max(aux(x), 0) == 4",
     ),
     "everything of a module": (
         "from math import *\ndef aux(x):\n    return pow(sqrt(x), 2)",
@@ -56,11 +58,13 @@ COLLISIONS = {
         "n = 10\ndef main(x):\n    return aux(x) + n == 14",
     ),
     "an exception's name": (
-        "e = 2\ndef aux(x):\n    try:\n        raise ValueError(x)\n    except ValueError as e:\n        return e.args[0]",
+        "e = 2\ndef aux(x):\n    try:\n        raise ValueError(x)\n    except ValueError as e:\n"
+        "        return e.args[0]",
         "e = 3\ndef main(x):\n    return aux(x) == e + 1",
     ),
     "a function inside": (
-        "def step(x):\n    return x\ndef aux(x):\n    def step(y):\n        return y + 1\n    return step(x)",
+        "def step(x):\n    return x\ndef aux(x):\n    def step(y):\n        return y + 1\n"
+        "    return step(x)",
         "def step(x):\n    return aux(x)\ndef main(x):\n    return step(x) == 5",
     ),
 }
@@ -73,7 +77,11 @@ def test_names_of_ones_own_take_nothing_from_the_others(aux, main):
 
 def test_of_two_helpers_each_has_names_of_its_own():
     first, second = "n = 1\ndef aux1():\n    return n", "n = 2\ndef aux2():\n    return n"
-    texts = joined({"aux1": first, "aux2": second, "main": "n = 3\ndef main():\n    return n"}, "", ["aux1", "aux2"])
+    texts = joined(
+        {"aux1": first, "aux2": second, "main": "n = 3\ndef main():\n    return n"},
+        "",
+        ["aux1", "aux2"],
+    )
     space = run(*texts)
     assert [space[name]() for name in ("aux1", "aux2", "main")] == [1, 2, 3]
 
@@ -97,7 +105,10 @@ def test_a_part_that_does_not_parse_stays_as_it_is():
             "try:\n    from helper import aux\nexcept ImportError:\n    pass",
             "try:\n    pass\nexcept ImportError:\n    pass",
         ),
-        ("def main(x):\n    import aux\n    return aux(x)", "def main(x):\n    pass\n    return aux(x)"),
+        (
+            "def main(x):\n    import aux\n    return aux(x)",
+            "def main(x):\n    pass\n    return aux(x)",
+        ),
         ("import   os", "import   os"),
         ("from os import path as aux", "from os import path as aux"),
         ("import aux as", "import aux as"),

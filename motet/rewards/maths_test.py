@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from motet.errors import ConfigError, RewardFault
-from motet.rewards.maths import Judged, Maths, MathsFault
+from motet.rewards.maths import Maths, MathsAnswer, MathsFault
 
 pytest.importorskip("math_verify", reason='needs pip install "motet[maths]"')
 HARD = r"\boxed{9^{9^{9^{9}}}}"
@@ -41,11 +41,11 @@ def test_terms_are_compared(maths, text, gold, right):
 def test_equal_decimals_and_fractions_are_spelt_alike(maths):
     assert maths.read(r"\boxed{0.5}") == maths.read(r"\boxed{\frac{1}{2}}") == "1/2"
     assert maths.read("no answer") is None
-    assert maths.check("no answer", "1") == Judged("unread")
+    assert maths.check("no answer", "1") == MathsAnswer("unread")
 
 
 def test_a_time_limit_holds_in_every_thread_and_what_follows_is_judged(maths):
-    """A limit by signal holds in the main thread alone: elsewhere it raises, and every answer would be wrong."""
+    """A limit by signal raises outside the main thread, so every answer would be wrong there."""
     seen, before = [], ended_processes()
 
     def judge():
@@ -55,19 +55,21 @@ def test_a_time_limit_holds_in_every_thread_and_what_follows_is_judged(maths):
     thread = threading.Thread(target=judge)
     thread.start()
     thread.join()
-    assert seen == [Judged("timeout"), Judged("read", "5", True)]
+    assert seen == [MathsAnswer("timeout"), MathsAnswer("read", "5", True)]
     assert 0.0 < ended_processes() - before < 10.0  # the worker that was killed
 
 
 def ended_processes():
-    """Seconds of a processor that ended children of this process have used."""
+    """Return the CPU seconds used by child processes of this process that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def test_several_tasks_of_an_event_loop_share_the_workers(maths):
     async def many():
-        return await asyncio.gather(*(asyncio.to_thread(maths.check, rf"\boxed{{{k}}}", "3") for k in range(6)))
+        return await asyncio.gather(
+            *(asyncio.to_thread(maths.check, rf"\boxed{{{k}}}", "3") for k in range(6))
+        )
 
     assert [judged.right for judged in asyncio.run(many())] == [k == 3 for k in range(6)]
 
@@ -78,17 +80,17 @@ def test_a_worker_that_was_killed_is_replaced(maths):
         os.kill(worker._process.pid, signal.SIGKILL)
         worker._process.wait()
     assert maths.check(r"\boxed{1}", "1").right
-    assert maths.check(r"\boxed{2}", "1") == Judged("read", "2", False)
+    assert maths.check(r"\boxed{2}", "1") == MathsAnswer("read", "2", False)
 
 
 def test_an_answer_is_never_taken_for_that_of_a_question_that_was_broken_off(monkeypatch):
     judge = Maths(workers=1)
     assert judge.check(r"\boxed{1}", "1").right
     with monkeypatch.context() as interrupted:
-        interrupted.setattr("motet.rewards.maths._Worker._line", _interrupt)
+        interrupted.setattr("motet.rewards.maths._MathsWorker._line", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             judge.check(r"\boxed{2}", "2")
-    assert judge.check(r"\boxed{3}", "4") == Judged("read", "3", False)
+    assert judge.check(r"\boxed{3}", "4") == MathsAnswer("read", "3", False)
     judge.close()
 
 
@@ -106,7 +108,10 @@ def _interrupt(worker, seconds):
             "print('ready', flush=True); input(); print('what?', flush=True); input()",
             "said b'what?\\n'; expected an answer",
         ),
-        ("print('ready', flush=True); input(); print('{\"right\": 1}', flush=True); input()", "expected an answer"),
+        (
+            "print('ready', flush=True); input(); print('{\"right\": 1}', flush=True); input()",
+            "expected an answer",
+        ),
     ],
 )
 def test_a_broken_worker_is_a_fault_and_never_a_wrong_answer(program, what):

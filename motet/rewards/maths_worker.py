@@ -1,6 +1,8 @@
-"""The process in which maths is read and compared; maths.py starts it by its path, so that nothing of Motet is imported here.
+"""The subprocess that parses and compares mathematics.
 
-One line of JSON is one question, {"text": ..., "gold": ... or null}, and one line is its answer, {"answer": ..., "right": ...}.
+maths.py starts it by its path, so nothing of Motet is imported here. Each line of input is one JSON
+request, {"text": ..., "gold": ... or null}. Each line of output is its reply, {"answer": ...,
+"right": ...}.
 """
 
 import json
@@ -11,13 +13,13 @@ import sys
 from typing import Any
 
 MEMORY = 2 << 30
-"""Bytes: some terms would fill the machine."""
+"""Bytes of address space. Some terms would otherwise fill the machine's memory."""
 
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output that libraries print must not mix with the replies
     from math_verify import parse, verify
     from sympy import Float, Rational
 
@@ -28,17 +30,18 @@ def main() -> None:
         found: list[Any] = parse(text, parsing_timeout=None)
         return found
 
-    read(r"\boxed{1}")  # the grammar is built at the first use
+    read(r"\boxed{1}")  # build the grammar now: it is built at the first use
     print("ready", file=answers)
     for line in sys.stdin:
         question = json.loads(line)
         found = read(question["text"])
         right = False
         if found and question["gold"] is not None:
-            right = bool(verify(read(rf"\boxed{{{question['gold']}}}"), found, timeout_seconds=None))
-        said = [
-            Rational(str(term)) if isinstance(term, Float) else term for term in found[:1]
-        ]  # 0.5 and 1/2 are one vote
+            right = bool(
+                verify(read(rf"\boxed{{{question['gold']}}}"), found, timeout_seconds=None)
+            )
+        # 0.5 and 1/2 must be the same answer in a vote
+        said = [Rational(str(term)) if isinstance(term, Float) else term for term in found[:1]]
         print(json.dumps({"answer": str(said[0]) if said else None, "right": right}), file=answers)
 
 

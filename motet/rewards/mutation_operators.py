@@ -1,4 +1,7 @@
-"""Ways to get a program wrong, each a function from a text to its possible edits. `OPERATORS` is the table of them."""
+"""Mutation operators: each function yields the possible edits of a program for one kind of mistake.
+
+`OPERATORS` is the table of them.
+"""
 
 import ast
 import re
@@ -9,9 +12,9 @@ from typing import TypeAlias
 from motet.rewards.program_text import ProgramText, changeable, is_docstring
 
 Edit: TypeAlias = tuple[int, int, str]
-"""From this character to that one, write this instead."""
+"""(start offset, end offset, replacement)."""
 _Symbols: TypeAlias = Mapping[type[ast.AST], tuple[str, tuple[str, ...]]]
-"""What an operator's node looks like, and what it is mistaken for."""
+"""Type of an operator's node -> its symbol, and the symbols that it is mistaken for."""
 
 _ARITHMETIC: _Symbols = {
     ast.Add: ("+", ("-",)),
@@ -42,15 +45,16 @@ _COMPARISONS: _Symbols = {
     ast.IsNot: ("is not", ("is",)),
 }
 _PAIRS = (
-    ("min", "max"), ("any", "all"), ("sum", "len"), ("sorted", "list"), ("upper", "lower"), ("append", "extend"),
-    ("startswith", "endswith"), ("lstrip", "rstrip"), ("floor", "ceil"), ("keys", "values"), ("find", "rfind"),
+    ("min", "max"), ("any", "all"), ("sum", "len"), ("sorted", "list"), ("upper", "lower"),
+    ("append", "extend"), ("startswith", "endswith"), ("lstrip", "rstrip"), ("floor", "ceil"),
+    ("keys", "values"), ("find", "rfind"),
 )  # fmt: skip
 _CONFUSED = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _LARGEST = 2**63
-"""Numbers beyond this are left alone: the largest have no decimal form that Python would write."""
+"""Larger numbers are not mutated: Python refuses to write the largest ones as decimals."""
 
 
-# ---------------------------------------------------------------------------------------------------- symbols and values
+# ----------------------------------------------------------------------------- symbols and values
 
 
 def _exchanged(
@@ -86,10 +90,12 @@ def comparison(text: ProgramText) -> Iterator[Edit]:
 
 
 def constant(text: ProgramText) -> Iterator[Edit]:
-    """A number one more or one less, True for False, a text emptied."""
+    """Change a number by 1, negate a boolean, or empty a string."""
     for node in text.nodes:
         if isinstance(node, ast.Constant):
-            yield from ((*text.span(node), other) for other in _other_constants(node.value, text.of(node)))
+            yield from (
+                (*text.span(node), other) for other in _other_constants(node.value, text.of(node))
+            )
 
 
 def _other_constants(value: object, written: str) -> tuple[str, ...]:
@@ -115,11 +121,11 @@ def wrong_function(text: ProgramText) -> Iterator[Edit]:
                 yield end - len(name), end, _CONFUSED[name]
 
 
-# ---------------------------------------------------------------------------------------------------- off by one
+# ------------------------------------------------------------------------------------- off by one
 
 
 def off_by_one(text: ProgramText) -> Iterator[Edit]:
-    """A bound of a range or a slice, or an index, one more or one less."""
+    """Add 1 to or subtract 1 from an index, or a bound of a range or a slice."""
     counters = frozenset(_counters(text))
     for node in text.nodes:
         bounds: list[ast.expr | None] = []
@@ -136,7 +142,11 @@ def off_by_one(text: ProgramText) -> Iterator[Edit]:
 
 
 def _counters(text: ProgramText) -> Iterator[str]:
-    """Names that hold whole numbers: what runs over a range or counts along, and what a whole number is added to."""
+    """Yield the names of integer variables.
+
+    These are loop variables over a `range`, counters of `enumerate`, and targets of an augmented
+    assignment with an integer constant, such as `+= 1`.
+    """
     for node in text.nodes:
         match node:
             case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant(value=int())):
@@ -155,7 +165,10 @@ def _counting(target: ast.expr, over: str) -> Iterator[str]:
 
 def _is_index(node: ast.expr, counters: frozenset[str]) -> bool:
     match node:
-        case ast.Constant(value=value) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+        case (
+            ast.Constant(value=value)
+            | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value))
+        ):
             return isinstance(value, int)
         case ast.Name(id=name):
             return name in counters
@@ -163,27 +176,38 @@ def _is_index(node: ast.expr, counters: frozenset[str]) -> bool:
 
 
 def _moved(text: ProgramText, node: ast.expr, by: int) -> str:
-    """The text of `node` plus `by`, as short as a person would write it."""
+    """Return the source of `node` plus `by`, as short as a person would write it."""
     match node:
         case ast.Constant(value=int(value)) if abs(value) < _LARGEST:
             return str(value + by)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))) if abs(value) < _LARGEST:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))) if (
+            abs(value) < _LARGEST
+        ):
             return str(by - value)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=1)):
-            if isinstance(op, ast.Sub) == (by > 0):  # what is there takes it away already
-                return text.source[text.span(node)[0] : text.symbol(left, _ARITHMETIC[type(op)][0])[0]].rstrip()
+            if isinstance(op, ast.Sub) == (by > 0):  # `x - 1` plus 1 is `x`
+                return text.source[
+                    text.span(node)[0] : text.symbol(left, _ARITHMETIC[type(op)][0])[0]
+                ].rstrip()
     plain = isinstance(
-        node, ast.Name | ast.Constant | ast.Call | ast.Attribute | ast.Subscript | ast.UnaryOp | ast.BinOp
+        node,
+        ast.Name
+        | ast.Constant
+        | ast.Call
+        | ast.Attribute
+        | ast.Subscript
+        | ast.UnaryOp
+        | ast.BinOp,
     )
     written = text.of(node) if plain else f"({text.of(node)})"
     return f"{written} {'+' if by > 0 else '-'} 1"
 
 
-# ---------------------------------------------------------------------------------------------------- names and calls
+# -------------------------------------------------------------------------------- names and calls
 
 
 def wrong_variable(text: ProgramText) -> Iterator[Edit]:
-    """A variable of a function where another one is meant that has a value by then."""
+    """Replace a variable of a function by another one that has a value at that point."""
     for function in text.nodes:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -196,8 +220,13 @@ def wrong_variable(text: ProgramText) -> Iterator[Edit]:
                     yield from ((start, end, other) for other in names if other != node.id)
 
 
-def _known(text: ProgramText, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int]]:
-    """The function's variables, each with from where to where it can be read; an assigned one from the next line on."""
+def _known(
+    text: ProgramText, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the function's variables as (name, start, end) of where each can be read.
+
+    A variable can be read from the line after its assignment on.
+    """
     body = text.span(function.body[0])[0], text.span(function)[1]
     yield from ((name, *body) for name in _parameters(function.args))
     own = list(changeable(function, nested=False))
@@ -213,7 +242,12 @@ def _known(text: ProgramText, function: ast.FunctionDef | ast.AsyncFunctionDef) 
                 continue
             case _:
                 continue
-        bound = [name for each in node.generators for name in ast.walk(each.target) if isinstance(name, ast.Name)]
+        bound = [
+            name
+            for each in node.generators
+            for name in ast.walk(each.target)
+            if isinstance(name, ast.Name)
+        ]
         inner |= {id(name) for name in bound}
         parts += [condition for each in node.generators for condition in each.ifs]
         yield from ((name.id, *text.span(part)) for name in bound for part in parts)
@@ -228,7 +262,7 @@ def _parameters(args: ast.arguments) -> list[str]:
 
 
 def swapped_arguments(text: ProgramText) -> Iterator[Edit]:
-    """Two neighbouring arguments of a call the other way round."""
+    """Swap two neighbouring arguments of a call."""
     for node in text.nodes:
         if isinstance(node, ast.Call):
             for one, other in zip(node.args, node.args[1:], strict=False):
@@ -237,7 +271,7 @@ def swapped_arguments(text: ProgramText) -> Iterator[Edit]:
                     yield start, end, text.of(other) + text.source[middle:behind] + text.of(one)
 
 
-# ---------------------------------------------------------------------------------------------------- conditions and statements
+# ---------------------------------------------------------------------- conditions and statements
 
 
 def negated_condition(text: ProgramText) -> Iterator[Edit]:
@@ -259,7 +293,7 @@ def _negated(text: ProgramText, test: ast.expr) -> str:
 
 
 def dropped_statement(text: ProgramText) -> Iterator[Edit]:
-    """An assignment, a call or a branch is left out, a loop does nothing, a function returns None."""
+    """Drop an assignment, a call or a branch, empty a loop's body, or return None."""
     for node in text.nodes:
         match node:
             case ast.Return(value=ast.expr() as value):
@@ -269,7 +303,11 @@ def dropped_statement(text: ProgramText) -> Iterator[Edit]:
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list):
-                yield from (_without(text, one, alone=len(block) == 1) for one in block if _is_droppable(one))
+                yield from (
+                    _without(text, one, alone=len(block) == 1)
+                    for one in block
+                    if _is_droppable(one)
+                )
 
 
 def _is_droppable(node: ast.stmt) -> bool:
@@ -278,11 +316,19 @@ def _is_droppable(node: ast.stmt) -> bool:
 
 
 def _without(text: ProgramText, node: ast.stmt, *, alone: bool) -> Edit:
-    """Its lines are gone where they hold nothing else, and something is left in its block; else `pass` stands there."""
+    """Remove a statement.
+
+    Its lines are deleted if they hold nothing else and its block keeps another statement. Otherwise
+    `pass` replaces the statement.
+    """
     start, end = text.span(node)
     begin, stop = text.starts[text.line(start) - 1], text.end_of_line(end)
     branch = text.source.startswith("elif", start)
-    if (alone and not branch) or text.source[begin:start].strip() or text.source[end:stop].partition("#")[0].strip():
+    if (
+        (alone and not branch)
+        or text.source[begin:start].strip()
+        or text.source[end:stop].partition("#")[0].strip()
+    ):
         return start, end, "pass"
     following = text.starts[text.line(end)] if text.line(end) < len(text.starts) else stop
     return begin, following, ""
@@ -292,8 +338,8 @@ OPERATORS: Mapping[str, Callable[[ProgramText], Iterator[Edit]]] = MappingProxyT
     {
         each.__name__: each
         for each in (
-            operator, comparison, constant, off_by_one, wrong_function, wrong_variable, swapped_arguments,
-            negated_condition, dropped_statement,
+            operator, comparison, constant, off_by_one, wrong_function, wrong_variable,
+            swapped_arguments, negated_condition, dropped_statement,
         )
     }
 )  # fmt: skip

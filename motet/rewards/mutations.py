@@ -1,7 +1,8 @@
-"""Faults for a program that works: `mutants` changes it in one place, as a person might have got it wrong.
+"""Make mutants of a correct program: change it in one place, as a person might have got it wrong.
 
-The change is made in the text, not in the tree, so all else stays as it was written: names, layout, comments. Whether a mutant
-is a bug only its tests can say; some behave like the original. mutation_operators.py has the ways to go wrong.
+A mutation changes the source, not the tree, so names, layout and comments stay as they are. Only
+the tests can say whether a mutant is a bug, because some mutants behave like the original. The
+kinds of mistakes are in mutation_operators.py.
 """
 
 import ast
@@ -16,24 +17,29 @@ from motet.rewards.python import parse_bounded
 
 @dataclass(frozen=True)
 class Mutant:
-    """A program with one fault in it."""
+    """A program with one mistake in it."""
 
     source: str
     operator: str
-    """What was done, a name of `OPERATORS`."""
+    """The kind of mistake, a name in `OPERATORS`."""
     line: int
-    """Where it is, from 1; a dropped statement stood before this line."""
+    """The line of the mistake, from 1. A dropped statement was before this line."""
     original: str
-    """The lines that were changed, without the indentation ..."""
+    """The changed lines in the original, without their indentation ..."""
     mutated: str
-    """... and what they are now; empty where they are gone."""
+    """... and in the mutant; an empty string if they are gone."""
 
 
-def mutants(source: str, seed: int, limit: int | None = None, *, first_line: int = 1) -> list[Mutant]:
-    """Mutants of `source`, changed on no line before `first_line`: at most `limit`, the operators taking turns.
+def mutants(
+    source: str, seed: int, limit: int | None = None, *, first_line: int = 1
+) -> list[Mutant]:
+    """Return mutants of `source`, at most `limit`, taking the operators in turn.
 
-    Always the same for the same arguments. Each parses, and no two are the same program, nor is one the original.
-    Raises: ValueError where `source` is no Python, or longer than `parse_bounded` reads.
+    No mutant changes a line before `first_line`. The result is deterministic. Every mutant parses,
+    and its tree differs from the original's and from every other mutant's.
+
+    Raises:
+        ValueError: if `source` is not valid Python, or longer than `parse_bounded` accepts.
     """
     tree = parse_bounded(source)
     if tree is None:
@@ -52,10 +58,18 @@ def mutants(source: str, seed: int, limit: int | None = None, *, first_line: int
     return found
 
 
-def _in_turns(text: ProgramText, first_line: int, draw: random.Random) -> Iterator[tuple[str, int, int, str]]:
-    """All edits, each with its operator's name: one of every operator, then the next of each, so that none crowds out others."""
+def _in_turns(
+    text: ProgramText, first_line: int, draw: random.Random
+) -> Iterator[tuple[str, int, int, str]]:
+    """Yield all edits as (operator, start, end, replacement), in shuffled order.
+
+    Operators take turns: one edit of each, then the next of each. So no operator dominates.
+    """
     first = text.starts[first_line - 1]
-    piles = [[(name, *edit) for edit in find(text) if edit[0] >= first] for name, find in OPERATORS.items()]
+    piles = [
+        [(name, *edit) for edit in find(text) if edit[0] >= first]
+        for name, find in OPERATORS.items()
+    ]
     for pile in piles:
         draw.shuffle(pile)
     draw.shuffle(piles)

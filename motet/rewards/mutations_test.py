@@ -47,7 +47,11 @@ BY_HAND = [
     ("wrong_function", "a = min(b)", "a = max(b)"),
     ("wrong_function", "a.append(b)", "a.extend(b)"),
     ("wrong_variable", "def f(a, b):\n return a", "def f(a, b):\n return b"),
-    ("wrong_variable", "def f(a):\n b = 1\n return [c for c in a]", "def f(a):\n b = 1\n return [b for c in a]"),
+    (
+        "wrong_variable",
+        "def f(a):\n b = 1\n return [c for c in a]",
+        "def f(a):\n b = 1\n return [b for c in a]",
+    ),
     ("swapped_arguments", "a = f(b, (c), d=1)", "a = f(c, (b), d=1)"),
     ("negated_condition", "if a: pass", "if not a: pass"),
     ("negated_condition", "if not (a or b): pass", "if (a or b): pass"),
@@ -64,7 +68,9 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("operator", "source", "expected"), BY_HAND)
 def test_every_operator_makes_the_fault_that_a_person_would_expect(operator, source, expected):
-    assert expected in {mutant.source for mutant in mutants(source, 0) if mutant.operator == operator}
+    assert expected in {
+        mutant.source for mutant in mutants(source, 0) if mutant.operator == operator
+    }
 
 
 def test_the_table_by_hand_misses_no_operator():
@@ -76,16 +82,22 @@ def test_the_table_by_hand_misses_no_operator():
     [
         "def f(a):\n 'text'\n",  # a docstring
         "def f(a: 'T' = b) -> 3: ...",  # annotations
-        "a = f'{b + 1}'",  # f-strings: their places are not exact everywhere
+        "a = f'{b + 1}'",  # f-strings: positions in them are not exact everywhere
         "a = '%s' % b",
-        "a = [xs for x in xs]",  # outside a function nobody knows which names have a value
+        "a = [xs for x in xs]",  # outside a function, it is unknown which names have a value
         "def f(a):\n b = a\n",  # `b` has no value yet, and there is no other name
     ],
 )
 def test_what_must_not_be_touched_is_not(source):
-    left = [one.mutated for one in mutants(source, 0) if one.operator not in ("constant", "dropped_statement")]
+    left = [
+        one.mutated
+        for one in mutants(source, 0)
+        if one.operator not in ("constant", "dropped_statement")
+    ]
     assert left == []
-    assert not [one for one in mutants(source, 0) if one.operator == "constant" and one.original != source]
+    assert not [
+        one for one in mutants(source, 0) if one.operator == "constant" and one.original != source
+    ]
 
 
 def test_a_variable_is_only_taken_for_one_that_has_a_value():
@@ -101,10 +113,18 @@ def test_a_variable_is_only_taken_for_one_that_has_a_value():
 
 
 def test_a_mutant_says_where_and_what_was_changed():
-    (mutant,) = [one for one in mutants(PROGRAM, 0) if one.mutated == "return best - 0 if seen else min(0, best - 1)"]
+    (mutant,) = [
+        one
+        for one in mutants(PROGRAM, 0)
+        if one.mutated == "return best - 0 if seen else min(0, best - 1)"
+    ]
     assert (mutant.operator, mutant.line) == ("operator", 10)
     assert mutant.original == "return best + 0 if seen else min(0, best - 1)"
-    (gone,) = [one for one in mutants(PROGRAM, 0) if one.original == "seen.append(xs[i])" and one.mutated == ""]
+    (gone,) = [
+        one
+        for one in mutants(PROGRAM, 0)
+        if one.original == "seen.append(xs[i])" and one.mutated == ""
+    ]
     assert (gone.operator, gone.line) == ("dropped_statement", 7)
     assert gone.source.splitlines()[6] == "        elif xs[i] == least:"
 
@@ -170,9 +190,13 @@ SYMBOLS = [
 ]
 NAMES = st.sampled_from(["a", "b", "naïve", "xs"])
 EXPRESSIONS = st.recursive(
-    NAMES | st.integers(-3, 2**70).map(str) | st.sampled_from(["'é'", '""', "True", "None", "1.5", "f'{a}'", "b'x'"]),
+    NAMES
+    | st.integers(-3, 2**70).map(str)
+    | st.sampled_from(["'é'", '""', "True", "None", "1.5", "f'{a}'", "b'x'"]),
     lambda inner: (
-        st.tuples(inner, st.sampled_from(SYMBOLS), inner).map(lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})")
+        st.tuples(inner, st.sampled_from(SYMBOLS), inner).map(
+            lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})"
+        )
         | st.tuples(inner, inner).map(lambda pair: f"range({pair[0]}, {pair[1]})[{pair[0]}:]")
         | st.tuples(inner, inner).map(lambda pair: f"[{pair[0]} for a in xs if not ({pair[1]})]")
         | st.tuples(inner, inner).map(lambda pair: f"(lambda b: {pair[0]})({pair[1]}, *xs)")
@@ -191,7 +215,9 @@ STATEMENTS = st.one_of(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(STATEMENTS, min_size=1, max_size=4), st.integers(0, 9), st.sampled_from(["\n", "\r\n"]))
+@given(
+    st.lists(STATEMENTS, min_size=1, max_size=4), st.integers(0, 9), st.sampled_from(["\n", "\r\n"])
+)
 def test_every_mutant_is_another_program_changed_in_one_place(statements, seed, newline):
     source = ("def f(xs, a, b):\n " + " ".join(statements)).replace("\n", newline)
     lines = source.split("\n")

@@ -1,10 +1,16 @@
-r"""The label that a text about a premise and a hypothesis ends up with: entailment, neutral or contradiction.
+r"""Extract the final label of a completion: entailment, neutral or contradiction.
 
     label("It is not a contradiction; the answer is \boxed{neutral}.") == "neutral"
 
-Looked for in this order: the last `\boxed{...}`; what follows the last "answer is"; the last sentence that is a label and nothing
-else, unless a last sentence says another; the last sentence that names one. Labels that are denied do not count, and what
-names two is no answer: None, never a guess.
+The label is searched in this order:
+
+1. the content of the last `\boxed{...}`;
+2. the text after the last "answer is";
+3. the last sentence that consists of a label only, unless the last sentence with a label names
+   another one;
+4. the last sentence that names a label.
+
+Denied labels do not count. A text that names two labels gives None, never a guess.
 """
 
 import re
@@ -16,9 +22,9 @@ from motet.rewards.spoken import spoken
 Label = Literal["entailment", "neutral", "contradiction"]
 LABELS: tuple[Label, ...] = get_args(Label)
 _LONGEST = 1000
-"""Of a sentence; longer ones say nothing that could be trusted."""
+"""Maximum length of a sentence, in characters. Longer ones cannot be trusted."""
 _REACH = 6
-"""Words between a "not" and the label it denies, at most."""
+"""Maximum number of words between a "not" and the label that it denies."""
 
 _NAMES = re.compile(
     r"\b(?P<entailment>entail(?:ment|s|ed|ing)?)\b|\b(?P<neutral>neutral(?:ity|ly)?)\b"
@@ -26,24 +32,27 @@ _NAMES = re.compile(
     re.IGNORECASE,
 )
 _SAYS = re.compile(
-    r"\b(?:answer|label|verdict|conclusion|classification|relation(?:ship)?)\b[\s*_`]*(?:is|was|would be|must be|should be|[:=])",
+    r"\b(?:answer|label|verdict|conclusion|classification|relation(?:ship)?)\b[\s*_`]*"
+    r"(?:is|was|would be|must be|should be|[:=])",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])[\s*_`\"')]+|\n+")
 _REASON = re.compile(r"\b(?:because|since|given that|as the|as it|considering)\b", re.IGNORECASE)
 _CLAUSE = re.compile(
-    r"[,;:.!?()\u2014\u2013]|\s-+\s|\b(?:but|however|rather(?!\s+than)|so|therefore|thus|hence|because|since|making|which|"
+    r"[,;:.!?()\u2014\u2013]|\s-+\s"
+    r"|\b(?:but|however|rather(?!\s+than)|so|therefore|thus|hence|because|since|making|which|"
     r"it\s+is|it's|they\s+are)\b",
     re.IGNORECASE,
 )
 _DENIES = re.compile(
-    r"\b(?:not|no|never|neither|nor|cannot|without|rather\s+than|instead\s+of)\b|n['\u2019]t\b|\bnon-?\s?$",
+    r"\b(?:not|no|never|neither|nor|cannot|without|rather\s+than|instead\s+of)\b"
+    r"|n['\u2019]t\b|\bnon-?\s?$",
     re.IGNORECASE,
 )
 
 
 def label(text: str) -> Label | None:
-    """The label a text decides for; None where it decides for none, or for more than one."""
+    """Return the final label of a text; None if it has none, or more than one."""
     text = spoken(text[:MOST_CHARACTERS]).replace("\\_", "_")
     box = boxed(text)
     if box is not None:
@@ -55,15 +64,22 @@ def label(text: str) -> Label | None:
             return read(_REASON.split(statement)[0])
     named = [sentence for sentence in _SENTENCE.split(text) if _NAMES.search(sentence)]
     named = [sentence for sentence in named if not sentence.rstrip(" *_`\"')").endswith("?")]
-    bare = [sentence for sentence in named if _NAMES.fullmatch(sentence.strip(" \t\r#>*_`\"'.,:;!()[]-"))]
+    bare = [
+        sentence
+        for sentence in named
+        if _NAMES.fullmatch(sentence.strip(" \t\r#>*_`\"'.,:;!()[]-"))
+    ]
     decided = {read(_REASON.split(sentence)[0]) for sentence in (*bare[-1:], *named[-1:])}
     if bare:
-        decided.discard(None)  # what comes behind the answer may be its reason
+        decided.discard(None)  # the sentence after the answer may be its reason
     return decided.pop() if len(decided) == 1 else None
 
 
 def read(said: str) -> Label | None:
-    """The one label that `said` names and does not deny; where it denies two and names no other, the third."""
+    """Return the one label that `said` names and does not deny.
+
+    If it denies two labels and names no other, return the third.
+    """
     if len(said) > _LONGEST:
         return None
     affirmed: set[str] = set()

@@ -1,4 +1,7 @@
-"""What can be known of a model's Python without running it. Parsing is safe here; running is for the sandbox."""
+"""Static analysis of Python that a model wrote.
+
+Parsing it is safe in this process. Running it is not: that is the sandbox's task.
+"""
 
 import ast
 import sys
@@ -6,17 +9,17 @@ import warnings
 from collections.abc import Iterator
 
 MAX_CHARACTERS = 16_384
-"""Longer texts are not parsed: the tree of a text is a hundred times its size."""
+"""Longer sources are not parsed: the tree takes a hundred times the size of its source."""
 
 
 def parse_bounded(text: str) -> ast.Module | None:
-    """The tree of `text`, or None for what is no Python, is too long, or nests deeper than the parser goes."""
+    """Return the tree of `text`; None if it is not Python, too long, or nested too deeply."""
     parsed = _parse(text)
     return None if isinstance(parsed, str) else parsed
 
 
 def syntax_error(text: str) -> str:
-    """Why `parse_bounded` finds no Python in `text`, in one line; "" where it does."""
+    """Return in one line why `parse_bounded` rejects `text`; "" if it does not."""
     parsed = _parse(text)
     return parsed if isinstance(parsed, str) else ""
 
@@ -25,32 +28,33 @@ def _parse(text: str) -> ast.Module | str:
     if len(text) > MAX_CHARACTERS:
         return f"{len(text)} characters, more than the {MAX_CHARACTERS} that are read"
     try:
-        with warnings.catch_warnings():  # a model's `\d` is not the user's concern
+        with warnings.catch_warnings():  # a model's `\d` must not warn the user
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
-    # MemoryError is the parser's own stack, not the machine's memory
+    # this MemoryError means that the parser's stack is full, not the machine's memory
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "nested too deeply"
 
 
 def definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    """The top-level `def name` that counts: the last one."""
+    """Return the last top-level `def name`, which is the one that counts."""
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     return found[-1] if found else None
 
 
 def returns(function: ast.FunctionDef) -> bool:
-    """Whether it returns or yields a value itself; what functions inside it do is their own."""
+    """Test whether the function itself returns or yields a value; nested functions do not count."""
     return any(
-        (isinstance(node, ast.Return) and node.value is not None) or isinstance(node, ast.Yield | ast.YieldFrom)
+        (isinstance(node, ast.Return) and node.value is not None)
+        or isinstance(node, ast.Yield | ast.YieldFrom)
         for node in own_nodes(function)
     )
 
 
 def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    """What stands in a function's body, but not in functions or classes inside it."""
+    """Yield the nodes of a function's body, without those in nested functions and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -60,13 +64,13 @@ def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.
 
 
 def calls(tree: ast.AST, name: str) -> bool:
-    """Whether `name(...)` stands anywhere in the text, reached or not."""
+    """Test whether `name(...)` occurs anywhere in the tree, reachable or not."""
     called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return any(isinstance(function, ast.Name) and function.id == name for function in called)
 
 
 def packages_of(tree: ast.AST) -> set[str]:
-    """The packages outside the standard library that a text imports anywhere, except where `try` stands around it."""
+    """Return the packages outside the standard library that are imported, except inside a `try`."""
     found: set[str] = set()
     waiting = [tree]
     while waiting:
@@ -81,31 +85,36 @@ def packages_of(tree: ast.AST) -> set[str]:
 
 
 def binds(tree: ast.Module, name: str) -> bool:
-    """Whether the text gives `name` a meaning of its own anywhere: def, class, assignment, argument, import or capture.
+    """Test whether the tree binds `name` anywhere.
 
-    A text that calls `name` without binding it can only mean somebody else's.
+    It can do so by def, class, assignment, argument, import or capture.
+    If a program calls `name` without binding it, it can only mean another agent's function.
     """
     return any(name in _bound(node) for node in ast.walk(tree))
 
 
 def bound_outside(statement: ast.stmt) -> set[str]:
-    """The names that a top-level statement gives a meaning to outside of functions and classes."""
+    """Return the names that a top-level statement binds outside functions and classes."""
     found: set[str] = set()
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
         found.update(name for name in _bound(node) if name)
-        if isinstance(node, ast.comprehension):  # its target lives in it alone
+        if isinstance(node, ast.comprehension):  # its target is local to it
             waiting += [node.iter, *node.ifs]
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        elif not isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+        ):
             waiting += ast.iter_child_nodes(node)
     return found
 
 
 def free(statement: ast.stmt) -> set[str]:
-    """The names that a statement reads, and nothing in it gives a meaning; and those that it declares global."""
+    """Return the names that a statement reads but does not bind, and those it declares global."""
     nodes = list(ast.walk(statement))
-    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    read = {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
     declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     bound = {name for node in nodes if node is not statement for name in _bound(node)}
     return (read - bound) | declared
@@ -127,7 +136,7 @@ def _bound(node: ast.AST) -> tuple[str | None, ...]:
 
 
 def normalised(program: str) -> str | None:
-    """A program without layout, comments and docstrings; None for what cannot be parsed."""
+    """Return a program without layout, comments and docstrings; None if it cannot be parsed."""
     tree = parse_bounded(program)
     if tree is None:
         return None
@@ -139,5 +148,5 @@ def normalised(program: str) -> str | None:
             node.body = node.body[1:] or [ast.Pass()]
     try:
         return ast.dump(tree)
-    except RecursionError:  # a tree that the parser could make and Python cannot walk
+    except RecursionError:  # the parser could make this tree, but Python cannot walk it
         return program

@@ -81,13 +81,18 @@ def test_every_way_to_bind_a_name_is_seen(text):
 
 
 def test_reading_a_name_does_not_bind_it():
-    assert not binds(tree("from aux import f\nimport m.aux as g\ndef main(xs):\n return aux(xs) + m.aux"), "aux")
+    assert not binds(
+        tree("from aux import f\nimport m.aux as g\ndef main(xs):\n return aux(xs) + m.aux"), "aux"
+    )
 
 
 def test_a_syntax_error_is_one_line_and_empty_where_there_is_none():
     assert syntax_error("x = 1") == ""
     assert syntax_error("x = 1\ny = (2") == "line 2: '(' was never closed"
-    assert syntax_error("x" * (MAX_CHARACTERS + 1)) == "16385 characters, more than the 16384 that are read"
+    assert (
+        syntax_error("x" * (MAX_CHARACTERS + 1))
+        == "16385 characters, more than the 16384 that are read"
+    )
     assert syntax_error("-" * 5_000 + "1") != ""
 
 
@@ -155,5 +160,8 @@ def test_free_names_are_those_of_somebody_else(text, names):
 
 def test_packages_are_what_is_imported_besides_the_standard_library():
     text = "import os, numpy.linalg as la\nfrom . import near\nfrom scipy.stats import norm\n"
-    inside = "def f():\n    import pandas\ntry:\n    import torch\nexcept ImportError:\n    torch = None\n"
+    inside = (
+        "def f():\n    import pandas\ntry:\n    import torch\nexcept ImportError:\n"
+        "    torch = None\n"
+    )
     assert packages_of(ast.parse(text + inside)) == {"numpy", "scipy", "pandas"}

@@ -1,4 +1,4 @@
-"""Statements written out again, under other names where theirs are taken. The tree that was read stays as it is."""
+"""Rename global names in statements and return their new source. The given trees do not change."""
 
 import ast
 import copy
@@ -12,8 +12,11 @@ Scope = TypeVar("Scope", ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def renamed(statement: ast.stmt, names: Mapping[str, str], *, outside: bool = False) -> str | None:
-    """The text of `statement` with every use of a global name in `names` exchanged, and its definitions too where it stands
-    `outside` of classes. None where it nests too deeply to be written."""
+    """Return the source of `statement` with the global names in `names` replaced.
+
+    With `outside`, the statement is outside classes, and the names that it defines are replaced
+    too. Returns None if it nests too deeply to be written.
+    """
     try:
         node = _Renamed(names, outside).visit(copy.deepcopy(statement)) if names else statement
         return ast.unparse(node)
@@ -22,19 +25,23 @@ def renamed(statement: ast.stmt, names: Mapping[str, str], *, outside: bool = Fa
 
 
 def meanings_of(statements: Iterable[ast.stmt]) -> dict[str, str]:
-    """Every name that the statements bind outside of functions and classes, and what it then stands for."""
+    """Return each name bound outside functions and classes, with the code that it stands for."""
     found: dict[str, str] = {}
     for statement in statements:
         match statement:
             case ast.Import(names=names):
                 for name in names:
                     package = name.name.partition(".")[0]
-                    found[name.asname or package] = f"import {name.name if name.asname else package}"
+                    found[name.asname or package] = (
+                        f"import {name.name if name.asname else package}"
+                    )
             case ast.ImportFrom(module="__future__"):
                 continue
             case ast.ImportFrom(names=names, module=module, level=level):
                 said = f"from {'.' * level}{module} import "
-                found |= {name.asname or name.name: said + name.name for name in names if name.name != "*"}
+                found |= {
+                    name.asname or name.name: said + name.name for name in names if name.name != "*"
+                }
             case _:
                 found |= dict.fromkeys(bound_outside(statement), renamed(statement, {}) or "")
     return found
@@ -82,7 +89,7 @@ class _Renamed(ast.NodeTransformer):
         for alias in list(node.names):
             package, dot, _ = alias.name.partition(".")
             if dot and alias.asname is None and package in self.names:
-                # `import a.b` loads b and binds a; only the second half can have another name
+                # `import a.b` loads `a.b` and binds `a`; only the bound name can change
                 node.names.append(ast.alias(package, self._new(package)))
                 alias.asname = "_"
             else:
@@ -103,12 +110,15 @@ class _Renamed(ast.NodeTransformer):
         return _Renamed(self.names, outside=False).generic_visit(node)
 
     def _scope(self, node: Scope) -> ast.AST:
-        """A parameter hides the global of its name."""
+        """Rename inside a function, where a parameter hides the global of the same name."""
         if isinstance(node, Function) and self.outside:
             node.name = self._new(node.name)
-        hidden = {parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg)}
+        hidden = {
+            parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg)
+        }
         kept = {name: new for name, new in self.names.items() if name not in hidden}
-        return _Renamed(kept, outside=True).generic_visit(node)  # a function inside is one more name of it
+        # a nested function's name is a name of this scope, so it is renamed as well
+        return _Renamed(kept, outside=True).generic_visit(node)
 
     def _change(self, alias: ast.alias) -> None:
         bound = alias.asname or alias.name

@@ -1,4 +1,7 @@
-"""What a review and a repair are worth. A review is read by rule: which lines does it name, and are they at fault?"""
+"""Score a review and a repair.
+
+Rules find the lines that a review names, and compare them with the faulty lines.
+"""
 
 import re
 from collections import defaultdict
@@ -14,30 +17,33 @@ from motet.settings import Settings
 
 _NUMBERED = re.compile(r"\blines?\b[\s#:*`]*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
 _MOST_NAMED = 1000
-"""Of "lines 1 to 1000000" no more are counted."""
+"""Maximum number of lines that one range, such as "lines 1 to 1000000", can name."""
 _SHORTEST_QUOTE = 4
-"""`)` and `x` stand in many a sentence; a line with fewer characters is named by its number only."""
+"""Minimum length of a quoted line. A shorter one, such as `)` or `x`, occurs in many sentences."""
 Lines: TypeAlias = frozenset[int]
-"""Numbers of lines, from 1."""
+"""Line numbers, from 1."""
 
 
-class Weights(Settings):
-    """What each term of an attempt adds to its level."""
+class RepairWeights(Settings):
+    """The weight of each term in the level of an attempt."""
 
     located: float = 0.5
-    """Of the lines that the review names, the share at fault."""
+    """The fraction of the lines named by the review that are at fault."""
     parses: float = 0.5
-    """The repair is the function, and it can be compiled."""
+    """Whether the repair defines the function and can be compiled."""
     tests_passed: float = 1.0
-    """The share of the grading tests that pass. The faulty program may have some of it already."""
+    """The fraction of the grading tests that pass. The faulty program may already pass some."""
     success: float = 1.0
-    """All of them pass."""
+    """Whether all grading tests pass."""
     kept: float = 0.0
-    """The share of the faulty program's lines that the repair leaves as they were."""
+    """The fraction of the faulty program's lines that the repair leaves unchanged."""
 
 
 def faulty_lines(program: str, solution: str) -> Lines:
-    """The lines of `program` that `solution` has otherwise. Where it lacks lines, the two that they would stand between."""
+    """Return the lines of `program` that differ in `solution`.
+
+    If `program` lacks lines, the two lines around the gap are at fault.
+    """
     wrong, right = program.splitlines(), solution.splitlines()
     found: set[int] = set()
     for kind, start, end, _, _ in SequenceMatcher(None, wrong, right, autojunk=False).get_opcodes():
@@ -49,16 +55,19 @@ def faulty_lines(program: str, solution: str) -> Lines:
 
 
 def named_lines(review: str, program: str, faulty: Lines = frozenset()) -> Lines:
-    """The lines of `program` that a review names: by number ("line 3", "lines 3-5"), or by quoting the whole of one.
+    """Return the lines of `program` that a review names.
 
-    A text that stands on several lines, of which the review numbers none, is taken for the one at fault, or for the first.
+    A review names a line by number ("line 3", "lines 3-5") or by quoting all of it. A quoted text
+    may occur on several lines. If the review numbers none of them, the first faulty one counts, or
+    else the first.
     """
     named = set(_numbered(review))
     places: defaultdict[str, list[int]] = defaultdict(list)
     for number, line in enumerate(program.splitlines(), start=1):
         places[" ".join(line.split())].append(number)
     rest = " ".join(review.split())
-    for text in sorted(places, key=len, reverse=True):  # a line within a longer one that is quoted is not meant
+    # longest first: a line that is part of a longer quoted line is not meant
+    for text in sorted(places, key=len, reverse=True):
         if len(text) < _SHORTEST_QUOTE:
             break
         shorter = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", " ", rest)
@@ -75,46 +84,60 @@ def _numbered(review: str) -> Iterable[int]:
 
 
 def located(review: str, program: str, faulty: Lines) -> float:
-    """Of the lines that a review names, the share at fault; 0 where it names none. So naming all of them is no way out."""
+    """Return the fraction of the lines named by a review that are at fault; 0 if it names none.
+
+    So naming every line does not pay.
+    """
     named = named_lines(review, program, faulty)
     return len(named & faulty) / len(named) if named else 0.0
 
 
 def kept(program: str, repaired: str) -> float:
-    """The share of the lines of `program` that the repaired one still has, in order."""
+    """Return the fraction of the lines of `program` that the repaired one still has, in order."""
     before, after = program.splitlines(), repaired.splitlines()
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return sum(block.size for block in blocks) / len(before) if before else 1.0
 
 
-def weighed(terms: Mapping[str, float], weights: Weights) -> float:
-    """The sum of the terms, each with its weight."""
+def weighed(terms: Mapping[str, float], weights: RepairWeights) -> float:
+    """Return the weighted sum of the terms."""
     by_name = weights.model_dump()
     return float(sum(by_name[name] * value for name, value in terms.items()))
 
 
 @dataclass(frozen=True)
 class RepairScore:
-    """What an attempt is worth, and why."""
+    """The score of an attempt, with reasons."""
 
     terms: Mapping[str, float]
-    """What the repair itself earns: every term of Weights but `located`."""
+    """The terms of the repair itself: every term of RepairWeights except `located`."""
     notes: Sequence[Note]
-    """What was found of the repair, as far as it got."""
+    """Findings about the repair, up to the first failed check."""
 
 
 async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judge) -> RepairScore:
-    """Runs the tests where the repair is a function that parses. A time-out is a failed test. Raises: SandboxFault."""
+    """Run the tests if the repair is a function that parses. A timeout is a failed test.
+
+    Raises SandboxFault.
+    """
     name, code = program.entry_point, program.main
     error = syntax_error(code) if code else ""
     defined = returns_value(code, name)
-    notes = [(defined, f"`{name}` is {'defined' if defined else 'not defined, or returns nothing'}")]
+    notes = [
+        (defined, f"`{name}` is {'defined' if defined else 'not defined, or returns nothing'}")
+    ]
     verdict = None
     if defined:
         verdict = None if error else await sandbox.judge(program.sources, suite)
-        if verdict is not None and verdict.failure == "syntax":  # what the compiler sees and the parser does not
+        # the compiler reports some errors that the parser does not
+        if verdict is not None and verdict.failure == "syntax":
             error, verdict = verdict.message, None
-        notes.append((not error, f"the program cannot be read: {error}" if error else "the program can be read"))
+        notes.append(
+            (
+                not error,
+                f"the program cannot be read: {error}" if error else "the program can be read",
+            )
+        )
     terms = {
         "parses": float(verdict is not None),
         "tests_passed": verdict.share if verdict is not None else 0.0,

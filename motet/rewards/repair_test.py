@@ -4,7 +4,15 @@ import pytest
 
 from motet.errors import SandboxFault
 from motet.rewards.code import Program
-from motet.rewards.repair import Weights, faulty_lines, kept, located, named_lines, score_repair, weighed
+from motet.rewards.repair import (
+    RepairWeights,
+    faulty_lines,
+    kept,
+    located,
+    named_lines,
+    score_repair,
+    weighed,
+)
 from motet.sandbox import CaseResult, Suite, Verdict
 
 BUGGY = """\
@@ -22,7 +30,7 @@ SUITE = Suite.asserts(("assert f([1]) == 1", "assert f([]) == 0"))
     ("solution", "lines"),
     [
         (BUGGY.replace("n = 1", "n = 0"), {2}),
-        (BUGGY.replace("    n = 1\n", ""), {2}),  # a line too many
+        (BUGGY.replace("    n = 1\n", ""), {2}),  # an extra line
         (BUGGY.replace("    if", "    n = 0\n    if"), {4, 5}),  # a line is missing between these
         (BUGGY + "\n    return 0", {7}),
         ("import os\n" + BUGGY, {1}),
@@ -45,7 +53,7 @@ def test_the_fault_is_where_program_and_solution_differ(solution, lines):
         ("`n=1` starts too high", set()),
         ("it says `n = 10`", set()),
         ("for x in xs:\n n = n + x", {3, 4}),
-        ("`return n` is the second fault", {6}),  # the first of two
+        ("`return n` is the second fault", {6}),  # the first of two equal lines
         ("line 7, `return n`", {7}),
         ("`if n > 9:` is never true", {5}),
         ("outline 3", set()),
@@ -67,7 +75,7 @@ def test_naming_every_line_earns_the_share_of_the_faulty_ones():
     assert located("line 2", BUGGY, faulty) == 1.0
     assert located("line 2 or line 3", BUGGY, faulty) == 0.5
     assert located("lines 1 to 7", BUGGY, faulty) == pytest.approx(1 / 7)
-    assert located(BUGGY, BUGGY, faulty) == pytest.approx(1 / 6)  # six different texts
+    assert located(BUGGY, BUGGY, faulty) == pytest.approx(1 / 6)  # six different line texts
     assert located("lines 1 - 1000000000", BUGGY, faulty) < 0.002
     assert located("line 8", BUGGY, faulty) == located("no idea", BUGGY, faulty) == 0.0
 
@@ -80,7 +88,7 @@ def test_kept_is_the_share_of_the_lines_that_are_still_there():
 
 
 class Runner:
-    """Passes what contains `n = 0`."""
+    """A sandbox that passes programs with `n = 0` in them."""
 
     def __init__(self):
         self.ran = []
@@ -88,11 +96,15 @@ class Runner:
     async def judge(self, sources, suite):
         self.ran.append(sources)
         right = "n = 0" in sources[-1]
-        return Verdict((CaseResult("1", "passed" if right else "failed"), CaseResult("2", "passed")))
+        return Verdict(
+            (CaseResult("1", "passed" if right else "failed"), CaseResult("2", "passed"))
+        )
 
 
 def score(code, sandbox=None, prelude=""):
-    return asyncio.run(score_repair(Program("f", code, prelude=prelude), BUGGY, SUITE, sandbox or Runner()))
+    return asyncio.run(
+        score_repair(Program("f", code, prelude=prelude), BUGGY, SUITE, sandbox or Runner())
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +125,9 @@ def test_what_each_repair_earns(code, terms):
 def test_the_best_attempt_earns_3_and_the_faulty_program_itself_less_than_half_of_it():
     def levels(code, review):
         faulty = faulty_lines(BUGGY, BUGGY.replace("n = 1", "n = 0"))
-        return weighed({"located": located(review, BUGGY, faulty), **score(code).terms}, Weights())
+        return weighed(
+            {"located": located(review, BUGGY, faulty), **score(code).terms}, RepairWeights()
+        )
 
     assert levels(BUGGY.replace("n = 1", "n = 0"), "line 2") == 3.0
     assert levels(BUGGY, "") == 1.0

@@ -16,7 +16,9 @@ def score(reward):
 
 
 def test_a_function_that_returns_a_number_rewards_every_agent_alike():
-    assert score(lambda task, texts: texts["a"] == task.fields["word"]) == Score({"a": 1.0, "b": 1.0})
+    assert score(lambda task, texts: texts["a"] == task.fields["word"]) == Score(
+        {"a": 1.0, "b": 1.0}
+    )
 
 
 def test_async_functions_classes_and_numpy_numbers_are_rewards_too():

@@ -62,7 +62,10 @@ def test_a_named_method_is_to_be_written_even_where_it_has_a_body():
 
 def test_a_stub_knows_its_text_its_decorators_and_its_parameters():
     stubs = {stub.key: stub for stub in read().stubs}
-    assert stubs["pages"].text == '    @staticmethod\n    def pages(book, *others, factor=1):\n        """All pages."""'
+    assert (
+        stubs["pages"].text
+        == '    @staticmethod\n    def pages(book, *others, factor=1):\n        """All pages."""'
+    )
     assert stubs["pages"].decorators == ("staticmethod",)
     assert {key: stub.parameters for key, stub in stubs.items()} == {
         "count": 1,
@@ -84,7 +87,9 @@ def test_filling_exchanges_a_stub_and_keeps_every_other_line():
 
 def test_members_go_to_the_end_of_the_class_and_what_is_needed_goes_above_it():
     filled = read().fill(
-        {}, ("def last(self):\n    return double(1)",), ("import re", "def double(x):\n    return 2 * x")
+        {},
+        ("def last(self):\n    return double(1)",),
+        ("import re", "def double(x):\n    return 2 * x"),
     )
     shelf = namespace_of(filled)["Shelf"](["a"])
     assert shelf.last() == 2
@@ -102,12 +107,18 @@ def test_an_import_of_the_future_goes_first_of_all():
     [
         f"'''\n{SHELF}'''",
         SHELF.replace(
-            '"""Whether there is no room."""', "\u201c\u201d\u201cWhether there is no room.\u201d\u201c\u201d"
+            '"""Whether there is no room."""',
+            "\u201c\u201d\u201cWhether there is no room.\u201d\u201c\u201d",
         ),
         SHELF.replace('        How many.\n        """', "        How many."),
         SHELF.replace('"""All pages."""', ""),
     ],
-    ids=["a text in quotes", "curly quotes", "a docstring that does not end", "a method without anything"],
+    ids=[
+        "a text in quotes",
+        "curly quotes",
+        "a docstring that does not end",
+        "a method without anything",
+    ],
 )
 def test_a_skeleton_that_is_no_python_is_mended(broken):
     skeleton = read(broken)

@@ -1,8 +1,11 @@
-"""What a reasoning model says, less what it thought first."""
+"""Separate the reply of a reasoning model from its thoughts."""
 
 
 def spoken(text: str) -> str:
-    """The reply behind its thoughts; nothing where it never came to speak. It is the prompt, too, that may have opened them."""
+    """Return the reply after the thoughts; an empty string if the thoughts never end.
+
+    The prompt may contain the opening tag. Then the text has only the closing tag.
+    """
     thought, closed, rest = text.partition("</think>")
     if thought.lstrip("\ufeff \t\r\n").startswith("<think>"):
         return rest

@@ -1,8 +1,14 @@
-"""Two texts that should read as one: gated levels on structure, length, vocabulary and style, at most `BEST` in all.
+"""Score two texts that should fit together. The maximum is `BEST`.
 
-A level is earned only where the one before it is: words of each text (`STRUCTURE`), characters of the second over those of the
-first (`LENGTH`), different words likewise (`VOCABULARY`), then transition words and shared words (`TRANSITIONS`, `SHARED`).
-Thresholds and weights are the published ones (Liu et al. 2025, arXiv 2508.04652); docs/rewards.md says what differs.
+The score has four levels. A level counts only if the level before it was reached.
+
+1. `STRUCTURE`: the number of words of each text.
+2. `LENGTH`: characters of the second text, divided by those of the first.
+3. `VOCABULARY`: different words of the second text, divided by those of the first.
+4. Style: transition words (`TRANSITIONS`) and shared words (`SHARED`).
+
+Thresholds and weights are the published ones (Liu et al. 2025, arXiv 2508.04652). docs/rewards.md
+lists the differences.
 """
 
 import math
@@ -17,16 +23,16 @@ VOCABULARY = 0.5
 TRANSITIONS = 0.4
 SHARED = 0.6
 FIRST_KIND, FURTHER_KIND = 0.4, 0.05
-"""Of `TRANSITIONS`: what the first kind of transition words earns, and each further one."""
+"""Fractions of `TRANSITIONS` for the first kind of transition words and for each further kind."""
 
 
 _MOST_CHARACTERS = 100_000
-"""Of each text, that are measured: structure allows a few hundred words."""
+"""Maximum number of characters measured per text. The first level allows a few hundred words."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Nothing at `lowest`, all from `low` to `high`, nothing again at `highest`, and straight lines between them."""
+    """A trapezoid: 0 at `lowest`, 1 from `low` to `high`, 0 at `highest`, and linear in between."""
 
     lowest: float
     low: float
@@ -34,7 +40,10 @@ class Band:
     highest: float = math.inf
 
     def share(self, ratio: float) -> float | None:
-        """What `ratio` earns of the level; None where it is outside, and the next level stays shut."""
+        """Return the fraction of the level that `ratio` earns.
+
+        Returns None if `ratio` is outside the band. Then the next levels are not reached.
+        """
         if not self.lowest <= ratio <= self.highest:
             return None
         if ratio < self.low:
@@ -44,33 +53,42 @@ class Band:
 
 @dataclass(frozen=True)
 class Rubric:
-    """What two texts are held to. Ratios are the second text's over the first's."""
+    """The thresholds for two texts. A ratio divides the second text's figure by the first's."""
 
     words: tuple[int, int]
-    """Fewest and most words, of each text."""
+    """Minimum and maximum number of words of each text."""
     length: Band
-    """Characters, where all space between two words counts as one."""
+    """Ratio of characters. Any whitespace between two words counts as one character."""
     vocabulary: Band
-    """Different words."""
+    """Ratio of different words."""
     both_connect: bool
-    """Whether transition words count in both texts, or in the second only."""
+    """Whether transition words are searched in both texts, or only in the second."""
     shared: float
-    """Share of content words in common (Jaccard) that earns all of `SHARED`."""
+    """Jaccard similarity of the content words that earns all of `SHARED`."""
 
 
 RUBRICS: Mapping[str, Rubric] = MappingProxyType(
     {
-        "tldr": Rubric((8, 256), Band(1.1, 1.6, 3.2, 5.0), Band(1.3, 2.0), both_connect=False, shared=0.03),
-        "arxiv": Rubric((128, 256), Band(0.8, 1.3, 1.6, 2.0), Band(0.5, 0.7, 1.3, 1.7), both_connect=True, shared=0.23),
+        "tldr": Rubric(
+            (8, 256), Band(1.1, 1.6, 3.2, 5.0), Band(1.3, 2.0), both_connect=False, shared=0.03
+        ),
+        "arxiv": Rubric(
+            (128, 256),
+            Band(0.8, 1.3, 1.6, 2.0),
+            Band(0.5, 0.7, 1.3, 1.7),
+            both_connect=True,
+            shared=0.23,
+        ),
     }
 )
 
 
 def judge(rubric: Rubric, first: str, second: str) -> tuple[float, dict[str, float]]:
-    """(reward of two texts, terms): `structure`, `length`, `vocabulary` and `style` add up to the reward.
+    """Score two texts and return (reward, terms).
 
-    Further terms say what was measured (`length_ratio`, `vocabulary_ratio`, `transition_kinds`, `shared_words`); a ratio to
-    nothing is absent.
+    The terms `structure`, `length`, `vocabulary` and `style` add up to the reward. The other terms
+    are measurements: `length_ratio`, `vocabulary_ratio`, `transition_kinds` and `shared_words`. A
+    ratio with a zero denominator is absent.
     """
     earned = dict.fromkeys(("structure", "length", "vocabulary", "style"), 0.0)
     measured = _measured(rubric, first, second)
@@ -89,13 +107,15 @@ def judge(rubric: Rubric, first: str, second: str) -> tuple[float, dict[str, flo
 
 
 def transition_kinds(text: str) -> frozenset[str]:
-    """Which kinds of `PHRASES` stand in the text, as whole words."""
+    """Return the kinds of `PHRASES` that occur in the text as whole words."""
     return frozenset(kind for kind, pattern in _PATTERNS.items() if pattern.search(text))
 
 
 def shared_words(first: str, second: str) -> float:
-    """Content words that both texts have, over those that either has (Jaccard); 0 where there are none."""
-    one, other = ({word for word in _words(text) if word not in FUNCTION_WORDS} for text in (first, second))
+    """Return the Jaccard similarity of the content words of both texts; 0 if there are none."""
+    one, other = (
+        {word for word in _words(text) if word not in FUNCTION_WORDS} for text in (first, second)
+    )
     return len(one & other) / len(one | other) if one | other else 0.0
 
 
@@ -106,7 +126,8 @@ def _measured(rubric: Rubric, first: str, second: str) -> dict[str, float]:
         "transition_kinds": float(len(transition_kinds(connecting))),
         "shared_words": shared_words(first, second),
     }
-    lengths = tuple(len(" ".join(text.split())) for text in (first, second))  # padding is no text
+    # repeated whitespace must not make a text longer
+    lengths = tuple(len(" ".join(text.split())) for text in (first, second))
     sizes = {"length_ratio": lengths, "vocabulary_ratio": (len(_words(first)), len(_words(second)))}
     return found | {name: theirs / ours for name, (ours, theirs) in sizes.items() if ours > 0}
 
@@ -129,25 +150,31 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
-# ---------------------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------------------ words
 
-_FUNCTION_WORDS = """
-    a about after all also am an and any are as at be because been before being between both but by can could did do does
-    doing down during each few for from further had has have having he her here hers him his how i if in into is it its itself
-    just may me might more most must my no nor not now of off on once only or other our out over own same shall she should so
-    some such than that the their them then there these they this those through to too under until up us very was we were
-    what when where which while who whom why will with would you your
-"""
+_FUNCTION_WORDS = (
+    "\n    a about after all also am an and any are as at be because been before "
+    "being between both but by can could did do does"
+    "\n    doing down during each few for from further had has have having he her "
+    "here hers him his how i if in into is it its itself"
+    "\n    just may me might more most must my no nor not now of off on once only or "
+    "other our out over own same shall she should so"
+    "\n    some such than that the their them then there these they this those "
+    "through to too under until up us very was we were"
+    "\n    what when where which while who whom why will with would you your\n"
+)
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""What two texts about different things have in common anyway."""
+"""Common words that any two texts share. They are ignored when content words are compared."""
 
 PHRASES: Mapping[str, str] = MappingProxyType(
     {
         "addition": "additionally|also|besides|furthermore|in addition|moreover|on top of that",
         "example": "for example|for instance|in particular|including|namely|specifically|such as",
-        "explanation": "by this we mean|in other words|in essence|put simply|that is to say|to clarify",
+        "explanation": "by this we mean|in other words|in essence|put simply|that is to say"
+        "|to clarify",
         "cause": "accordingly|as a result|because|consequently|hence|so that|therefore|thus",
-        "contrast": "but|by contrast|conversely|however|in contrast|instead|on the other hand|whereas",
+        "contrast": "but|by contrast|conversely|however|in contrast|instead|on the other hand"
+        "|whereas",
         "order": "finally|first|firstly|lastly|next|second|secondly|then|third|to begin with",
         "emphasis": "above all|certainly|clearly|in fact|indeed|of course|undoubtedly",
         "summary": "all in all|in brief|in conclusion|in short|in summary|overall|to sum up",
@@ -157,8 +184,16 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         "time": "afterwards|at the same time|before|eventually|meanwhile|recently|since|until|when",
     }
 )
-"""Kind of transition -> its words. Each stands under one kind, so that twelve kinds take twelve of them."""
+"""Kind of transition -> its words. Each word has one kind only: twelve kinds need twelve words."""
 
-_PATTERNS = {kind: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for kind, words in PHRASES.items()}
-BEST = STRUCTURE + LENGTH + VOCABULARY + SHARED + TRANSITIONS * (FIRST_KIND + FURTHER_KIND * (len(PHRASES) - 1))
-"""The most that can be earned: 2.98, because twelve kinds earn 0.95 of `TRANSITIONS`."""
+_PATTERNS = {
+    kind: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for kind, words in PHRASES.items()
+}
+BEST = (
+    STRUCTURE
+    + LENGTH
+    + VOCABULARY
+    + SHARED
+    + TRANSITIONS * (FIRST_KIND + FURTHER_KIND * (len(PHRASES) - 1))
+)
+"""The maximum reward: 2.98, because twelve kinds earn 0.95 of `TRANSITIONS`."""

@@ -1,30 +1,54 @@
 import pytest
 
-from motet.rewards.writing import BEST, PHRASES, RUBRICS, Band, judge, shared_words, transition_kinds
+from motet.rewards.writing import (
+    BEST,
+    PHRASES,
+    RUBRICS,
+    Band,
+    judge,
+    shared_words,
+    transition_kinds,
+)
 
 TLDR, ARXIV = RUBRICS["tldr"], RUBRICS["arxiv"]
 CAT = "cat ran off mud rug den sun ice"
-"""Eight words, 31 characters, no transition; seven content words, for "off" joins what any two texts share."""
+"""Eight words, 31 characters, no transition, seven content words ("off" is a function word)."""
 
 
 def numbered(letter, count, width=3, different=None):
-    """`count` words of `width` characters, of which the first `different` are new and the rest repeat."""
+    """Return `count` words of `width` characters: `different` new ones, then repetitions."""
     names = [f"{letter}{i:0{width - 1}}" for i in range(different or count)]
     return " ".join(names[i % len(names)] for i in range(count))
 
 
-# ---------------------------------------------------------------------------------------------------- gates of tldr
+# ---------------------------------------------------------------------------------- gates of tldr
 
 TABLE = [
-    # what is tested                      first  second                                  structure length vocabulary style
+    # what is tested, first, second, structure, length, vocabulary, style
     ("seven words are too few", CAT[:-4], numbered("b", 16), 0.0, 0.0, 0.0, 0.0),
     ("so they are in the second", CAT, numbered("b", 7, width=9), 0.0, 0.0, 0.0, 0.0),
     ("257 words are too many", CAT, numbered("b", 257), 0.0, 0.0, 0.0, 0.0),
     ("256 are not, but 33 times as long", CAT, numbered("b", 256, width=4), 0.5, 0.0, 0.0, 0.0),
     ("one text twice: ratio 1, below 1.1", CAT, CAT, 0.5, 0.0, 0.0, 0.0),
     # eight words of 4, seven spaces and "!" are 40 characters, over 31
-    ("between 1.1 and 1.6", CAT, numbered("b", 8, width=4) + "!", 0.5, (40 / 31 - 1.1) / 0.5, 0.0, 0.0),
-    ("full length, as many different words", CAT, numbered("b", 16, different=8), 0.5, 1.0, 0.0, 0.0),
+    (
+        "between 1.1 and 1.6",
+        CAT,
+        numbered("b", 8, width=4) + "!",
+        0.5,
+        (40 / 31 - 1.1) / 0.5,
+        0.0,
+        0.0,
+    ),
+    (
+        "full length, as many different words",
+        CAT,
+        numbered("b", 16, different=8),
+        0.5,
+        1.0,
+        0.0,
+        0.0,
+    ),
     # 16 words of 3 = 63 characters: 63/31 = 2.03; 12 different over 8 = 1.5: half of 0.2/0.7
     ("vocabulary of 1.5", CAT, numbered("b", 16, different=12), 0.5, 1.0, 0.5 * 0.2 / 0.7, 0.0),
     ("vocabulary of 2", CAT, numbered("b", 16), 0.5, 1.0, 0.5, 0.0),
@@ -41,15 +65,19 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "earned"), [pytest.param(a, b, c, id=i) for i, a, b, *c in TABLE])
+@pytest.mark.parametrize(
+    ("first", "second", "earned"), [pytest.param(a, b, c, id=i) for i, a, b, *c in TABLE]
+)
 def test_what_a_post_retold_twice_earns(first, second, earned):
     reward, terms = judge(TLDR, first, second)
-    assert [terms[level] for level in ("structure", "length", "vocabulary", "style")] == pytest.approx(earned)
+    assert [
+        terms[level] for level in ("structure", "length", "vocabulary", "style")
+    ] == pytest.approx(earned)
     assert reward == pytest.approx(sum(earned))
 
 
 def test_a_word_is_what_stands_between_spaces():
-    """Eight of them are enough, whatever they are; without a letter there is no vocabulary to compare."""
+    """Eight words of any kind are enough, but without letters there is no vocabulary to compare."""
     reward, terms = judge(TLDR, "! ! ! ! ! ! ! !", "? ? ? ? ? ? ? ? ? ? ? ? ? ? ? ?")
     assert reward == 0.5 + 1.0
     assert "vocabulary_ratio" not in terms
@@ -64,26 +92,65 @@ def test_space_between_words_counts_once_however_wide():
 def test_nothing_earns_nothing_and_measures_no_ratio():
     reward, terms = judge(TLDR, "", "")
     assert reward == 0.0
-    assert set(terms) == {"structure", "length", "vocabulary", "style", "transition_kinds", "shared_words"}
+    assert set(terms) == {
+        "structure",
+        "length",
+        "vocabulary",
+        "style",
+        "transition_kinds",
+        "shared_words",
+    }
 
 
-# ---------------------------------------------------------------------------------------------------- gates of arxiv
+# --------------------------------------------------------------------------------- gates of arxiv
 
 ARXIV_TABLE = [
     # n words of w characters are n (w + 1) - 1 characters in all; 200 of 5 are 1199
     ("127 words are too few", numbered("a", 127, 5), numbered("b", 150, 6), 0.0),
-    ("128 are enough", numbered("a", 128, 5), numbered("b", 256, 9), 0.5),  # 2559 / 767 = 3.3: too long
+    (
+        "128 are enough",
+        numbered("a", 128, 5),
+        numbered("b", 256, 9),
+        0.5,
+    ),  # 2559 / 767 = 3.3: too long
     # as long: (1 - 0.8) / 0.5 of the length, all of the vocabulary
     ("as long and as varied", numbered("a", 200, 5), numbered("b", 200, 5), 0.5 + 0.4 + 0.5),
-    ("1.5 times as long", numbered("a", 160, 5), numbered("b", 240, 5), 0.5 + 1.0 + 0.25),  # 240/160: (1.7 - 1.5) / 0.4
-    ("1.5 times as long, as varied", numbered("a", 160, 5), numbered("b", 240, 5, 160), 0.5 + 1.0 + 0.5),
-    ("0.6 of the vocabulary", numbered("a", 200, 4), numbered("b", 200, 6, 120), 0.5 + 1.0 + 0.25),  # 1399/999 = 1.4
-    ("less than half of the vocabulary", numbered("a", 200, 4), numbered("b", 200, 6, 99), 0.5 + 1.0),
-    ("1.8 times the vocabulary", numbered("a", 140, 5, 100), numbered("b", 200, 5, 180), 0.5 + 1.0),  # 1199/839 = 1.43
+    (
+        "1.5 times as long",
+        numbered("a", 160, 5),
+        numbered("b", 240, 5),
+        0.5 + 1.0 + 0.25,
+    ),  # 240/160: (1.7 - 1.5) / 0.4
+    (
+        "1.5 times as long, as varied",
+        numbered("a", 160, 5),
+        numbered("b", 240, 5, 160),
+        0.5 + 1.0 + 0.5,
+    ),
+    (
+        "0.6 of the vocabulary",
+        numbered("a", 200, 4),
+        numbered("b", 200, 6, 120),
+        0.5 + 1.0 + 0.25,
+    ),  # 1399/999 = 1.4
+    (
+        "less than half of the vocabulary",
+        numbered("a", 200, 4),
+        numbered("b", 200, 6, 99),
+        0.5 + 1.0,
+    ),
+    (
+        "1.8 times the vocabulary",
+        numbered("a", 140, 5, 100),
+        numbered("b", 200, 5, 180),
+        0.5 + 1.0,
+    ),  # 1199/839 = 1.43
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "reward"), [pytest.param(a, b, c, id=i) for i, a, b, c in ARXIV_TABLE])
+@pytest.mark.parametrize(
+    ("first", "second", "reward"), [pytest.param(a, b, c, id=i) for i, a, b, c in ARXIV_TABLE]
+)
 def test_what_an_introduction_in_two_parts_earns(first, second, reward):
     assert judge(ARXIV, first, second)[0] == pytest.approx(reward)
 
@@ -101,12 +168,16 @@ def test_shared_words_earn_in_proportion_up_to_their_mark():
     assert judge(ARXIV, first, second)[1]["style"] == pytest.approx(0.6 * (40 / 360) / 0.23)
 
 
-# ---------------------------------------------------------------------------------------------------- the measures
+# ----------------------------------------------------------------------------------- the measures
 
 
 def test_transitions_are_whole_words_in_any_case_and_across_kinds():
     assert transition_kinds("He was also thusly also-ran; ifs and buttons") == {"addition"}
-    assert transition_kinds("THUS, for example: on the other hand") == {"cause", "example", "contrast"}
+    assert transition_kinds("THUS, for example: on the other hand") == {
+        "cause",
+        "example",
+        "contrast",
+    }
     assert transition_kinds("Nothing. Beautiful hensroost! Whenever? Finality.") == frozenset()
 
 
@@ -123,7 +194,7 @@ def test_function_words_are_not_shared_content():
 
 
 def test_the_best_there_is_falls_short_of_three():
-    """Eight long words, then twelve kinds of transition and one of the eight again."""
+    """Test eight long words, then twelve kinds of transition and one of the eight again."""
     every_kind = " ".join(words.split("|")[0] for words in PHRASES.values())
     reward, terms = judge(TLDR, numbered("a", 8, width=7), every_kind + " a000000")
     assert terms["transition_kinds"] == 12.0
@@ -132,7 +203,16 @@ def test_the_best_there_is_falls_short_of_three():
 
 @pytest.mark.parametrize(
     ("ratio", "share"),
-    [(0.99, None), (1.0, 0.0), (1.5, 0.5), (2.0, 1.0), (3.0, 1.0), (4.0, 0.5), (5.0, 0.0), (5.01, None)],
+    [
+        (0.99, None),
+        (1.0, 0.0),
+        (1.5, 0.5),
+        (2.0, 1.0),
+        (3.0, 1.0),
+        (4.0, 0.5),
+        (5.0, 0.0),
+        (5.01, None),
+    ],
 )
 def test_a_band_is_straight_lines_and_its_ends_belong_to_it(ratio, share):
     assert Band(1.0, 2.0, 3.0, 5.0).share(ratio) == share

@@ -1,4 +1,4 @@
-"""collect: all tasks of one step -> their Episodes; and which tasks a step draws."""
+"""Play all tasks of one step (`collect`), and choose the tasks of a step (`task_order`)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,50 +27,68 @@ async def collect(
     greedy_path: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Plays all tasks side by side, in common waves, and returns their episodes in the order of the tasks.
+    """Play all tasks concurrently, in shared waves. Return their episodes in task order.
 
     Args:
-        tag: what makes the episode ids of this call unique in the run, such as the step's number.
+        tag: makes the episode ids of this call unique in the run, such as the number of the step.
         greedy, greedy_path: see `play`.
-        on_episode: called with each episode when it ends, for progress. Which ends first may depend on the clock.
-    Raises: ConfigError from `check_plan` before anything is played; otherwise as `play`.
+        on_episode: called with each episode when it ends, to show progress. The order of these
+            calls
+            may depend on timing.
+
+    Raises: ConfigError from `check_plan` before anything is played; otherwise the same as `play`.
     """
     check_plan(plan, environment, team, greedy_path)
     waves = Waves(sampler)
 
     async def one(task: Task, episode_id: str) -> Episode:
         episode = await play(
-            task, episode_id, environment, team, plan, waves, run_seed, greedy=greedy, greedy_path=greedy_path
+            task,
+            episode_id,
+            environment,
+            team,
+            plan,
+            waves,
+            run_seed,
+            greedy=greedy,
+            greedy_path=greedy_path,
         )
         if on_episode is not None:
             on_episode(episode)
         return episode
 
     with guarded(plan.timeout_seconds):
-        return await waves.run([one(task, name) for task, name in zip(tasks, episode_ids(tasks, tag), strict=True)])
+        return await waves.run(
+            [one(task, name) for task, name in zip(tasks, episode_ids(tasks, tag), strict=True)]
+        )
 
 
 def episode_ids(tasks: Sequence[Task], tag: str) -> list[str]:
-    """`tag:task`, and `tag:task#2`, `tag:task#3` where one step plays a task again."""
+    """Return `tag:task`, or `tag:task#2`, `tag:task#3`, ... for repetitions in one step."""
     seen: Counter[str] = Counter()
     names = []
     for task in tasks:
         seen[task.id] += 1
-        names.append(f"{tag}:{task.id}" if seen[task.id] == 1 else f"{tag}:{task.id}#{seen[task.id]}")
+        names.append(
+            f"{tag}:{task.id}" if seen[task.id] == 1 else f"{tag}:{task.id}#{seen[task.id]}"
+        )
     return names
 
 
 def task_order(count: int, seed: int) -> Callable[[int], int]:
-    """The data cursor as a function: position (how many tasks the run drew before) -> index of the task drawn there.
+    """Return a function: position -> index of the task drawn there.
 
-    Every epoch of `count` draws is a permutation of its own, so one integer is all there is to save.
+    The position is the number of tasks that the run drew before. It is all that a checkpoint has to
+    store. Every epoch of `count` draws is a new permutation.
 
-    Raises: ConfigError where there are no tasks.
+    Raises: ConfigError if there are no tasks.
     """
     if count < 1:
-        raise ConfigError("got 0 training tasks; expected at least one: check data.train and its split")
+        raise ConfigError(
+            "got 0 training tasks; expected at least one: check data.train and its split"
+        )
 
-    @lru_cache(maxsize=2)  # a step may reach from one epoch into the next
+    @lru_cache(maxsize=2)  # a step may span two epochs
     def permutation(epoch: int) -> list[int]:
         return sorted(range(count), key=lambda index: derive(seed, "task_order", epoch, index))
 

@@ -7,13 +7,15 @@ import pytest
 from motet.core import Episode, Task
 from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.collect import collect, episode_ids, task_order
-from motet.rollout.fakes import PAIR, KeySampler, Replies, Talk
 from motet.settings import Plan
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Replies, Talk
 
 TASKS = [Task("x", {}), Task("y", {}), Task("x", {})]
 
 
-def _collect(talk: Talk, plan: Plan, sampler: KeySampler, on_episode: list[Episode] | None = None) -> list[Episode]:
+def _collect(
+    talk: Talk, plan: Plan, sampler: KeySampler, on_episode: list[Episode] | None = None
+) -> list[Episode]:
     seen = on_episode.append if on_episode is not None else None
     run = collect(talk, TASKS, sampler, PAIR, plan, run_seed=3, tag="000001", on_episode=seen)
     return asyncio.run(asyncio.wait_for(run, 10.0))
@@ -41,7 +43,7 @@ def test_all_tasks_share_waves_and_timing_changes_nothing() -> None:
 
 @pytest.mark.parametrize("expand", ["all", "best", "random"])
 def test_early_answers_change_neither_waves_nor_episodes(expand: str) -> None:
-    """With refused prompts and broken steps, on trees: nothing that is recorded knows of a clock."""
+    """Tested on trees, with refused prompts and failed steps: no record depends on timing."""
 
     def broken(where: str, said: tuple[Replies, ...]) -> None:
         if where == "step" and int(said[-1][0][1]) % 5 == 0:
@@ -51,7 +53,9 @@ def test_early_answers_change_neither_waves_nor_episodes(expand: str) -> None:
     for clock in (None, *map(random.Random, range(6))):
         sampler = KeySampler(refuse=lambda request: sum(request.keys) % 7 == 0, clock=clock)
         talk = Talk(clock=clock, pay=lambda said: float(said[-1][0][1]), break_at=broken)
-        played.append((_collect(talk, Plan(samples=(3, 2, 1), expand=expand), sampler), sampler.waves))
+        played.append(
+            (_collect(talk, Plan(samples=(3, 2, 1), expand=expand), sampler), sampler.waves)
+        )
     episodes, waves = played[0]
     assert all(one == played[0] for one in played)
     assert [episode.fault is None for episode in episodes].count(True) >= 2

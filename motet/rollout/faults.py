@@ -1,4 +1,4 @@
-"""Where an exception becomes data: the one place that turns what an environment raises into a recorded Fault."""
+"""Convert exceptions of an environment into recorded Faults. No other module does this."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,8 +18,10 @@ _BOUNDARIES: dict[type[Exception], Boundary] = {
 
 
 async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
-    """What `action()` gives. Where it fails for a cause that may pass (a lost connection, a time-out, an error that says
-    `may_pass`) it is called again, up to `retries` times, after a wait that doubles until it is half a minute.
+    """Return the result of `action()`, with up to `retries` retries after a transient error.
+
+    Transient errors are a lost connection, a timeout, or an error that sets `may_pass`. The wait
+    before a retry doubles each time, up to 30 seconds.
 
     Raises: what the last call raised.
     """
@@ -43,11 +45,12 @@ _pause = asyncio.sleep
 
 
 async def attempt(action: Awaitable[T]) -> T | Fault:
-    """What `action` gives, or the Fault that it raised.
+    """Return the result of `action`, or the Fault that it raised.
 
-    The four faults keep their boundary. Any exception that is not Motet's own is a bug or a failure inside the environment (a
-    KeyError, a time-out of its server), so it is an environment fault of this one episode or joint action. Everything else passes
-    through: ConfigError and TrainingDiverged concern the run, and cancellation is nobody's failure.
+    The four fault classes keep their boundary. Any exception that is not Motet's own is a bug or a
+    failure in the environment, such as a KeyError or a timeout of its server. It becomes an
+    environment fault of this one episode or joint action. Other exceptions pass through:
+    ConfigError and TrainingDiverged concern the whole run, and cancellation is not a failure.
     """
     try:
         return await action
@@ -60,10 +63,14 @@ async def attempt(action: Awaitable[T]) -> T | Fault:
 
 
 def _recorded(error: Exception) -> Fault:
-    """`cause` is the error's own word, else the class of what was raised first: of `raise RewardFault(...) from TimeoutError()`,
-    TimeoutError."""
+    """Return the Fault of an error.
+
+    `cause` is the cause that the error names, else the class of the original exception: for `raise
+    RewardFault(...) from TimeoutError()` it is TimeoutError.
+    """
     named = error.cause if isinstance(error, MotetError) else None
     where: Boundary = next(
-        (boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)), "environment"
+        (boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)),
+        "environment",
     )
     return Fault(where, named or type(error.__cause__ or error).__name__, str(error) or repr(error))

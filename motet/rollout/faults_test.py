@@ -23,18 +23,31 @@ async def _raise(error: BaseException) -> None:
 
 @pytest.mark.parametrize(
     ("error", "where"),
-    [(EnvironmentFault, "environment"), (RewardFault, "reward"), (SamplerFault, "sampler"), (SandboxFault, "sandbox")],
+    [
+        (EnvironmentFault, "environment"),
+        (RewardFault, "reward"),
+        (SamplerFault, "sampler"),
+        (SandboxFault, "sandbox"),
+    ],
 )
 def test_a_fault_keeps_its_boundary(error: type[MotetError], where: str) -> None:
-    assert asyncio.run(attempt(_raise(error("why")))) == Fault(where, error.__name__, "why")  # type: ignore[arg-type]
+    assert asyncio.run(attempt(_raise(error("why")))) == Fault(
+        where,  # type: ignore[arg-type]
+        error.__name__,
+        "why",
+    )
 
 
 def test_a_bug_of_the_author_is_an_environment_fault_of_its_class() -> None:
-    assert asyncio.run(attempt(_raise(KeyError("gold")))) == Fault("environment", "KeyError", "'gold'")
+    assert asyncio.run(attempt(_raise(KeyError("gold")))) == Fault(
+        "environment", "KeyError", "'gold'"
+    )
 
 
 def test_an_exception_without_text_shows_its_form() -> None:
-    assert asyncio.run(attempt(_raise(ValueError()))) == Fault("environment", "ValueError", "ValueError()")
+    assert asyncio.run(attempt(_raise(ValueError()))) == Fault(
+        "environment", "ValueError", "ValueError()"
+    )
 
 
 def test_the_cause_is_what_was_raised_first() -> None:
@@ -60,7 +73,9 @@ def test_an_error_may_bring_the_word_it_is_counted_by() -> None:
     assert asyncio.run(attempt(ask())) == Fault("environment", "expert_timeout", "nobody answered")
 
 
-@pytest.mark.parametrize("error", [ConfigError, TrainingDiverged, asyncio.CancelledError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "error", [ConfigError, TrainingDiverged, asyncio.CancelledError, KeyboardInterrupt]
+)
 def test_what_concerns_the_run_passes_through(error: type[BaseException]) -> None:
     with pytest.raises(error):
         asyncio.run(attempt(_raise(error("stop"))))
@@ -70,7 +85,7 @@ def test_what_succeeds_is_handed_on() -> None:
     assert asyncio.run(attempt(asyncio.sleep(0, "value"))) == "value"
 
 
-# ---------------------------------------------------------------------------------------------------- asked again
+# ------------------------------------------------------------------------------------------ retries
 
 
 class Busy(RewardFault):
@@ -78,7 +93,7 @@ class Busy(RewardFault):
 
 
 class Failing:
-    """Raises one error after the other, then gives 7."""
+    """Raises the given errors one after the other, then returns 7."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors, self.calls = list(errors), 0
@@ -92,7 +107,7 @@ class Failing:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long it was waited, and nobody waits."""
+    """The recorded wait times; nothing really waits."""
     found: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -122,7 +137,14 @@ def test_what_does_not_pass_in_time_is_the_fault_of_the_last_try(waits: list[flo
 
 
 @pytest.mark.parametrize(
-    "error", [RewardFault("wrong"), KeyError("gold"), ConfigError("no"), TimedOut("an hour"), OSError("disk")]
+    "error",
+    [
+        RewardFault("wrong"),
+        KeyError("gold"),
+        ConfigError("no"),
+        TimedOut("an hour"),
+        OSError("disk"),
+    ],
 )
 def test_what_will_not_pass_is_not_asked_again(error: Exception, waits: list[float]) -> None:
     failing = Failing(error)

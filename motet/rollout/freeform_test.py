@@ -7,18 +7,23 @@ import pytest
 from motet.core import Episode, Message, Reply, Round, Task, walk
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
-from motet.rollout.fakes import KeySampler, team_of
-from motet.rollout.freeform import Agents, FreeForm, Program
+from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram
 from motet.settings import Plan
+from tests.fixtures.fake_rollouts import KeySampler, team_of
 
 TASK = Task("t", {"question": "why?"})
 
 
 def _play(
-    program: Program, agents: tuple[str, ...], samples: tuple[int, ...], sampler: KeySampler | None = None
+    program: FreeFormProgram,
+    agents: tuple[str, ...],
+    samples: tuple[int, ...],
+    sampler: KeySampler | None = None,
 ) -> Episode:
     environment, plan = FreeForm(program, agents), Plan(samples=samples)
-    run = collect(environment, [TASK], sampler or KeySampler(), team_of(agents), plan, run_seed=5, tag="s")
+    run = collect(
+        environment, [TASK], sampler or KeySampler(), team_of(agents), plan, run_seed=5, tag="s"
+    )
     (episode,) = asyncio.run(asyncio.wait_for(run, 10.0))
     return episode
 
@@ -29,7 +34,7 @@ def _root(episode: Episode) -> Round:
 
 
 def _paths(root: Round) -> list[list[tuple[str, ...]]]:
-    """Who acted at each turn, per path."""
+    """Return, for each path, the agents that acted at each turn."""
     paths = []
     for outcome in root.outcomes:
         below = _paths(outcome.next) if outcome.next is not None else [[]]
@@ -40,7 +45,10 @@ def _paths(root: Round) -> list[list[tuple[str, ...]]]:
 async def talk(task: Task, agents: Agents) -> Mapping[str, Any]:
     first = await agents.solver.ask(f"Q {task.fields['question']}")
     second = await agents.critic.ask((Message("user", first.text),))
-    return {"rewards": {"solver": float(first.text), "critic": float(second.text)}, "terms": {"success": 1.0}}
+    return {
+        "rewards": {"solver": float(first.text), "critic": float(second.text)},
+        "terms": {"success": 1.0},
+    }
 
 
 async def side_by_side(task: Task, agents: Agents) -> Mapping[str, Any]:
@@ -61,7 +69,10 @@ def test_every_question_is_a_round_and_only_the_last_is_rewarded() -> None:
     root = _root(_play(talk, ("solver", "critic"), (1, 1)))
     assert _paths(root) == [[("solver",), ("critic",)]]
     first, last = (round_.outcomes[0] for _, round_ in walk(root))
-    said, answered = root.samples["solver"][0].text, first.next.samples["critic"][0].text if first.next else ""
+    said, answered = (
+        root.samples["solver"][0].text,
+        first.next.samples["critic"][0].text if first.next else "",
+    )
     assert root.prompts == {"solver": "Q why?"}
     assert first.rewards == {"solver": 0.0, "critic": 0.0}
     assert last.rewards == {"solver": float(said), "critic": float(answered)}
@@ -73,7 +84,9 @@ def test_questions_asked_side_by_side_are_one_round() -> None:
     assert _paths(root) == [[("left", "right"), ("left",)]]
     below = root.outcomes[0].next
     assert below is not None
-    assert below.prompts["left"] == f"{root.samples['left'][0].text} {root.samples['right'][0].text}"
+    assert (
+        below.prompts["left"] == f"{root.samples['left'][0].text} {root.samples['right'][0].text}"
+    )
     assert set(below.outcomes[0].rewards.values()) == {float(below.samples["left"][0].text)}
 
 
@@ -136,18 +149,23 @@ def test_a_step_leaves_its_state_as_it_was() -> None:
     async def main() -> None:
         environment = FreeForm(talk, ["solver", "critic"])
         start = await environment.start(TASK, 0)
-        one, two = [await environment.step(start, {"solver": Reply(text)}, 0) for text in ("1", "2")]
+        one, two = [
+            await environment.step(start, {"solver": Reply(text)}, 0) for text in ("1", "2")
+        ]
         assert start.turns == ()
         assert (one.state.prompts, two.state.prompts) == (
             {"critic": (Message("user", "1"),)},
             {"critic": (Message("user", "2"),)},
         )
-        assert (await environment.step(one.state, {"critic": Reply("7")}, 0)).rewards == {"solver": 1.0, "critic": 7.0}
+        assert (await environment.step(one.state, {"critic": Reply("7")}, 0)).rewards == {
+            "solver": 1.0,
+            "critic": 7.0,
+        }
 
     asyncio.run(main())
 
 
-# ---------------------------------------------------------------------------------------------------- faults
+# ------------------------------------------------------------------------------------------- faults
 
 
 def test_a_program_that_is_not_repeatable_is_found_out() -> None:
@@ -229,7 +247,7 @@ def test_a_program_cannot_catch_the_pause_by_accident() -> None:
     async def careful(task: Task, agents: Agents) -> Mapping[str, Any]:
         try:
             reply = await agents.solver.ask("x")
-        except Exception:  # noqa: BLE001 - the careless habit under test
+        except Exception:  # noqa: BLE001 - tests a program that catches too much
             return {"rewards": -1.0}
         return {"rewards": float(reply.text)}
 

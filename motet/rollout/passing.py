@@ -1,4 +1,4 @@
-"""pass@k: how likely is it that at least one of k sampled games succeeds?"""
+"""pass@k: the probability that at least one of k sampled games succeeds."""
 
 from collections.abc import Sequence
 from math import prod
@@ -7,19 +7,25 @@ from motet.rollout.playthrough import Games, mean_of
 
 
 def pass_at(n: int, c: int, k: int) -> float:
-    """The unbiased estimate 1 − C(n−c, k)/C(n, k) from n games of which c succeeded (Chen et al. 2021, arXiv 2107.03374, eq. 1).
+    """Return the unbiased estimate 1 − C(n−c, k)/C(n, k) from n games of which c succeeded.
 
-    As a product of k factors in [0, 1], so that no binomial overflows. Raises: ValueError unless 1 <= k <= n and 0 <= c <= n.
+    Source: Chen et al. 2021, arXiv 2107.03374, eq. 1. It is computed as a product of k factors in
+    [0, 1], so that no binomial overflows.
+
+    Raises: ValueError unless 1 <= k <= n and 0 <= c <= n.
     """
     if not (1 <= k <= n and 0 <= c <= n):
-        raise ValueError(f"pass@{k} of {c} successes in {n} games; expected 1 <= k <= n and 0 <= c <= n")
+        raise ValueError(
+            f"pass@{k} of {c} successes in {n} games; expected 1 <= k <= n and 0 <= c <= n"
+        )
     return 1.0 - prod(max(n - c - drawn, 0) / (n - drawn) for drawn in range(k))
 
 
 def passing(games: Games, ks: Sequence[int]) -> dict[str, float]:
-    """`k` -> the mean of pass@k over tasks; empty where nobody says `success`. A game passes where that is 1.
+    """Return `k` -> the mean of pass@k over tasks. A game passes if its `success` is 1.
 
-    A task of which fewer than k games held tells nothing about pass@k and is left out of it.
+    Returns {} if no game reports `success`. A task with fewer than k valid games is left out of
+    pass@k.
     """
     held = [[game.success for game in played if game.fault is None] for played in games]
     if all(success is None for told in held for success in told):
@@ -30,5 +36,5 @@ def passing(games: Games, ks: Sequence[int]) -> dict[str, float]:
 
 
 def powers_of_two(n: int) -> list[int]:
-    """1, 2, 4, ... up to n."""
+    """Return 1, 2, 4, ... up to n."""
     return [2**power for power in range(n.bit_length())] if n > 0 else []

@@ -2,16 +2,23 @@ from itertools import combinations
 
 import pytest
 
-from motet.rollout.fakes import BROKE, LOST, WON, game
 from motet.rollout.passing import pass_at, passing, powers_of_two
+from tests.fixtures.finished_games import BROKE, LOST, WON, game
 
 
 def test_pass_at_k_by_hand():
     assert pass_at(4, 1, 1) == 0.25
-    assert pass_at(4, 1, 2) == pytest.approx(1 - 3 / 6)  # C(3,2) = 3 of C(4,2) = 6 pairs miss the one that passes
+    assert pass_at(4, 1, 2) == pytest.approx(
+        1 - 3 / 6
+    )  # C(3,2) = 3 of C(4,2) = 6 pairs do not contain the one that passes
     assert pass_at(5, 2, 2) == pytest.approx(1 - 3 / 10)
     assert pass_at(5, 2, 3) == pytest.approx(1 - 1 / 10)
-    assert (pass_at(5, 2, 4), pass_at(5, 0, 3), pass_at(3, 3, 1), pass_at(1, 0, 1)) == (1.0, 0.0, 1.0, 0.0)
+    assert (pass_at(5, 2, 4), pass_at(5, 0, 3), pass_at(3, 3, 1), pass_at(1, 0, 1)) == (
+        1.0,
+        0.0,
+        1.0,
+        0.0,
+    )
 
 
 def test_pass_at_k_is_the_share_of_all_choices_of_k_with_a_success():
@@ -36,11 +43,15 @@ def test_what_cannot_be_is_refused(n, c, k):
 def test_tasks_count_alike_and_only_a_whole_success_passes():
     nearly = game((1.0, {"success": 0.9}))
     games = [[WON, LOST, LOST, nearly], [WON, WON, WON, WON]]
-    assert passing(games, [1, 2]) == {"1": pytest.approx((0.25 + 1) / 2), "2": pytest.approx((0.5 + 1) / 2)}
+    assert passing(games, [1, 2]) == {
+        "1": pytest.approx((0.25 + 1) / 2),
+        "2": pytest.approx((0.5 + 1) / 2),
+    }
 
 
 def test_games_that_broke_are_no_samples():
-    # one task has two games left of three, one has none: pass@2 speaks of the first alone, pass@3 of nobody
+    # One task has two valid games of three, the other has none: pass@2 covers only the first task,
+    # pass@3 covers none.
     games = [[WON, BROKE, LOST], [BROKE, BROKE, BROKE]]
     assert passing(games, [1, 2, 3]) == {"1": 0.5, "2": 1.0}
 
@@ -50,4 +61,11 @@ def test_where_nobody_says_success_nothing_passes_or_fails():
 
 
 def test_the_powers_of_two_up_to_n():
-    assert [powers_of_two(n) for n in (0, 1, 2, 3, 8, 9)] == [[], [1], [1, 2], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8]]
+    assert [powers_of_two(n) for n in (0, 1, 2, 3, 8, 9)] == [
+        [],
+        [1],
+        [1, 2],
+        [1, 2],
+        [1, 2, 4, 8],
+        [1, 2, 4, 8],
+    ]

@@ -1,10 +1,13 @@
-"""play: one task -> one Episode, a tree of Rounds.
+"""Play one task and return its Episode, a tree of Rounds.
 
-    observe -> ask all acting agents -> pair their samples -> step every joint action -> choose who goes on -> the same, below
+    observe -> sample all acting agents -> pair their samples -> step every joint action
+            -> choose the outcomes to expand -> repeat below them
 
-A broken joint action is a Fault on its Outcome and its siblings stay. A Round of which nothing valid came (it could not be
-observed or sampled, or every joint action broke) is a Fault on the Outcome that leads there, or on the Episode: its worth is
-unknown, and kept as a leaf it would count as zero. So below every valid Outcome there is a valid one.
+A failed joint action becomes a Fault on its Outcome; its siblings stay. If a whole Round fails
+(observing or sampling fails, or every joint action fails), the parent Outcome is marked as failed,
+or the Episode if there is no parent. Kept as a leaf, the parent would silently count as a zero
+return, although its return is unknown. So every valid Outcome that was expanded has a valid Outcome
+below it.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -42,7 +45,7 @@ from motet.timeouts import at_once, within
 
 @dataclass(frozen=True)
 class _Game:
-    """What stays the same through one tree."""
+    """What is constant in one tree."""
 
     episode: str
     environment: Environment[Any]
@@ -68,27 +71,36 @@ async def play(
     greedy: bool = False,
     greedy_path: bool = False,
 ) -> Episode:
-    """Plays `task` inside a strand of `waves`. Expects what `check_plan` lets pass.
+    """Play `task` in a rollout task of `waves`. The plan must have passed `check_plan`.
 
     Args:
-        episode_id: unique in the run; together with `run_seed` it decides every draw.
-        greedy: take the likeliest tokens everywhere.
-        greedy_path: play one greedy path besides, as `Episode.greedy`. Its fault is the episode's: ReMax needs both.
-    Raises: ConfigError and TrainingDiverged from the environment, anything from the sampler. The environment is closed even then.
+        episode_id: unique in the run. All random numbers follow from it and from `run_seed`.
+        greedy: take the most likely token everywhere.
+        greedy_path: also play one greedy path, as `Episode.greedy`. If it fails, the episode fails,
+            because ReMax needs both.
+
+    Raises: ConfigError and TrainingDiverged from the environment, and any exception of the sampler.
+    The environment is closed in all cases.
     """
     game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
     limit, key = plan.timeout_seconds, game.key("start")
-    state = await attempt(again(plan.retries, lambda: within(limit, "start", lambda: environment.start(task, key))))
+    state = await attempt(
+        again(plan.retries, lambda: within(limit, "start", lambda: environment.start(task, key)))
+    )
     if isinstance(state, Fault):
         return Episode(episode_id, task, None, fault=state)
     trees = [_round(game, state, ())]
     if greedy_path:
-        single = plan.model_copy(update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"})
+        single = plan.model_copy(
+            update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"}
+        )
         trees.append(_round(replace(game, plan=single, greedy=True), state, ()))
     try:
         roots = await waves.run(trees)
     finally:
-        closed = await attempt(within(limit, "close", lambda: environment.close(state), even_given_up=True))
+        closed = await attempt(
+            within(limit, "close", lambda: environment.close(state), even_given_up=True)
+        )
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)
@@ -101,15 +113,25 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
     if isinstance(prompts, Fault):
         return prompts
     count = game.plan.samples[len(path)]
-    answers = await game.waves.ask([_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()])
+    answers = await game.waves.ask(
+        [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
+    )
     unanswered = next((answer for answer in answers if isinstance(answer, Fault)), None)
     if unanswered is not None:
         return unanswered
-    sampled = {agent: answer for agent, answer in zip(prompts, answers, strict=True) if isinstance(answer, Sampled)}
+    sampled = {
+        agent: answer
+        for agent, answer in zip(prompts, answers, strict=True)
+        if isinstance(answer, Sampled)
+    }
     samples = {agent: answer.completions for agent, answer in sampled.items()}
     picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
-    stepped_J = await game.waves.run([_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)])
-    outcomes_J = await _grow(game, [outcome for outcome, _ in stepped_J], [below for _, below in stepped_J], path)
+    stepped_J = await game.waves.run(
+        [_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)]
+    )
+    outcomes_J = await _grow(
+        game, [outcome for outcome, _ in stepped_J], [below for _, below in stepped_J], path
+    )
     faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
     if len(faults) == len(outcomes_J):
         return faults[0]
@@ -118,29 +140,44 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
 
 
 async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
-    """The prompts as the policies will read them, in the order of the team. Raises: EnvironmentFault where one is no Prompt."""
-    seen = at_once(game.plan.timeout_seconds, "observe", lambda: dict(game.environment.observe(state)))
+    """Return the prompts as the policies read them, in the order of the team.
+
+    Raises: EnvironmentFault if a prompt is not valid.
+    """
+    seen = at_once(
+        game.plan.timeout_seconds, "observe", lambda: dict(game.environment.observe(state))
+    )
     strangers = [agent for agent in seen if agent not in game.team.agents]
     if strangers or not seen:
         raise EnvironmentFault(
-            f"observe gave prompts for {_names(seen)}; expected one or more of {_names(game.team.agents)}"
+            f"observe gave prompts for {_names(seen)}; expected one or more of "
+            f"{_names(game.team.agents)}"
         )
     for agent, prompt in seen.items():
-        if not isinstance(prompt, str) and not all(isinstance(message, Message) for message in prompt):
+        if not isinstance(prompt, str) and not all(
+            isinstance(message, Message) for message in prompt
+        ):
             raise EnvironmentFault(
-                f"observe gave {agent} a prompt of {prompt!r}; expected a string or a tuple of core.Message"
+                f"observe gave {agent} a prompt of {prompt!r}; expected a string or a tuple of "
+                "core.Message"
             )
     ordered = {agent: seen[agent] for agent in game.team.agents if agent in seen}
-    prompts: dict[str, Prompt] = {agent: p if isinstance(p, str) else tuple(p) for agent, p in ordered.items()}
+    prompts: dict[str, Prompt] = {
+        agent: p if isinstance(p, str) else tuple(p) for agent, p in ordered.items()
+    }
     system = game.team.system
-    return {agent: with_system(p, system[agent]) if agent in system else p for agent, p in prompts.items()}
+    return {
+        agent: with_system(p, system[agent]) if agent in system else p
+        for agent, p in prompts.items()
+    }
 
 
 def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) -> SampleRequest:
     turn = len(path)
     place = (game.episode, path, turn, agent)
     return SampleRequest(
-        id=(*place, "greedy") if game.greedy else place,  # a greedy path runs beside the tree of its episode
+        # A greedy path runs beside the tree of its episode, so it needs an id of its own.
+        id=(*place, "greedy") if game.greedy else place,
         policy=game.team.policy_of(agent, turn),
         prompt=prompt,
         decode=game.team.decode[agent],
@@ -149,7 +186,7 @@ def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) ->
     )
 
 
-# ---------------------------------------------------------------------------------------------------- stepping
+# ----------------------------------------------------------------------------------------- stepping
 
 
 async def _step(
@@ -160,17 +197,27 @@ async def _step(
     picks: Mapping[str, int],
     samples: Mapping[str, Sequence[Completion]],
 ) -> tuple[Outcome, Any]:
-    """One joint action, and the state it led to. Where it neither ended nor broke, `end` and `next` are still open."""
+    """Step one joint action. Return its outcome and the next state.
+
+    If the game continues, `end` and `next` of the outcome are filled in later.
+    """
     said = {agent: samples[agent][pick] for agent, pick in picks.items()}
     replies = {agent: Reply(completion.text, completion.stop) for agent, completion in said.items()}
     led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
     if isinstance(led_to, Fault):
         return Outcome(picks, {}, fault=led_to), None
-    return Outcome(picks, led_to.rewards, led_to.terms, end=_end(game.plan, len(path), led_to)), led_to.state
+    return Outcome(
+        picks, led_to.rewards, led_to.terms, end=_end(game.plan, len(path), led_to)
+    ), led_to.state
 
 
-async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], seed: int) -> Transition:
-    """One step, checked. Raises: EnvironmentFault where agents are missing or a number is not finite."""
+async def _transition(
+    game: _Game, state: Any, replies: Mapping[str, Reply], seed: int
+) -> Transition:
+    """Take one step and check its result.
+
+    Raises: EnvironmentFault if rewards of agents are missing or a number is not finite.
+    """
     plan, environment = game.plan, game.environment
     retries = plan.retries if environment.branches else 0
 
@@ -181,14 +228,16 @@ async def _transition(game: _Game, state: Any, replies: Mapping[str, Reply], see
     agents = game.team.agents
     if set(led_to.rewards) != set(agents):
         raise EnvironmentFault(
-            f"step gave rewards for {_names(led_to.rewards)}; expected {_names(agents)}, acting or not"
+            f"step gave rewards for {_names(led_to.rewards)}; expected {_names(agents)}, acting or "
+            "not"
         )
     rewards = {agent: float(led_to.rewards[agent]) for agent in agents}
     terms = {name: float(value) for name, value in led_to.terms.items()}
     for name, value in [*rewards.items(), *terms.items()]:
         if not isfinite(value):
             raise EnvironmentFault(
-                f"step gave {value} for {name}; expected a finite number: raise RewardFault where there is no score"
+                f"step gave {value} for {name}; expected a finite number: raise RewardFault where "
+                "there is no score"
             )
     return Transition(led_to.state, rewards, led_to.done, terms)
 
@@ -201,23 +250,37 @@ def _end(plan: Plan, turn: int, led_to: Transition) -> End | None:
     return "limit" if turn == len(plan.samples) - 1 else None
 
 
-# ---------------------------------------------------------------------------------------------------- going on
+# ---------------------------------------------------------------------------------------- expanding
 
 
-async def _grow(game: _Game, outcomes: Sequence[Outcome], states: Sequence[Any], path: Path) -> tuple[Outcome, ...]:
-    """The outcomes with what came below them. Where one is chosen and breaks below, the next in line is played."""
-    open_ = [j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None]
+async def _grow(
+    game: _Game, outcomes: Sequence[Outcome], states: Sequence[Any], path: Path
+) -> tuple[Outcome, ...]:
+    """Return the outcomes together with their subtrees.
+
+    With one outcome to expand, try the next candidate if the subtree of the first fails.
+    """
+    open_ = [
+        j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None
+    ]
     below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
     for chosen in _choices(game, outcomes, open_, path):
         rounds = await game.waves.run([_round(game, states[j], (*path, j)) for j in chosen])
         below |= zip(chosen, rounds, strict=True)
         if any(isinstance(found, Round) for found in rounds):
             break
-    return tuple(_joined(outcome, below[j]) if j in below else outcome for j, outcome in enumerate(outcomes))
+    return tuple(
+        _joined(outcome, below[j]) if j in below else outcome for j, outcome in enumerate(outcomes)
+    )
 
 
-def _choices(game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path) -> list[list[int]]:
-    """Who goes on: all at once, or one after the other until one holds: the best first, or in a random order."""
+def _choices(
+    game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path
+) -> list[list[int]]:
+    """Return the groups of outcomes to expand; the next group is tried if all of a group fail.
+
+    The groups are: all outcomes at once, or single outcomes in order (best first, or random).
+    """
     if game.plan.expand == "all":
         return [list(open_)]
     if game.plan.expand == "best":
@@ -233,38 +296,50 @@ def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:
     return replace(outcome, next=below)
 
 
-# ---------------------------------------------------------------------------------------------------- refusing
+# -------------------------------------------------------------------------------- checking the plan
 
 
-def check_plan(plan: Plan, environment: Environment[Any], team: Team, greedy_path: bool = False) -> None:
-    """Refuses before any work what could not be played.
+def check_plan(
+    plan: Plan, environment: Environment[Any], team: Team, greedy_path: bool = False
+) -> None:
+    """Refuse a plan that cannot be played, before any work.
 
-    The number of Rounds is counted as if all agents acted at every turn and nothing ended early: at most what will be played.
+    The number of Rounds is computed as if all agents act at every turn and no game ends early. It
+    is an upper bound.
 
     Raises: ConfigError with the numbers or names.
     """
     if set(team.agents) != set(environment.agents):
         raise ConfigError(
-            f"team.agents names {_names(team.agents)}; expected {_names(environment.agents)}, the agents of the environment: "
+            f"team.agents names {_names(team.agents)}; expected {_names(environment.agents)}, the "
+            "agents of the environment: "
             f"name each of them once"
         )
-    if hasattr(environment, "most_turns") and len(plan.samples) > environment.most_turns:
+    if environment.most_turns is not None and len(plan.samples) > environment.most_turns:
         raise ConfigError(
-            f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but {type(environment).__name__} is over after "
-            f"{environment.most_turns}: use rollout.samples {list(plan.samples[: environment.most_turns])}"
+            f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but "
+            f"{type(environment).__name__} is over after "
+            f"{environment.most_turns}: use rollout.samples "
+            f"{list(plan.samples[: environment.most_turns])}"
         )
     rounds = plan.rounds(len(environment.agents))
     if sum(rounds) > plan.max_nodes:
         raise ConfigError(
-            f"rollout.samples {list(plan.samples)} with {plan.pairing} pairing and expand {plan.expand} makes "
-            f"{' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, more than rollout.max_nodes {plan.max_nodes}: "
+            f"rollout.samples {list(plan.samples)} with {plan.pairing} pairing and expand "
+            f"{plan.expand} makes "
+            f"{' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, more than "
+            f"rollout.max_nodes {plan.max_nodes}: "
             f"sample less at early turns, or raise max_nodes"
         )
     if not environment.branches and (max(plan.samples) > 1 or greedy_path):
-        why = f"rollout.samples {list(plan.samples)}" + (" beside a greedy path" if greedy_path else "")
+        why = f"rollout.samples {list(plan.samples)}" + (
+            " beside a greedy path" if greedy_path else ""
+        )
         raise ConfigError(
-            f"{why} steps more than once from one state, but {type(environment).__name__} says branches = False: "
-            f"use samples {[1] * len(plan.samples)}, or make its states immutable values and set branches = True"
+            f"{why} steps more than once from one state, but {type(environment).__name__} says "
+            "branches = False: "
+            f"use samples {[1] * len(plan.samples)}, or make its states immutable values and set "
+            "branches = True"
         )
 
 

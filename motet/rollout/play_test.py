@@ -8,20 +8,24 @@ import pytest
 from motet.core import Episode, Fault, Message, Round, Task, walk
 from motet.errors import ConfigError, EnvironmentFault, RewardFault, SandboxFault
 from motet.rollout import faults
-from motet.rollout.fakes import PAIR, KeySampler, Replies, Talk, team_of
 from motet.rollout.play import check_plan, play
 from motet.rollout.waves import Waves
 from motet.seeding import derive
 from motet.settings import Plan
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Replies, Talk, team_of
 
 TASK = Task("t", {})
 Said = tuple[Replies, ...]
 
 
-def _play(environment: Talk, plan: Plan, sampler: KeySampler | None = None, **options: Any) -> Episode:
+def _play(
+    environment: Talk, plan: Plan, sampler: KeySampler | None = None, **options: Any
+) -> Episode:
     async def main() -> Episode:
         waves = Waves(sampler or KeySampler())
-        (episode,) = await waves.run([play(TASK, "e", environment, PAIR, plan, waves, 7, **options)])
+        (episode,) = await waves.run(
+            [play(TASK, "e", environment, PAIR, plan, waves, 7, **options)]
+        )
         return episode
 
     return asyncio.run(asyncio.wait_for(main(), 10.0))
@@ -38,11 +42,13 @@ def _per_turn(root: Round) -> list[int]:
 
 
 def _ann(said: Said) -> int:
-    """The number ann said last: a reward that tells joint actions apart."""
+    """Return the last number of ann: a reward that differs between joint actions."""
     return int(said[-1][0][1])
 
 
-def _broken(where: str, when: Callable[[Said], bool], error: Exception) -> Callable[[str, Said], None]:
+def _broken(
+    where: str, when: Callable[[Said], bool], error: Exception
+) -> Callable[[str, Said], None]:
     def check(place: str, said: Said) -> None:
         if place == where and when(said):
             raise error
@@ -50,7 +56,7 @@ def _broken(where: str, when: Callable[[Said], bool], error: Exception) -> Calla
     return check
 
 
-# ---------------------------------------------------------------------------------------------------- shapes
+# ------------------------------------------------------------------------------------------- shapes
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,9 @@ def _broken(where: str, when: Callable[[Said], bool], error: Exception) -> Calla
         ((2, 2), "crossed", [1, 4], 4 + 16),
     ],
 )
-def test_a_plan_makes_as_many_rounds_as_it_says(samples: Any, pairing: Any, rounds: list[int], outcomes: int) -> None:
+def test_a_plan_makes_as_many_rounds_as_it_says(
+    samples: Any, pairing: Any, rounds: list[int], outcomes: int
+) -> None:
     plan = Plan(samples=samples, pairing=pairing)
     root = _root(_play(Talk(), plan))
     assert _per_turn(root) == rounds == list(plan.rounds(2))
@@ -78,7 +86,9 @@ def test_a_path_says_where_a_round_hangs_and_its_prompt_what_came_before() -> No
         assert round_.turn == len(path)
         if path:
             taken = root.outcomes[path[0]]
-            said = tuple((agent, root.samples[agent][taken.picks[agent]].text) for agent in ("ann", "bob"))
+            said = tuple(
+                (agent, root.samples[agent][taken.picks[agent]].text) for agent in ("ann", "bob")
+            )
             assert round_.prompts["ann"] == (Message("user", f"ann after {(said,)}"),)
 
 
@@ -87,8 +97,17 @@ def test_outcomes_end_done_stopped_or_at_the_limit() -> None:
     assert {outcome.end for outcome in _root(done).outcomes} == {"done", None}
     stopped = _root(_play(Talk(pay=_ann), Plan(samples=(8, 1), stop_at_reward=500.0)))
     for outcome in stopped.outcomes:
-        assert (outcome.end == "stopped") == (outcome.rewards["ann"] >= 500.0) == (outcome.next is None)
-    assert {outcome.end for _, round_ in walk(stopped) if round_.turn == 1 for outcome in round_.outcomes} <= {
+        assert (
+            (outcome.end == "stopped")
+            == (outcome.rewards["ann"] >= 500.0)
+            == (outcome.next is None)
+        )
+    assert {
+        outcome.end
+        for _, round_ in walk(stopped)
+        if round_.turn == 1
+        for outcome in round_.outcomes
+    } <= {
         "limit",
         "stopped",
     }
@@ -106,18 +125,25 @@ def test_rewards_are_for_all_agents_also_where_one_acts() -> None:
     assert _per_turn(root) == [1, 3]  # one acting agent: J = G, not G²
     for path, round_ in walk(root):
         assert list(round_.prompts) == (["bob"] if path else ["ann"])
-        assert all(outcome.rewards == {"ann": len(path) + 1.0, "bob": len(path) + 1.0} for outcome in round_.outcomes)
+        assert all(
+            outcome.rewards == {"ann": len(path) + 1.0, "bob": len(path) + 1.0}
+            for outcome in round_.outcomes
+        )
 
 
-# ---------------------------------------------------------------------------------------------------- expanding
+# ---------------------------------------------------------------------------------------- expanding
 
 
 def test_best_goes_on_with_the_highest_reward_and_prunes_the_others() -> None:
     root = _root(_play(Talk(pay=_ann), Plan(samples=(6, 2), expand="best")))
     rewards = [outcome.rewards["ann"] for outcome in root.outcomes]
     chosen = rewards.index(max(rewards))
-    assert [outcome.next is not None for outcome in root.outcomes] == [j == chosen for j in range(6)]
-    assert [outcome.end for outcome in root.outcomes] == [None if j == chosen else "pruned" for j in range(6)]
+    assert [outcome.next is not None for outcome in root.outcomes] == [
+        j == chosen for j in range(6)
+    ]
+    assert [outcome.end for outcome in root.outcomes] == [
+        None if j == chosen else "pruned" for j in range(6)
+    ]
 
 
 def test_best_takes_the_lowest_index_of_equals_and_never_one_that_ended() -> None:
@@ -127,12 +153,16 @@ def test_best_takes_the_lowest_index_of_equals_and_never_one_that_ended() -> Non
     rewards = [outcome.rewards["ann"] for outcome in outcomes]
     best_open = max(reward for reward in rewards if reward < 500)
     assert [outcome.end == "done" for outcome in outcomes] == [reward >= 500 for reward in rewards]
-    assert [outcome.next is not None for outcome in outcomes] == [reward == best_open for reward in rewards]
+    assert [outcome.next is not None for outcome in outcomes] == [
+        reward == best_open for reward in rewards
+    ]
 
 
 def test_random_chooses_one_by_seed_alone() -> None:
     plan = Plan(samples=(8, 1), expand="random")
-    first, again = (_root(_play(Talk(pay=_ann, clock=random.Random(seed)), plan)) for seed in range(2))
+    first, again = (
+        _root(_play(Talk(pay=_ann, clock=random.Random(seed)), plan)) for seed in range(2)
+    )
     assert first == again
     assert sum(outcome.next is not None for outcome in first.outcomes) == 1
     assert sum(outcome.end == "pruned" for outcome in first.outcomes) == 7
@@ -142,14 +172,16 @@ def test_where_the_chosen_one_breaks_below_the_next_in_line_goes_on() -> None:
     root = _root(_play(Talk(pay=_ann), Plan(samples=(6, 1), expand="best")))
     order = sorted(range(6), key=lambda j: -root.outcomes[j].rewards["ann"])
     best = root.outcomes[order[0]].rewards["ann"]
-    broken = _broken("observe", lambda said: bool(said) and _ann(said) == best, SandboxFault("down"))
+    broken = _broken(
+        "observe", lambda said: bool(said) and _ann(said) == best, SandboxFault("down")
+    )
     again = _root(_play(Talk(pay=_ann, break_at=broken), Plan(samples=(6, 1), expand="best")))
     assert again.outcomes[order[0]].fault == Fault("sandbox", "SandboxFault", "down")
     assert again.outcomes[order[1]].next is not None
     assert sum(outcome.end == "pruned" for outcome in again.outcomes) == 4
 
 
-# ---------------------------------------------------------------------------------------------------- seeds
+# -------------------------------------------------------------------------------------------- seeds
 
 
 def test_requests_have_stable_ids_policies_and_keys() -> None:
@@ -157,7 +189,12 @@ def test_requests_have_stable_ids_policies_and_keys() -> None:
     _play(Talk(), Plan(samples=(2, 1)), sampler)
     assert sampler.waves == [
         [("e", (), 0, "ann"), ("e", (), 0, "bob")],
-        [("e", (0,), 1, "ann"), ("e", (0,), 1, "bob"), ("e", (1,), 1, "ann"), ("e", (1,), 1, "bob")],
+        [
+            ("e", (0,), 1, "ann"),
+            ("e", (0,), 1, "bob"),
+            ("e", (1,), 1, "ann"),
+            ("e", (1,), 1, "bob"),
+        ],
     ]
     assert [request.policy for request in sampler.requests[:2]] == ["ann-policy", "bob-policy"]
     assert sampler.requests[1].keys == (derive(7, "e", "bob", (), 0), derive(7, "e", "bob", (), 1))
@@ -201,7 +238,9 @@ def test_a_greedy_path_is_played_beside_the_tree_in_the_same_waves() -> None:
     episode = _play(Talk(), Plan(samples=(3, 3)), sampler, greedy_path=True)
     assert episode.greedy is not None
     assert _per_turn(episode.greedy) == [1, 1]
-    assert [c.text for _, round_ in walk(episode.greedy) for (c,) in round_.samples.values()] == ["999"] * 4
+    assert [c.text for _, round_ in walk(episode.greedy) for (c,) in round_.samples.values()] == [
+        "999"
+    ] * 4
     assert episode.root == _play(Talk(), Plan(samples=(3, 3))).root
     assert len(sampler.waves) == 2
     assert ("e", (), 0, "ann", "greedy") in sampler.waves[0]
@@ -214,7 +253,7 @@ def test_greedy_makes_every_request_greedy() -> None:
     assert all(request.greedy for request in sampler.requests)
 
 
-# ---------------------------------------------------------------------------------------------------- faults
+# ------------------------------------------------------------------------------------------- faults
 
 
 @pytest.mark.parametrize(
@@ -229,7 +268,10 @@ def test_greedy_makes_every_request_greedy() -> None:
 def test_a_broken_step_is_a_fault_and_its_siblings_stay(error: Exception, where: Any) -> None:
     sound = _root(_play(Talk(pay=_ann), Plan(samples=(4, 1))))
     victim = sound.outcomes[2].rewards["ann"]
-    talk = Talk(pay=_ann, break_at=_broken("step", lambda said: len(said) == 1 and _ann(said) == victim, error))
+    talk = Talk(
+        pay=_ann,
+        break_at=_broken("step", lambda said: len(said) == 1 and _ann(said) == victim, error),
+    )
     root = _root(_play(talk, Plan(samples=(4, 1))))
     broken = root.outcomes[2]
     assert broken.fault == Fault(where, type(error).__name__, "x")
@@ -238,7 +280,7 @@ def test_a_broken_step_is_a_fault_and_its_siblings_stay(error: Exception, where:
 
 
 def _once(where: str, error: Exception) -> Callable[[str, Said], None]:
-    """Breaks the first time only."""
+    """Fails only the first time."""
     left = [error]
 
     def check(place: str, said: Said) -> None:
@@ -249,20 +291,30 @@ def _once(where: str, error: Exception) -> Callable[[str, Said], None]:
 
 
 @pytest.mark.parametrize("where", ["start", "step"])
-def test_what_passes_leaves_the_episode_as_if_nothing_had_been(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_passes_leaves_the_episode_as_if_nothing_had_been(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(faults, "_FIRST_WAIT_SECONDS", 0.0)
     sound, plan = Talk(pay=_ann), Plan(samples=(3, 2))
     talk = Talk(pay=_ann, break_at=_once(where, ConnectionError("gone")))
     assert _play(talk, plan) == _play(sound, plan)
     assert sorted(talk.seeds) == sorted(sound.seeds)
-    lost = _play(Talk(break_at=_once(where, ConnectionError("gone"))), plan.model_copy(update={"retries": 0}))
-    found = lost.fault if where == "start" else next(one.fault for one in _root(lost).outcomes if one.fault)
+    lost = _play(
+        Talk(break_at=_once(where, ConnectionError("gone"))), plan.model_copy(update={"retries": 0})
+    )
+    found = (
+        lost.fault
+        if where == "start"
+        else next(one.fault for one in _root(lost).outcomes if one.fault)
+    )
     assert found == Fault("environment", "ConnectionError", "gone")
 
 
 def test_who_does_not_branch_is_not_asked_to_step_again() -> None:
     talk = Talk(branches=False, break_at=_once("step", ConnectionError("gone")))
-    assert _play(talk, Plan(samples=(1, 1))).fault == Fault("environment", "ConnectionError", "gone")
+    assert _play(talk, Plan(samples=(1, 1))).fault == Fault(
+        "environment", "ConnectionError", "gone"
+    )
 
 
 @pytest.mark.parametrize("where", ["observe", "step"])
@@ -313,15 +365,22 @@ def test_a_greedy_path_that_breaks_is_the_fault_of_the_episode() -> None:
     ("agents", "pay", "says"),
     [
         (("ann",), 0.0, "step gave rewards for ann; expected ann, bob, acting or not"),
-        (("ann", "bob", "eve"), 0.0, "step gave rewards for ann, bob, eve; expected ann, bob, acting or not"),
+        (
+            ("ann", "bob", "eve"),
+            0.0,
+            "step gave rewards for ann, bob, eve; expected ann, bob, acting or not",
+        ),
         (
             ("ann", "bob"),
             float("nan"),
-            "step gave nan for ann; expected a finite number: raise RewardFault where there is no score",
+            "step gave nan for ann; expected a finite number: raise RewardFault where there is no "
+            "score",
         ),
     ],
 )
-def test_rewards_are_one_finite_number_per_agent(agents: Sequence[str], pay: float, says: str) -> None:
+def test_rewards_are_one_finite_number_per_agent(
+    agents: Sequence[str], pay: float, says: str
+) -> None:
     episode = _play(Talk(agents=agents, pay=lambda said: pay), Plan(samples=(1,)))
     assert episode.fault == Fault("environment", "EnvironmentFault", says)
 
@@ -341,12 +400,14 @@ def test_a_config_error_stops_the_run_and_closes_the_environment(where: str) -> 
     assert talk.closed == ([] if where == "start" else [()])
 
 
-# ---------------------------------------------------------------------------------------------------- refusing
+# -------------------------------------------------------------------------------- checking the plan
 
 
 def test_too_many_rounds_are_refused_with_the_numbers() -> None:
     check_plan(Plan(samples=(4, 4, 4), max_nodes=21), Talk(), PAIR)
-    with pytest.raises(ConfigError, match=r"1 \+ 4 \+ 16 = 21 Rounds per task, more than rollout\.max_nodes 20"):
+    with pytest.raises(
+        ConfigError, match=r"1 \+ 4 \+ 16 = 21 Rounds per task, more than rollout\.max_nodes 20"
+    ):
         check_plan(Plan(samples=(4, 4, 4), max_nodes=20), Talk(), PAIR)
     with pytest.raises(ConfigError, match=r"crossed pairing .* 1 \+ 16 = 17 Rounds"):
         check_plan(Plan(samples=(4, 1), pairing="crossed", max_nodes=16), Talk(), PAIR)
@@ -358,14 +419,20 @@ def test_a_plan_with_more_turns_than_the_environment_has_is_refused() -> None:
 
     check_plan(Plan(samples=(4, 4)), Short(), PAIR)
     check_plan(Plan(samples=(4,)), Short(), PAIR)
-    with pytest.raises(ConfigError, match=r"has 3 turns, but Short is over after 2: use rollout\.samples \[4, 3\]"):
+    with pytest.raises(
+        ConfigError, match=r"has 3 turns, but Short is over after 2: use rollout\.samples \[4, 3\]"
+    ):
         check_plan(Plan(samples=(4, 3, 2)), Short(), PAIR)
 
 
 def test_an_environment_that_cannot_branch_takes_one_path() -> None:
     straight = Talk(branches=False)
     check_plan(Plan(samples=(1, 1)), straight, PAIR)
-    for plan, greedy_path in [(Plan(samples=(2, 1)), False), (Plan(samples=(1, 2)), False), (Plan(samples=(1,)), True)]:
+    for plan, greedy_path in [
+        (Plan(samples=(2, 1)), False),
+        (Plan(samples=(1, 2)), False),
+        (Plan(samples=(1,)), True),
+    ]:
         with pytest.raises(ConfigError, match=r"Talk says branches = False: use samples \[1"):
             check_plan(plan, straight, PAIR, greedy_path)
 

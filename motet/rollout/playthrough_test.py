@@ -1,13 +1,33 @@
 import pytest
 
 from motet.core import Episode, Outcome, Round
-from motet.rollout.fakes import BROKE, BROKEN, LOST, TASK, WON, broken, game, outcome, round_, said
-from motet.rollout.playthrough import Turn, by_turn, mean_of, playthroughs, rewards, successes
+from motet.rollout.playthrough import (
+    TurnSummary,
+    by_turn,
+    mean_of,
+    playthroughs,
+    rewards,
+    successes,
+)
+from tests.fixtures.finished_games import (
+    BROKE,
+    BROKEN,
+    LOST,
+    TASK,
+    WON,
+    broken,
+    game,
+    outcome,
+    round_,
+    said,
+)
 
 
 def test_an_episode_comes_apart_into_its_games():
     second = round_(1, ["four"], outcome(0, 2.0, success=1.0))
-    root = round_(0, ["x", "yy", "z"], outcome(0, 1.0, second), broken(1), outcome(2, 5.0, success=0.0))
+    root = round_(
+        0, ["x", "yy", "z"], outcome(0, 1.0, second), broken(1), outcome(2, 5.0, success=0.0)
+    )
     long, fault, short = playthroughs(Episode("e", TASK, root))
     assert (long.reward, long.success, long.tokens) == (3.0, 1.0, 1 + 2 + 4 + 8)
     assert long.last_words == {"a": "four", "b": "fourfour"}
@@ -20,7 +40,11 @@ def test_an_episode_comes_apart_into_its_games():
 
 def test_an_agent_that_is_silent_at_the_end_keeps_its_last_word():
     alone = Round(
-        1, {"a": "?"}, {"a": (1,)}, {"a": (said("end"),)}, (Outcome({"a": 0}, {"a": 0.0, "b": 0.0}, end="done"),)
+        1,
+        {"a": "?"},
+        {"a": (1,)},
+        {"a": (said("end"),)},
+        (Outcome({"a": 0}, {"a": 0.0, "b": 0.0}, end="done"),),
     )
     (one,) = playthroughs(Episode("e", TASK, round_(0, ["x"], outcome(0, 0.0, alone))))
     assert one.last_words == {"a": "end", "b": "xx"}
@@ -28,11 +52,18 @@ def test_an_agent_that_is_silent_at_the_end_keeps_its_last_word():
 
 def test_what_was_said_by_a_turn_is_that_of_the_turn_or_of_the_end_of_the_game():
     last = Round(
-        1, {"a": "?"}, {"a": (1,)}, {"a": (said("end"),)}, (Outcome({"a": 0}, {"a": 0.0, "b": 0.0}, end="done"),)
+        1,
+        {"a": "?"},
+        {"a": (1,)},
+        {"a": (said("end"),)},
+        (Outcome({"a": 0}, {"a": 0.0, "b": 0.0}, end="done"),),
     )
     root = round_(0, ["x", "y"], outcome(0, 0.0, last), outcome(1, 0.0))
     long, short = playthroughs(Episode("e", TASK, root))
-    assert [long.words_by(turn) for turn in (0, 1)] == [{"a": "x", "b": "xx"}, {"a": "end", "b": "xx"}]
+    assert [long.words_by(turn) for turn in (0, 1)] == [
+        {"a": "x", "b": "xx"},
+        {"a": "end", "b": "xx"},
+    ]
     assert [short.words_by(turn) for turn in (0, 1)] == [{"a": "y", "b": "yy"}] * 2
     assert [long.tokens_by(turn) for turn in (0, 1)] == [1 + 2, 1 + 2 + 3]
     assert [short.tokens_by(turn) for turn in (0, 1)] == [1 + 2] * 2
@@ -40,7 +71,9 @@ def test_what_was_said_by_a_turn_is_that_of_the_turn_or_of_the_end_of_the_game()
 
 def test_an_episode_that_broke_as_a_whole_has_no_games_and_a_tree_is_refused():
     assert playthroughs(Episode("e", TASK, None, fault=BROKEN)) == []
-    tree = round_(0, ["x"], outcome(0, 0.0, round_(1, ["x", "y"], outcome(0, 0.0), outcome(1, 0.0))))
+    tree = round_(
+        0, ["x"], outcome(0, 0.0, round_(1, ["x", "y"], outcome(0, 0.0), outcome(1, 0.0)))
+    )
     with pytest.raises(ValueError):
         playthroughs(Episode("e", TASK, tree))
 
@@ -57,10 +90,15 @@ def test_a_task_is_worth_the_mean_of_the_games_that_held():
 
 def test_a_game_that_was_over_counts_in_later_turns_with_what_it_ended_with():
     solved_late = game((0.25, {"success": 0.0}), (1.0, {"success": 1.0}))
-    # two tasks: one of two games that end at turn one and at turn two, one of a single game of one turn
+    # Two tasks: one has two games that end at turn one and turn two, the other one game of one
+    # turn.
     first, second = by_turn([[WON, solved_late], [LOST, BROKE]])
-    assert first == Turn(played=1.0, reward=(0.625 + 0.0) / 2, success=(0.5 + 0.0) / 2, terms={"success": 0.25})
-    assert second == Turn(played=(0.5 + 0.0) / 2, reward=1.0, success=(1.0 + 0.0) / 2, terms={"success": 1.0})
+    assert first == TurnSummary(
+        played=1.0, reward=(0.625 + 0.0) / 2, success=(0.5 + 0.0) / 2, terms={"success": 0.25}
+    )
+    assert second == TurnSummary(
+        played=(0.5 + 0.0) / 2, reward=1.0, success=(1.0 + 0.0) / 2, terms={"success": 1.0}
+    )
 
 
 def test_a_turn_at_which_nobody_says_success_has_none():
@@ -70,7 +108,10 @@ def test_a_turn_at_which_nobody_says_success_has_none():
 
 
 def test_a_term_of_a_turn_is_averaged_over_the_games_that_came_to_it_and_have_it():
-    games = [[game((0.0, {"a": 1.0})), game((0.0, {"a": 0.0, "b": 3.0}), (0.0, {"a": 5.0})), BROKE], [game((0.0, {}))]]
+    games = [
+        [game((0.0, {"a": 1.0})), game((0.0, {"a": 0.0, "b": 3.0}), (0.0, {"a": 5.0})), BROKE],
+        [game((0.0, {}))],
+    ]
     assert [turn.terms for turn in by_turn([*games, [game((0.0, {"a": 0.0}))]])] == [
         {"a": (0.5 + 0.0) / 2, "b": 3.0},
         {"a": 5.0},

@@ -1,12 +1,13 @@
-"""What is put in front of an environment's prompt before a policy reads it."""
+"""Add an agent's system message to a prompt of the environment."""
 
 from motet.core import Message, Prompt
 
 
 def with_system(prompt: Prompt, system: str) -> Prompt:
-    """`prompt` led by an agent's system text, which is unchanged where that is empty.
+    """Return `prompt` with the system message `system` in front, or unchanged if `system` is empty.
 
-    A system message the environment wrote follows in the same message: chat templates know only one, and only in front.
+    A system message of the environment is appended to the same message, because chat templates
+    accept only one, at the start.
     """
     if not system:
         return prompt

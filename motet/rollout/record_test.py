@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from motet.core import Completion, Episode, Fault, Message, Outcome, Round, Task
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
-from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.rollout.record import read_episodes, write_episode
 from motet.settings import Plan
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
-# Lone surrogates as well: a tokenizer never makes one, the JSON of a dataset can.
+# Includes lone surrogates: tokenizers never produce them, but the JSON of a dataset may.
 TEXTS = st.text(st.characters(), max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -23,17 +23,33 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-MESSAGES = st.builds(Message, st.sampled_from(["system", "user", "assistant"]), TEXTS, st.none() | TEXTS)
+MESSAGES = st.builds(
+    Message, st.sampled_from(["system", "user", "assistant"]), TEXTS, st.none() | TEXTS
+)
 PROMPTS = TEXTS | st.lists(MESSAGES, max_size=3).map(tuple)
-FAULTS = st.builds(Fault, st.sampled_from(["environment", "reward", "sampler", "sandbox"]), TEXTS, TEXTS)
+FAULTS = st.builds(
+    Fault, st.sampled_from(["environment", "reward", "sampler", "sandbox"]), TEXTS, TEXTS
+)
 AGENTS = st.sampled_from(["ann", "bob", "é"])
 
 
 @st.composite
 def completions(draw: st.DrawFn) -> Completion:
     tokens = draw(st.none() | st.lists(st.integers(0, 2**31), max_size=4).map(tuple))
-    logprobs = None if tokens is None else tuple(draw(st.lists(NUMBERS, min_size=len(tokens), max_size=len(tokens))))
-    return Completion(draw(TEXTS), draw(TEXTS), draw(st.sampled_from(["stop", "length"])), 3, tokens, logprobs, 0.7)
+    logprobs = (
+        None
+        if tokens is None
+        else tuple(draw(st.lists(NUMBERS, min_size=len(tokens), max_size=len(tokens))))
+    )
+    return Completion(
+        draw(TEXTS),
+        draw(TEXTS),
+        draw(st.sampled_from(["stop", "length"])),
+        3,
+        tokens,
+        logprobs,
+        0.7,
+    )
 
 
 def outcomes(rounds: st.SearchStrategy[Round]) -> st.SearchStrategy[Outcome]:
@@ -77,11 +93,15 @@ def played() -> list[Episode]:
     tasks = [Task("x", {"n": 1}), Task("y", {})]
     sampler = KeySampler(refuse=lambda request: request.id[0] == "s:y")
     plan = Plan(samples=(2, 1))
-    return asyncio.run(collect(Talk(), tasks, sampler, PAIR, plan, run_seed=1, tag="s", greedy_path=True))
+    return asyncio.run(
+        collect(Talk(), tasks, sampler, PAIR, plan, run_seed=1, tag="s", greedy_path=True)
+    )
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(episodes=st.lists(EPISODES, max_size=2))
 def test_an_episode_read_back_is_equal(tmp_path: Path, episodes: list[Episode]) -> None:
@@ -98,7 +118,13 @@ def test_what_was_played_is_read_back_equal(tmp_path: Path, played: list[Episode
 def test_numbers_and_prompts_keep_their_kind(tmp_path: Path) -> None:
     completion = Completion("p", "x", "stop", tokens=(1,), logprobs=(-1e-310,))
     prompts: dict[str, Any] = {"raw": "[]", "chat": (Message("user", "hi"),), "empty": ()}
-    root = Round(0, prompts, {"raw": ()}, {"raw": (completion,)}, (Outcome({"raw": 0}, {"raw": -0.0}, end="done"),))
+    root = Round(
+        0,
+        prompts,
+        {"raw": ()},
+        {"raw": (completion,)},
+        (Outcome({"raw": 0}, {"raw": -0.0}, end="done"),),
+    )
     (episode,) = read_episodes(
         _write(tmp_path / "e.jsonl", Episode("e", Task("t", {"a": [1, 1.0, True]}), root))
     ).episodes
@@ -126,7 +152,9 @@ def test_a_torn_last_line_is_reported_and_left_out(tmp_path: Path, played: list[
     assert recorded.episodes == tuple(played[:1])
 
 
-def test_a_last_line_without_its_newline_still_counts(tmp_path: Path, played: list[Episode]) -> None:
+def test_a_last_line_without_its_newline_still_counts(
+    tmp_path: Path, played: list[Episode]
+) -> None:
     path = _write(tmp_path / "e.jsonl", *played)
     path.write_text(path.read_text()[:-1])
     recorded = read_episodes(path)
@@ -148,7 +176,9 @@ def test_a_last_line_without_its_newline_still_counts(tmp_path: Path, played: li
         ),
     ],
 )
-def test_a_broken_or_newer_line_is_named(tmp_path: Path, played: list[Episode], line: str, says: str) -> None:
+def test_a_broken_or_newer_line_is_named(
+    tmp_path: Path, played: list[Episode], line: str, says: str
+) -> None:
     path = _write(tmp_path / "e.jsonl", *played)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(ConfigError, match=rf"e\.jsonl, line 3: .*{says}"):
@@ -158,6 +188,10 @@ def test_a_broken_or_newer_line_is_named(tmp_path: Path, played: list[Episode], 
 @pytest.mark.parametrize("value", [float("nan"), object(), b"bytes"])
 def test_what_json_cannot_say_is_refused_and_nothing_is_written(value: object) -> None:
     file = io.StringIO()
-    with pytest.raises(ConfigError, match=r"episode e cannot be recorded: .*; expected plain JSON values"):
-        write_episode(file, Episode("e", Task("t", {"x": value}), None, fault=Fault("reward", "x", "y")))
+    with pytest.raises(
+        ConfigError, match=r"episode e cannot be recorded: .*; expected plain JSON values"
+    ):
+        write_episode(
+            file, Episode("e", Task("t", {"x": value}), None, fault=Fault("reward", "x", "y"))
+        )
     assert file.getvalue() == ""

@@ -1,9 +1,23 @@
-"""The reference team: an environment's own solutions, played. It checks data, parsing and rewards in one, and can teach."""
+"""Play an environment's own solutions, as the reference team.
+
+This tests data, parsing and rewards together. The episodes can also serve as demonstrations.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from motet.core import Completion, Demonstration, End, Environment, Episode, Fault, Outcome, Reply, Round, Task
+from motet.core import (
+    Completion,
+    Demonstration,
+    End,
+    Environment,
+    Episode,
+    Fault,
+    Outcome,
+    Reply,
+    Round,
+    Task,
+)
 from motet.errors import ConfigError
 from motet.rollout.faults import attempt
 from motet.seeding import derive
@@ -11,25 +25,33 @@ from motet.settings import Plan
 from motet.timeouts import at_once, guarded, within
 
 REFERENCE = "reference"
-"""What the records call the policy of a solution."""
+"""The policy name of solutions in the records."""
 
 
-async def play_reference(environment: Environment[Any], task: Task, episode_id: str, plan: Plan, seed: int) -> Episode:
-    """One straight path of `environment.solve(state, seed)`, with the turns and time limit of `plan`. Its completions have no
-    tokens.
+async def play_reference(
+    environment: Environment[Any], task: Task, episode_id: str, plan: Plan, seed: int
+) -> Episode:
+    """Play one path with the solutions of `environment.solve(state, seed)`.
 
-    Raises: ConfigError where the environment has no solutions.
+    The path uses the turns and the time limit of `plan`. Its completions have no tokens.
+
+    Raises: ConfigError if the environment has no solutions.
     """
-    if not hasattr(environment, "solve"):
+    if not environment.provides(Environment.solve):
         name = type(environment).__name__
-        raise ConfigError(f"environment {name} has no solutions to play: give it solve(state, seed) -> {{agent: text}}")
+        raise ConfigError(
+            f"environment {name} has no solutions to play: give it solve(state, seed) -> {{agent: "
+            f"text}}"
+        )
     limit, key = plan.timeout_seconds, derive(seed, episode_id)
     with guarded(limit):
         start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
         if isinstance(start, Fault):
             return Episode(episode_id, task, None, fault=start)
         root = await attempt(_round(environment, start, 0, plan, derive(seed, episode_id, "solve")))
-        closed = await attempt(within(limit, "close", lambda: environment.close(start), even_given_up=True))
+        closed = await attempt(
+            within(limit, "close", lambda: environment.close(start), even_given_up=True)
+        )
     for part in (root, closed):
         if isinstance(part, Fault):
             return Episode(episode_id, task, None, fault=part)
@@ -37,7 +59,9 @@ async def play_reference(environment: Environment[Any], task: Task, episode_id: 
     return Episode(episode_id, task, root)
 
 
-async def _round(environment: Any, state: Any, turn: int, plan: Plan, seed: int) -> Round:
+async def _round(
+    environment: Environment[Any], state: Any, turn: int, plan: Plan, seed: int
+) -> Round:
     limit = plan.timeout_seconds
     prompts = at_once(limit, "observe", lambda: dict(environment.observe(state)))
     solutions = at_once(limit, "solve", lambda: environment.solve(state, derive(seed, turn)))
@@ -47,13 +71,15 @@ async def _round(environment: Any, state: Any, turn: int, plan: Plan, seed: int)
     over = transition.done or turn + 1 == len(plan.samples)
     following = None if over else await _round(environment, transition.state, turn + 1, plan, seed)
     end: End | None = None if following else "done" if transition.done else "limit"
-    outcome = Outcome(dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end)
+    outcome = Outcome(
+        dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end
+    )
     samples = {agent: (Completion(REFERENCE, text, "stop"),) for agent, text in texts.items()}
     return Round(turn, prompts, dict.fromkeys(prompts, ()), samples, (outcome,))
 
 
 def demonstrations_of(episode: Episode) -> Iterator[Demonstration]:
-    """What each agent was asked and answered on a reference path."""
+    """Yield the prompt and the solution of each agent at each turn of a reference path."""
     round_ = episode.root
     while round_ is not None:
         for agent, prompt in round_.prompts.items():

@@ -1,11 +1,11 @@
 from motet.core import Episode, Task
-from motet.rollout.fakes import BROKE, LOST, TASK, WON, game, outcome, round_
 from motet.rollout.playthrough import playthroughs
 from motet.rollout.selection import affordable, best, commonest, groups, tokens_per_group, verbatim
+from tests.fixtures.finished_games import BROKE, LOST, TASK, WON, game, outcome, round_
 
 
 def saying(*texts):
-    """One game per text; a says it, b says it twice; three tokens a letter."""
+    """One game per text; agent a says it, agent b says it twice; three tokens per letter."""
     root = round_(0, texts, *(outcome(pick, 0.0) for pick in range(len(texts))))
     return playthroughs(Episode("e", TASK, root))
 
@@ -16,7 +16,10 @@ def first_letter(task, texts):
 
 
 def test_the_best_game_succeeds_then_has_the_highest_reward_and_is_the_first_of_equals():
-    twin, rich = game((1.0, {"success": 1.0})), game((0.9, {"success": 0.0}), (0.9, {"success": 0.0}))
+    twin, rich = (
+        game((1.0, {"success": 1.0})),
+        game((0.9, {"success": 0.0}), (0.9, {"success": 0.0})),
+    )
     assert rich.reward > WON.reward
     assert best([LOST, BROKE, rich, WON, twin]) is WON
     assert best([twin, WON]) is twin
@@ -69,8 +72,17 @@ def test_tasks_count_alike_in_the_tokens_of_an_answer():
 
 
 def test_as_many_games_as_the_tokens_allow_but_one_at_least():
-    # one game costs 3 and 5 tokens, in the mean over tasks 4; the first two cost 6 and 12; all three 9 and 15
+    # One game costs 3 and 5 tokens (mean over tasks: 4); the first two cost 6 and 12; all three
+    # cost 9 and 15.
     games = [saying("x", "x", "x"), saying("x", "xxx", "x")]
-    assert [affordable(games, budget) for budget in (0.0, 4.0, 8.9, 9.0, 11.9, 12.0, 99.0)] == [1, 1, 1, 2, 2, 3, 3]
+    assert [affordable(games, budget) for budget in (0.0, 4.0, 8.9, 9.0, 11.9, 12.0, 99.0)] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+    ]
     assert affordable([[], saying("x", "x")], 6.0) == 2
     assert affordable([[]], 6.0) == 1

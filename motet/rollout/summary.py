@@ -1,7 +1,8 @@
-"""What episodes amount to, as figures: expected values over what was played, never over what broke.
+"""Figures of episodes: expected values over the valid outcomes of a tree. Faults are left out.
 
-A Round's valid outcomes share its weight equally. What the open ones had goes on to those that were chosen, so a pruned outcome
-counts with its own reward and is stood for afterwards. Every turn then weighs what of the tree was still alive.
+The valid outcomes of a Round share its weight equally. The weight of all open outcomes passes to
+those that were expanded. So a pruned outcome counts with its own reward, and the expanded outcomes
+represent it in later turns. The weights of a turn add up to the share of the games that reached it.
 """
 
 from collections import Counter
@@ -13,17 +14,22 @@ from motet.core import RIGHT, Episode, Fault, Outcome, Round, walk
 
 
 def outcome_weights(round_: Round) -> tuple[float, ...]:
-    """The share of each outcome's own reward: 1/J of the valid ones, 0 where there is a fault."""
+    """Return the weight of each outcome's own reward: 1 / (valid outcomes), 0 for a fault."""
     valid = sum(outcome.fault is None for outcome in round_.outcomes)
     return tuple(0.0 if outcome.fault is not None else 1.0 / valid for outcome in round_.outcomes)
 
 
 def onward_weights(round_: Round) -> tuple[float, ...]:
-    """The share of what lies below each outcome: those that went on share what all open ones had."""
+    """Return the weight of each outcome's subtree.
+
+    The expanded outcomes share the weight of all open outcomes equally.
+    """
     went_on = sum(outcome.next is not None for outcome in round_.outcomes)
     open_ = went_on + sum(outcome.end == "pruned" for outcome in round_.outcomes)
     shares = zip(outcome_weights(round_), round_.outcomes, strict=True)
-    return tuple(share * open_ / went_on if outcome.next is not None else 0.0 for share, outcome in shares)
+    return tuple(
+        share * open_ / went_on if outcome.next is not None else 0.0 for share, outcome in shares
+    )
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,18 @@ class Move:
 
     turn: int
     weight: float
-    """The share of the games that took it; over all moves of a turn it adds up to the share that came to that turn."""
+    """The share of the games that took this move. Over all moves of a turn the weights add up to
+    the share of games that reached the turn."""
     before: Outcome | None
-    """What it followed; None at the first turn."""
+    """The outcome before this one. None at the first turn."""
     outcome: Outcome
 
 
 def moves(round_: Round, weight: float = 1.0, before: Outcome | None = None) -> Iterator[Move]:
-    """Every valid outcome of a tree, each before those that follow it."""
-    for share, onward, outcome in zip(outcome_weights(round_), onward_weights(round_), round_.outcomes, strict=True):
+    """Yield every valid outcome of a tree, parents before children."""
+    for share, onward, outcome in zip(
+        outcome_weights(round_), onward_weights(round_), round_.outcomes, strict=True
+    ):
         if outcome.fault is None:
             yield Move(round_.turn, weight * share, before, outcome)
         if outcome.next is not None:
@@ -49,35 +58,41 @@ def moves(round_: Round, weight: float = 1.0, before: Outcome | None = None) -> 
 
 @dataclass(frozen=True)
 class EpisodeStats:
-    """One episode. Figures that nothing valid was played for are None, and absent from `terms`."""
+    """The figures of one episode.
+
+    Figures without any valid outcome are None, or absent from `terms`.
+    """
 
     reward: float | None
     """Undiscounted sum over turns of the mean over agents."""
     agent_rewards: Mapping[str, float]
-    """The same for each agent alone."""
+    """Undiscounted sum over turns for each agent."""
     final_reward: float | None
-    """The same of the last turn played alone."""
+    """The mean over agents at the last turn only."""
     success: float | None
-    """Mean of the term `success` where the game ended. An end that does not say, such as the turn limit, is no success where
-    others do say."""
+    """Mean of the term `success` where the game ended. If any end reports the term, an end that
+    does not report it (such as the turn limit) counts as 0."""
     terms: Mapping[str, float]
-    """Mean of each term over the outcomes that have it."""
+    """Mean of each term over the outcomes that report it."""
     turns: float | None
-    """Turns played."""
+    """Mean number of turns played."""
     tokens: int
-    """Tokens generated, greedy path included; 0 for partners behind an API."""
+    """Tokens generated, including the greedy path; 0 for partners behind an API."""
     faults: tuple[Fault, ...]
-    """The episode's own or those on its outcomes."""
+    """The faults of the episode and of its outcomes."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Many episodes: means over those that have the figure, sums of counts."""
+    """The figures of many episodes.
+
+    Means are taken over the episodes that have the figure; counts are summed.
+    """
 
     episodes: int
     faults: int
     causes: Mapping[str, int]
-    """`where/cause` -> how many faults."""
+    """`where/cause` -> number of faults."""
     reward: float | None
     agent_rewards: Mapping[str, float]
     final_reward: float | None
@@ -86,28 +101,37 @@ class Summary:
     turns: float | None
     tokens: int
     gold_correlation: float | None = None
-    """Pearson's, of what an agent was paid at a turn and whether it was right by the gold answer, over all agents and turns of
-    games that say both; None where either does not vary. It falls where a reward is being gamed."""
+    """Pearson correlation between the reward of an agent at a turn and whether the agent is right
+    by the gold answer, over all agents and turns of games that report both. None if either is
+    constant. It falls when a reward is being gamed."""
     length: float | None = None
-    """Tokens per answer."""
-    cut: float | None = None
-    """The share of answers that were cut off: at `max_new_tokens`, or the end of the context."""
+    """Mean number of tokens per completion."""
+    truncated: float | None = None
+    """The share of completions that were cut off at `max_new_tokens` or at the end of the
+    context."""
     duplicates: float | None = None
-    """Of the answers an agent gave to one prompt besides the first, the share that say word for word what an earlier one said."""
+    """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
+    one exactly."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
-    """The figures of one episode. Of its greedy path only tokens and faults count."""
+    """Return the figures of one episode. Of its greedy path, only tokens and faults count."""
     trees = [tree for tree in (episode.root, episode.greedy) if tree is not None]
     rounds = [round_ for tree in trees for _, round_ in walk(tree)]
     faults = [episode.fault, *(outcome.fault for round_ in rounds for outcome in round_.outcomes)]
     completions = [c for round_ in rounds for samples in round_.samples.values() for c in samples]
-    played = [(move.weight, move.outcome) for move in moves(episode.root)] if episode.root is not None else []
+    played = (
+        [(move.weight, move.outcome) for move in moves(episode.root)]
+        if episode.root is not None
+        else []
+    )
     ended = [(weight, outcome) for weight, outcome in played if outcome.end not in (None, "pruned")]
     names = sorted({name for _, outcome in played for name in outcome.terms})
     return EpisodeStats(
         reward=sum(weight * _mean(outcome) for weight, outcome in played) if played else None,
-        agent_rewards={a: sum(w * outcome.rewards[a] for w, outcome in played) for a in played[0][1].rewards}
+        agent_rewards={
+            a: sum(w * outcome.rewards[a] for w, outcome in played) for a in played[0][1].rewards
+        }
         if played
         else {},
         final_reward=sum(weight * _mean(outcome) for weight, outcome in ended) if played else None,
@@ -120,7 +144,7 @@ def episode_stats(episode: Episode) -> EpisodeStats:
 
 
 def summarise(episodes: Sequence[Episode]) -> Summary:
-    """The figures of a step or an evaluation."""
+    """Return the figures of a training step or an evaluation."""
     stats = [episode_stats(episode) for episode in episodes]
 
     def mean(figure: Callable[[EpisodeStats], float | None]) -> float | None:
@@ -138,12 +162,17 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         agent_rewards={
             a: value
             for a in agents
-            if (value := _plain_mean(s.agent_rewards[a] for s in stats if s.agent_rewards)) is not None
+            if (value := _plain_mean(s.agent_rewards[a] for s in stats if s.agent_rewards))
+            is not None
         },
         final_reward=mean(lambda one: one.final_reward),
-        success=_plain_mean(one.success or 0.0 for one in stats if one.reward is not None) if any_success else None,
+        success=_plain_mean(one.success or 0.0 for one in stats if one.reward is not None)
+        if any_success
+        else None,
         terms={
-            n: value for n in names if (value := _plain_mean(s.terms[n] for s in stats if n in s.terms)) is not None
+            n: value
+            for n in names
+            if (value := _plain_mean(s.terms[n] for s in stats if n in s.terms)) is not None
         },
         turns=mean(lambda one: one.turns),
         tokens=sum(one.tokens for one in stats),
@@ -153,15 +182,20 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
 
 
 def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
-    """The figures of answers as texts, all counting alike; those of a greedy path are none."""
-    rounds = [round_ for episode in episodes if episode.root is not None for _, round_ in walk(episode.root)]
+    """Return the figures of completions. All count equally; greedy paths are left out."""
+    rounds = [
+        round_
+        for episode in episodes
+        if episode.root is not None
+        for _, round_ in walk(episode.root)
+    ]
     groups = [samples for round_ in rounds for samples in round_.samples.values()]
     every = [completion for samples in groups for completion in samples]
     repeated = [float(len(samples) - len({one.text for one in samples})) for samples in groups]
     again = sum(len(samples) - 1 for samples in groups if samples)
     return {
         "length": _plain_mean(len(one.tokens) for one in every if one.tokens is not None),
-        "cut": _plain_mean(one.stop == "length" for one in every),
+        "truncated": _plain_mean(one.stop == "length" for one in every),
         "duplicates": sum(repeated) / again if again else None,
     }
 
@@ -180,11 +214,20 @@ def _gold_correlation(episodes: Sequence[Episode]) -> float | None:
 
 
 def fault_share(episodes: Sequence[Episode]) -> float:
-    """The share of joint actions that failed, each episode counting alike; one without a tree failed with all of its own."""
+    """Return the share of joint actions that failed; all episodes count equally.
+
+    An episode without a tree counts as 1.
+    """
     shares = []
     for episode in episodes:
-        outcomes = [o for _, round_ in walk(episode.root) for o in round_.outcomes] if episode.root is not None else []
-        shares.append(sum(o.fault is not None for o in outcomes) / len(outcomes) if outcomes else 1.0)
+        outcomes = (
+            [o for _, round_ in walk(episode.root) for o in round_.outcomes]
+            if episode.root is not None
+            else []
+        )
+        shares.append(
+            sum(o.fault is not None for o in outcomes) / len(outcomes) if outcomes else 1.0
+        )
     return sum(shares) / len(shares) if shares else 0.0
 
 
@@ -192,7 +235,14 @@ def _success(ended: Sequence[tuple[float, Outcome]]) -> float | None:
     if not any("success" in outcome.terms for _, outcome in ended):
         return None
     total = sum(weight for weight, _ in ended)
-    return sum(weight * outcome.terms["success"] for weight, outcome in ended if "success" in outcome.terms) / total
+    return (
+        sum(
+            weight * outcome.terms["success"]
+            for weight, outcome in ended
+            if "success" in outcome.terms
+        )
+        / total
+    )
 
 
 def _mean(outcome: Outcome) -> float:
@@ -200,7 +250,9 @@ def _mean(outcome: Outcome) -> float:
 
 
 def _term_mean(outcomes: Sequence[tuple[float, Outcome]], name: str) -> float | None:
-    having = [(weight, outcome.terms[name]) for weight, outcome in outcomes if name in outcome.terms]
+    having = [
+        (weight, outcome.terms[name]) for weight, outcome in outcomes if name in outcome.terms
+    ]
     total = sum(weight for weight, _ in having)
     return sum(weight * value for weight, value in having) / total if having else None
 

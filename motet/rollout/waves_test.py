@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
 from motet.errors import ConfigError, SamplerFault
-from motet.rollout.fakes import KeySampler
 from motet.rollout.waves import Waves
 from motet.settings import Decode
+from tests.fixtures.fake_rollouts import KeySampler
 
 SECONDS = 5.0
-"""A deadlock fails a test instead of hanging it."""
+"""Timeout: a deadlock fails the test instead of hanging it."""
 
 
 def _request(*id: Any, keys: tuple[int, ...] = (1,)) -> SampleRequest:
@@ -27,7 +27,7 @@ def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _at_rest(waves: Waves) -> bool:
-    """The invariant after every run: the maker holds the only token and nobody waits."""
+    """The invariant after every run: only the creator holds a permit, and no rollout task waits."""
     return waves._running == 1 and not waves._waiting and not waves._asked
 
 
@@ -35,13 +35,13 @@ def test_all_strands_share_one_wave_sorted_by_id() -> None:
     sampler = KeySampler()
     waves = Waves(sampler)
 
-    async def strand(name: str) -> str:
+    async def rollout_task(name: str) -> str:
         (answer,) = await waves.ask([_request(name, keys=(ord(name),))])
         assert isinstance(answer, Sampled)
         return answer.completions[0].text
 
     async def main() -> list[str]:
-        return await waves.run([strand("c"), strand("a"), strand("b")])
+        return await waves.run([rollout_task("c"), rollout_task("a"), rollout_task("b")])
 
     assert _run(main()) == ["099", "097", "098"]
     assert sampler.waves == [[("a",), ("b",), ("c",)]]
@@ -52,12 +52,12 @@ def test_requests_of_different_strands_interleave_by_id_and_come_back_in_order()
     sampler = KeySampler()
     waves = Waves(sampler)
 
-    async def strand(*numbers: int) -> list[str]:
+    async def rollout_task(*numbers: int) -> list[str]:
         answers = await waves.ask([_request(number, keys=(number,)) for number in numbers])
         return [answer.completions[0].text for answer in answers if isinstance(answer, Sampled)]
 
     async def main() -> list[list[str]]:
-        return await waves.run([strand(4, 1), strand(3, 2)])
+        return await waves.run([rollout_task(4, 1), rollout_task(3, 2)])
 
     assert _run(main()) == [["004", "001"], ["003", "002"]]
     assert sampler.waves == [[(1,), (2,), (3,), (4,)]]
@@ -67,13 +67,19 @@ def test_a_wave_waits_for_the_slowest_strand_that_may_still_ask() -> None:
     sampler = KeySampler()
     waves = Waves(sampler)
 
-    async def strand(name: str, seconds: float, asks: bool) -> None:
+    async def rollout_task(name: str, seconds: float, asks: bool) -> None:
         await asyncio.sleep(seconds)
         if asks:
             await waves.ask([_request(name)])
 
     async def main() -> None:
-        await waves.run([strand("a", 0, True), strand("b", 0.02, True), strand("c", 0.03, False)])
+        await waves.run(
+            [
+                rollout_task("a", 0, True),
+                rollout_task("b", 0.02, True),
+                rollout_task("c", 0.03, False),
+            ]
+        )
 
     _run(main())
     assert sampler.waves == [[("a",), ("b",)]]
@@ -116,14 +122,18 @@ def test_running_nothing_and_asking_nothing_return_at_once() -> None:
 def _branching(
     waves: Waves, clock: random.Random, path: tuple[int, ...], shape: Sequence[int]
 ) -> Coroutine[Any, Any, int]:
-    async def strand() -> int:
-        """Asks, steps for a random time, branches; returns how often its subtree asked."""
+    async def rollout_task() -> int:
+        """Ask, step for a random time, and branch. Return how many requests the subtree made."""
         await waves.ask([_request(path)])
         await asyncio.sleep(clock.random() * 0.002)
-        children = [_branching(waves, clock, (*path, j), shape[1:]) for j in range(shape[0])] if shape else []
+        children = (
+            [_branching(waves, clock, (*path, j), shape[1:]) for j in range(shape[0])]
+            if shape
+            else []
+        )
         return 1 + sum(await waves.run(children))
 
-    return strand()
+    return rollout_task()
 
 
 def test_the_sequence_of_waves_does_not_depend_on_timing() -> None:
@@ -135,7 +145,10 @@ def test_the_sequence_of_waves_does_not_depend_on_timing() -> None:
 
         async def main(waves: Waves = waves, clock: random.Random = clock) -> list[int]:
             return await waves.run(
-                [_branching(waves, clock, (task,), shape) for task, shape in enumerate([(2, 3), (3,), ()])]
+                [
+                    _branching(waves, clock, (task,), shape)
+                    for task, shape in enumerate([(2, 3), (3,), ()])
+                ]
             )
 
         assert _run(main()) == [9, 4, 1]
@@ -147,20 +160,24 @@ def test_the_sequence_of_waves_does_not_depend_on_timing() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=4), st.integers(0, 2**32))
-def test_any_forest_of_strands_comes_to_rest_with_one_token(shapes: list[list[int]], seed: int) -> None:
+def test_any_forest_of_strands_comes_to_rest_with_one_token(
+    shapes: list[list[int]], seed: int
+) -> None:
     sampler = KeySampler()
     waves = Waves(sampler)
     clock = random.Random(seed)
 
     async def main() -> list[int]:
-        return await waves.run([_branching(waves, clock, (task,), shape) for task, shape in enumerate(shapes)])
+        return await waves.run(
+            [_branching(waves, clock, (task,), shape) for task, shape in enumerate(shapes)]
+        )
 
     assert sum(_run(main())) == sum(len(wave) for wave in sampler.waves)
     assert len(sampler.waves) <= 4
     assert _at_rest(waves)
 
 
-# ---------------------------------------------------------------------------------------------------- early answers
+# ------------------------------------------------------------------------------------ early answers
 
 
 def _text(text: str) -> Sampled:
@@ -169,7 +186,10 @@ def _text(text: str) -> Sampled:
 
 @dataclass
 class _Early:
-    """Hands out the answers at `order` of its first wave one by one, and waits for `pause(number)` after each."""
+    """Returns the answers at `order` of its first wave early, one by one.
+
+    It waits for `pause(number)` after each.
+    """
 
     order: Sequence[int]
     pause: Callable[[int], Awaitable[Any]]
@@ -181,7 +201,7 @@ class _Early:
         self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
     ) -> list[Sampled | Fault]:
         assert on_answer is not None
-        assert self.ended == len(self.waves)  # never two waves at a time
+        assert self.ended == len(self.waves)  # never two waves at the same time
         self.waves.append([request.id for request in requests])
         first = len(self.waves) == 1
         answers: list[Sampled | Fault] = [_text(str(request.id[0])) for request in requests]
@@ -197,7 +217,7 @@ class _Early:
 
 
 async def _turns(count: int) -> None:
-    """Gives everybody who can run the time to do so."""
+    """Give every task that can run the time to do so."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -205,17 +225,17 @@ async def _turns(count: int) -> None:
 def test_a_strand_that_is_answered_early_runs_before_the_wave_ends() -> None:
     async def main() -> list[str]:
         stepped = asyncio.Event()
-        sampler = _Early([1], lambda number: stepped.wait())  # hangs unless b runs meanwhile
+        sampler = _Early([1], lambda number: stepped.wait())  # hangs unless b runs in the meantime
         waves = Waves(sampler)
 
-        async def strand(name: str) -> str:
+        async def rollout_task(name: str) -> str:
             (answer,) = await waves.ask([_request(name)])
             assert isinstance(answer, Sampled)
             assert sampler.ended == (0 if name == "b" else 1)
             stepped.set()
             return answer.completions[0].text
 
-        texts = await waves.run([strand("a"), strand("b"), strand("c")])
+        texts = await waves.run([rollout_task("a"), rollout_task("b"), rollout_task("c")])
         assert _at_rest(waves)
         return texts
 
@@ -232,12 +252,14 @@ def test_a_strand_waits_for_the_last_of_its_requests() -> None:
 
     waves = Waves(_Early([0, 3, 2], look))
 
-    async def strand(*numbers: int) -> None:
+    async def rollout_task(*numbers: int) -> None:
         answers = await waves.ask([_request(number) for number in numbers])
-        ran.append("".join(answer.completions[0].text for answer in answers if isinstance(answer, Sampled)))
+        ran.append(
+            "".join(answer.completions[0].text for answer in answers if isinstance(answer, Sampled))
+        )
 
     async def main() -> None:
-        await waves.run([strand(3, 0), strand(2), strand(1)])
+        await waves.run([rollout_task(3, 0), rollout_task(2), rollout_task(1)])
 
     _run(main())
     assert seen == [[], ["30"], ["30", "2"]]
@@ -248,13 +270,13 @@ def test_what_is_asked_meanwhile_waits_until_the_wave_has_returned_and_nobody_ru
     sampler = _Early([0], lambda number: _turns(20))
     waves = Waves(sampler)
 
-    async def strand(name: str, seconds: float) -> None:
+    async def rollout_task(name: str, seconds: float) -> None:
         await waves.ask([_request(name, 1)])
         await asyncio.sleep(seconds)
         await waves.ask([_request(name, 2)])
 
     async def main() -> None:
-        await waves.run([strand("a", 0), strand("b", 0.01), strand("c", 0)])
+        await waves.run([rollout_task("a", 0), rollout_task("b", 0.01), rollout_task("c", 0)])
 
     _run(main())
     assert sampler.waves == [[("a", 1), ("b", 1), ("c", 1)], [("a", 2), ("b", 2), ("c", 2)]]
@@ -265,12 +287,12 @@ def test_strands_that_all_asked_again_before_the_wave_ended_get_the_next_one() -
     sampler = _Early([0, 1], lambda number: _turns(20))
     waves = Waves(sampler)
 
-    async def strand(name: str, times: int) -> None:
+    async def rollout_task(name: str, times: int) -> None:
         for time in range(times):
             await waves.ask([_request(name, time)])
 
     async def main() -> None:
-        await waves.run([strand("a", 3), strand("b", 2), strand("c", 1)])
+        await waves.run([rollout_task("a", 3), rollout_task("b", 2), rollout_task("c", 1)])
 
     _run(main())
     assert sampler.waves == [[("a", 0), ("b", 0), ("c", 0)], [("a", 1), ("b", 1)], [("a", 2)]]
@@ -286,7 +308,9 @@ def test_early_answers_change_no_wave_of_any_forest(shapes: list[list[int]], see
         waves = Waves(sampler)
 
         async def main(waves: Waves = waves) -> list[int]:
-            return await waves.run([_branching(waves, clock, (task,), shape) for task, shape in enumerate(shapes)])
+            return await waves.run(
+                [_branching(waves, clock, (task,), shape) for task, shape in enumerate(shapes)]
+            )
 
         seen.append((_run(main()), sampler.waves))
         assert _at_rest(waves)
@@ -298,15 +322,15 @@ def test_a_sampler_that_breaks_after_some_answers_stops_also_those_who_run() -> 
     waves = Waves(sampler)
     ended = []
 
-    async def strand(name: str) -> None:
+    async def rollout_task(name: str) -> None:
         try:
             await waves.ask([_request(name)])
-            await asyncio.sleep(0 if name == "a" else 3600)  # b steps when the sampler breaks
+            await asyncio.sleep(0 if name == "a" else 3600)  # b steps while the sampler fails
         finally:
             ended.append(name)
 
     async def main() -> None:
-        await waves.run([strand("a"), strand("b"), strand("c")])
+        await waves.run([rollout_task("a"), rollout_task("b"), rollout_task("c")])
 
     with pytest.raises(SamplerFault, match="no memory left"):
         _run(main())
@@ -332,20 +356,22 @@ def test_a_strand_that_fails_meanwhile_ends_the_wave_and_the_waves_can_go_on() -
     waves = Waves(sampler)
     cancelled = []
 
-    async def strand(name: str) -> None:
+    async def rollout_task(name: str) -> None:
         try:
             await waves.ask([_request(name)])
             await _turns(3)
             if name == "a":
                 raise ConfigError("environment")
-            await waves.ask([_request(name, "again")])  # b is answered, and waits for a second wave
+            await waves.ask(
+                [_request(name, "again")]
+            )  # b gets its answer, and waits for a second wave
         except asyncio.CancelledError:
             cancelled.append(name)
             raise
 
     async def main() -> list[int]:
         with pytest.raises(ConfigError, match="environment"):
-            await waves.run([strand("a"), strand("b"), strand("c")])
+            await waves.run([rollout_task("a"), rollout_task("b"), rollout_task("c")])
         return await waves.run([_branching(waves, random.Random(0), (7,), (2,))])
 
     assert _run(main()) == [3]
@@ -384,7 +410,7 @@ def test_cancelling_the_run_ends_who_steps_who_waits_and_the_sampler() -> None:
     waves = Waves(sampler)
     ended = []
 
-    async def strand(name: str) -> None:
+    async def rollout_task(name: str) -> None:
         try:
             await waves.ask([_request(name)])
             await asyncio.sleep(3600)
@@ -393,7 +419,9 @@ def test_cancelling_the_run_ends_who_steps_who_waits_and_the_sampler() -> None:
 
     async def main() -> None:
         before = asyncio.all_tasks()
-        run = asyncio.ensure_future(waves.run([strand("a"), strand("b"), strand("c")]))
+        run = asyncio.ensure_future(
+            waves.run([rollout_task("a"), rollout_task("b"), rollout_task("c")])
+        )
         await asyncio.sleep(0.01)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -417,16 +445,16 @@ def test_a_failure_anywhere_in_any_forest_is_raised_and_nothing_hangs(
     depth = data.draw(st.integers(0, len(shapes[task])))
     waves = Waves(KeySampler(clock=clock))
 
-    async def strand(path: tuple[int, ...], shape: Sequence[int]) -> None:
+    async def rollout_task(path: tuple[int, ...], shape: Sequence[int]) -> None:
         await waves.ask([_request(path)])
         await asyncio.sleep(clock.random() * 0.002)
         if path == (task, *[0] * depth):
             raise KeyError(path)
         if shape:
-            await waves.run([strand((*path, j), shape[1:]) for j in range(shape[0])])
+            await waves.run([rollout_task((*path, j), shape[1:]) for j in range(shape[0])])
 
     async def main() -> None:
-        await waves.run([strand((number,), shape) for number, shape in enumerate(shapes)])
+        await waves.run([rollout_task((number,), shape) for number, shape in enumerate(shapes)])
 
     with pytest.raises(KeyError):
         _run(main())
@@ -451,15 +479,15 @@ def test_answers_that_come_when_their_wave_is_over_reach_nobody() -> None:
 
     waves = Waves(Keeps())
 
-    async def strand(number: int) -> str:
+    async def rollout_task(number: int) -> str:
         (answer,) = await waves.ask([_request(number)])
         assert isinstance(answer, Sampled)
         return answer.completions[0].text
 
     async def main() -> list[str]:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(waves.run([strand(1), strand(2)]), 0.005)
-        return await waves.run([strand(1), strand(2)])
+            await asyncio.wait_for(waves.run([rollout_task(1), rollout_task(2)]), 0.005)
+        return await waves.run([rollout_task(1), rollout_task(2)])
 
     assert _run(main()) == ["new", "new"]
     assert _at_rest(waves)
@@ -480,12 +508,13 @@ def test_a_sampler_that_hands_out_to_the_wrong_place_is_refused() -> None:
         await waves.run([_branching(waves, random.Random(0), (task,), ()) for task in range(2)])
 
     with pytest.raises(
-        SamplerFault, match=r"one answer to request \(\(0,\),\) and returned another; expected the same"
+        SamplerFault,
+        match=r"one answer to request \(\(0,\),\) and returned another; expected the same",
     ):
         _run(main())
 
 
-# ---------------------------------------------------------------------------------------------------- failures
+# ----------------------------------------------------------------------------------------- failures
 
 
 def test_a_failing_strand_cancels_its_siblings_and_no_wave_is_sampled_for_them() -> None:
@@ -621,14 +650,14 @@ def test_cancelling_the_run_ends_the_sampler_and_every_strand(seconds: float) ->
     waves = Waves(sampler)
     ended = []
 
-    async def strand(task: int) -> None:
+    async def rollout_task(task: int) -> None:
         try:
             await _branching(waves, random.Random(0), (task,), ())
         finally:
             ended.append(task)
 
     async def everything() -> None:
-        await waves.run([strand(task) for task in range(3)])
+        await waves.run([rollout_task(task) for task in range(3)])
 
     async def main() -> None:
         before = asyncio.all_tasks()
@@ -648,11 +677,11 @@ def test_cancelling_the_run_ends_the_sampler_and_every_strand(seconds: float) ->
 
 
 def test_a_cancelled_strand_is_left_to_end_in_its_own_time() -> None:
-    """Its siblings, and theirs, end sooner: none of them may break off what it still has to close."""
+    """Its siblings, and theirs, end earlier. None of them may interrupt its cleanup."""
     waves = Waves(KeySampler())
     closed = []
 
-    async def strand(name: str, seconds: float) -> None:
+    async def rollout_task(name: str, seconds: float) -> None:
         try:
             await asyncio.sleep(3600)
         finally:
@@ -661,7 +690,7 @@ def test_a_cancelled_strand_is_left_to_end_in_its_own_time() -> None:
 
     async def parent(name: str, seconds: float) -> None:
         try:
-            await waves.run([strand(f"{name}0", 0), strand(f"{name}1", seconds)])
+            await waves.run([rollout_task(f"{name}0", 0), rollout_task(f"{name}1", seconds)])
         finally:
             await asyncio.sleep(seconds)
             closed.append(name)
@@ -707,7 +736,12 @@ def test_two_requests_with_one_id_are_refused() -> None:
     waves = Waves(KeySampler())
 
     async def main() -> None:
-        await waves.run([_branching(waves, random.Random(0), (1,), ()), _branching(waves, random.Random(0), (1,), ())])
+        await waves.run(
+            [
+                _branching(waves, random.Random(0), (1,), ()),
+                _branching(waves, random.Random(0), (1,), ()),
+            ]
+        )
 
     with pytest.raises(ValueError, match=r"id \(\(1,\),\); expected unique ids"):
         _run(main())

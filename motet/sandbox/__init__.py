@@ -1,25 +1,62 @@
-"""The sandbox: runs untrusted Python fast, and closed in. docs/sandbox.md says what that promises.
+"""Sandbox: run untrusted Python programs fast in isolated processes.
 
+docs/sandbox.md lists what the isolation guarantees.
+
+    program = "def double(x): return 2 * x"
     with Sandbox(minimum=Level.SECCOMP) as sandbox:
-        report = sandbox.run_sync(["def double(x): return 2 * x"], [Call("double", (21,))])
-        verdict = sandbox.judge_sync(["def double(x): return 2 * x"], Suite.asserts(("assert double(21) == 42",)))
+        report = sandbox.run_sync([program], [Call("double", (21,))])
+        verdict = sandbox.judge_sync([program], Suite.asserts(("assert double(21) == 42",)))
     assert report.calls == (Returned(42),)
     assert verdict.passed
 
-Value mode: a program's functions are called and return plain values; what was expected stays with the host, which compares with
-`same`. pool.py holds servers (server.py, one per worker), each forks a child.py per program behind seccomp.py, landlock.py and
-namespaces.py; protocol.py is what crosses, report.py what it means.
+Value mode (`run`): the sandbox calls the program's functions, and they return plain values. The
+expected values stay in the host process (Motet), which compares them with `same`.
 
-Test mode: trusted tests (suite.py) judge a program from a process of their own. plan.py compiles them on the host; of the two
-processes (trial.py) one runs the tests (judge.py) and sees the program through stand-ins (world.py, standins.py), the other runs
-the program and answers (candidate.py); heap.py is how values travel between them; verdict.py reads what the judge wrote.
+- pool.py keeps a pool of server processes, one per worker.
+- server.py is one server. It forks one child process (child.py) per program.
+- seccomp.py, landlock.py and namespaces.py lock the child down.
+- protocol.py defines the messages between the processes. report.py turns them into a Report.
+
+Test mode (`judge`): trusted tests (suite.py) test a program from a separate process.
+
+- plan.py compiles the tests on the host.
+- trial.py runs two processes per program: the judge and the candidate.
+- The judge (judge.py) runs the tests. It uses the program's objects through proxies, called
+  stand-ins (world.py, standins.py).
+- The candidate (candidate.py) runs the program and answers the judge's requests.
+- heap.py transfers values between the two.
+- verdict.py turns the judge's output into a Verdict.
 """
 
 from motet.sandbox.pool import Sandbox
-from motet.sandbox.report import Answer, Call, Failure, Level, Limits, NotRun, Raised, Report, Returned, same
+from motet.sandbox.report import (
+    Call,
+    CallResult,
+    Failure,
+    Level,
+    Limits,
+    NotRun,
+    Raised,
+    Report,
+    Returned,
+    same,
+)
 from motet.sandbox.suite import Case, CaseResult, Suite, Verdict
 
 __all__ = [
-    "Answer", "Call", "Case", "CaseResult", "Failure", "Level", "Limits", "NotRun", "Raised", "Report", "Returned", "Sandbox",
-    "Suite", "Verdict", "same",
+    "Call",
+    "CallResult",
+    "Case",
+    "CaseResult",
+    "Failure",
+    "Level",
+    "Limits",
+    "NotRun",
+    "Raised",
+    "Report",
+    "Returned",
+    "Sandbox",
+    "Suite",
+    "Verdict",
+    "same",
 ]  # fmt: skip

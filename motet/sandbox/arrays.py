@@ -1,7 +1,7 @@
-"""numpy's values in test mode, where numpy is one of the packages that programs may import.
+"""Transfer of numpy values in test mode, if numpy is one of the packages that programs may import.
 
-An array travels by value: its bytes, a type from a closed list, and its shape. What arrives may be an attacker's, and is measured
-before memory is taken for it.
+An array is sent by value: its bytes, an element type from a closed list, and its shape. A received
+array may come from an attacker, so its size is checked before memory is allocated for it.
 """
 
 import math
@@ -14,16 +14,24 @@ from motet.sandbox.containers import Container
 from motet.sandbox.values import Known
 
 _STYLE: Final = re.compile(
-    r"[<>|](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?|[US][1-9]\d{0,5})"
+    r"[<>|](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|"
+    r"[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?|[US][1-9]\d{0,5})"
 )
-"""The types of elements that travel, as numpy writes them: no objects, no pointers, no fields."""
+"""The element types that can be sent, in numpy's notation.
+
+Objects, pointers and record fields are excluded.
+"""
 _MOST_BYTES: Final = 1 << 28
 _MOST_AXES: Final = 32
 
 
 def learn(numpy: ModuleType) -> None:
-    """Arrays become containers that both sides share, numpy's numbers values."""
-    for kind in {kind for kind in numpy.sctypeDict.values() if not issubclass(kind, (numpy.object_, numpy.void))}:
+    """Register numpy arrays as shared containers, and numpy scalars as values (values.py)."""
+    for kind in {
+        kind
+        for kind in numpy.sctypeDict.values()
+        if not issubclass(kind, (numpy.object_, numpy.void))
+    }:
         tag = f"numpy.{kind.__name__}"
         values.KNOWN[kind] = values.BY_TAG[tag] = Known(
             tag, lambda value: (value.dtype.str, value.tobytes()), _number(numpy)
@@ -36,7 +44,11 @@ def learn(numpy: ModuleType) -> None:
         if kind is not numpy.ndarray:
             raise TypeError("an array of another class")
         dtype = _dtype(numpy, style)
-        if type(shape) is not tuple or len(shape) > _MOST_AXES or any(type(n) is not int or n < 0 for n in shape):
+        if (
+            type(shape) is not tuple
+            or len(shape) > _MOST_AXES
+            or any(type(n) is not int or n < 0 for n in shape)
+        ):
             raise TypeError("a shape that is none")
         if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
             raise ValueError("a large array")

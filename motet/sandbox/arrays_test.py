@@ -7,19 +7,20 @@ import pytest
 
 from motet.sandbox import Level, Sandbox, Suite, containers, values
 from motet.sandbox.arrays import learn
-from motet.sandbox.candidate import Candidate
+from motet.sandbox.candidate import CandidateProcess
 from motet.sandbox.heap import Garbled, Heap
 from motet.sandbox.protocol import NotPlain
 
 LIMIT = 1 << 20
 TABLES: tuple[dict[Any, Any], ...] = (
-    values.KNOWN, values.BY_TAG, values.TYPES, values.TYPE_NAMES, containers.CONTAINERS, containers.BY_TAG,
+    values.KNOWN, values.BY_TAG, values.TYPES, values.TYPE_NAMES, containers.CONTAINERS,
+    containers.BY_TAG,
 )  # fmt: skip
 
 
 @pytest.fixture
 def learned() -> Iterator[None]:
-    """What a server does that has numpy, undone afterwards."""
+    """Register numpy as a server with numpy does, and undo it afterwards."""
     before = [dict(table) for table in TABLES]
     learn(np)
     yield
@@ -36,9 +37,10 @@ def send(sender: Heap, receiver: Heap, value: Any) -> Any:
 @pytest.mark.parametrize(
     "value",
     [
-        np.arange(6).reshape(2, 3), np.array([]), np.array(5.0), np.array([[True], [False]]), np.array(["a", "éb"]),
-        np.arange(8)[::2], np.arange(6).reshape(2, 3).T, np.array([1, 2], dtype=">i2"), np.array(["2020"], dtype="datetime64[M]"),
-        np.float32(0.1), np.int64(-5), np.bool_(True), np.complex128(1j), np.str_("x"), np.datetime64("2020-01-01"),
+        np.arange(6).reshape(2, 3), np.array([]), np.array(5.0), np.array([[True], [False]]),
+        np.array(["a", "éb"]), np.arange(8)[::2], np.arange(6).reshape(2, 3).T,
+        np.array([1, 2], dtype=">i2"), np.array(["2020"], dtype="datetime64[M]"), np.float32(0.1),
+        np.int64(-5), np.bool_(True), np.complex128(1j), np.str_("x"), np.datetime64("2020-01-01"),
     ],
 )  # fmt: skip
 def test_arrays_and_their_numbers_arrive_as_they_left(value: Any, learned: None) -> None:
@@ -78,7 +80,13 @@ def test_arrays_of_anything_else_are_no_values(value: Any, learned: None) -> Non
         ["ndarray", 1, None, ["tuple", "<i8", ["tuple", True]], ["bytes", "00" * 8]],
         ["ndarray", 1, None, ["tuple", "<i8", ["tuple", *[1] * 33]], ["bytes", "00" * 8]],
         ["ndarray", 1, None, ["tuple", "<i8", ["tuple", 1]], ["list", 3, None, None]],
-        ["ndarray", 1, ["type", "numpy.float64"], ["tuple", "<i8", ["tuple", 1]], ["bytes", "00" * 8]],
+        [
+            "ndarray",
+            1,
+            ["type", "numpy.float64"],
+            ["tuple", "<i8", ["tuple", 1]],
+            ["bytes", "00" * 8],
+        ],
         ["numpy.float64", "|V8", ["bytes", "00" * 8]],
         ["numpy.float64", "O", ["bytes", "0000000000000000"]],
         ["numpy.float64", "<f8", ["bytes", ""]],
@@ -95,9 +103,22 @@ def test_arrays_of_a_subclass_arrive_as_arrays(learned: None) -> None:
         pass
 
     with pytest.raises(Garbled):
-        Heap(0).unpack([["ndarray", 1, ["type", "object"], ["tuple", "<i8", ["tuple", 1]], ["bytes", "00" * 8]], []])
-    candidate = Candidate(None, {}, LIMIT)  # type: ignore[arg-type]
-    (arrived,) = Heap(0).unpack(json.loads(json.dumps(candidate.pack([np.arange(2).view(Odd)], LIMIT))))
+        Heap(0).unpack(
+            [
+                [
+                    "ndarray",
+                    1,
+                    ["type", "object"],
+                    ["tuple", "<i8", ["tuple", 1]],
+                    ["bytes", "00" * 8],
+                ],
+                [],
+            ]
+        )
+    candidate = CandidateProcess(None, {}, LIMIT)  # type: ignore[arg-type]
+    (arrived,) = Heap(0).unpack(
+        json.loads(json.dumps(candidate.pack([np.arange(2).view(Odd)], LIMIT)))
+    )
     assert type(arrived) is np.ndarray
     assert arrived.tolist() == [0, 1]
 

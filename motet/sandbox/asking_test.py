@@ -1,6 +1,7 @@
-"""Every place where a judge asks its candidate, and whatever may come of it: a verdict, and never a fault.
+"""Every request that the judge sends to the candidate must end in a verdict, never in a fault.
 
-The places are found in the judge's own text, so that a new one without a row here fails.
+The tests find the places that send requests in the judge's source code. So a new place without a
+row in `PLACES` fails the tests.
 """
 
 import ast
@@ -21,7 +22,7 @@ from motet.sandbox.world import World
 
 
 class Place(NamedTuple):
-    """A test that makes its judge ask, and a program that is asked, with `bad()` where it answers."""
+    """A test that makes the judge send a request, and a program that answers with `bad()`."""
 
     statement: str
     program: str
@@ -48,36 +49,62 @@ PLACES: dict[str, Place] = {
     "StandIns._overridden special": Place(
         "assert Box()['a'] == 7919", _box("def __getitem__(self, key): return bad()", base="dict")
     ),
-    "StandIns._overridden get": Place("assert Box().pop() == 7919", _box("def pop(self): return bad()", base="list")),
-    "StandIns.read": Place("assert Box().value == 7919", _box("value = property(lambda self: bad())")),
-    "StandIns.write": Place("Box().value = 1; assert Box().x == 7919", _box("def __setattr__(self, name, to): bad()")),
+    "StandIns._overridden get": Place(
+        "assert Box().pop() == 7919", _box("def pop(self): return bad()", base="list")
+    ),
+    "StandIns.read": Place(
+        "assert Box().value == 7919", _box("value = property(lambda self: bad())")
+    ),
+    "StandIns.write": Place(
+        "Box().value = 1; assert Box().x == 7919", _box("def __setattr__(self, name, to): bad()")
+    ),
     "StandIns._leave": Place(
         "with Box(): pass\nassert False",
         _box("__enter__ = lambda self: self\n    def __exit__(self, *error): return bad()"),
     ),
-    "StandIns._method call": Place("assert Box()(1) == 7919", _box("def __call__(self, x): return bad()")),
-    "StandIns._method special": Place("assert list(Box()) == [7919]", _box("def __iter__(self): return bad()")),
-    "StandIns._compare": Place("assert (Box() == Box()) == 7919", _box("def __eq__(self, other): return bad()")),
-    "StandIns._operate": Place("assert Box() + Box() == 7919", _box("def __add__(self, other): return bad()")),
+    "StandIns._method call": Place(
+        "assert Box()(1) == 7919", _box("def __call__(self, x): return bad()")
+    ),
+    "StandIns._method special": Place(
+        "assert list(Box()) == [7919]", _box("def __iter__(self): return bad()")
+    ),
+    "StandIns._compare": Place(
+        "assert (Box() == Box()) == 7919", _box("def __eq__(self, other): return bad()")
+    ),
+    "StandIns._operate": Place(
+        "assert Box() + Box() == 7919", _box("def __add__(self, other): return bad()")
+    ),
     "StandIns._number": Place("assert int(Box()) == 7919", _box("def __int__(self): return bad()")),
-    "StandIns.contains": Place("assert (Box() in Box()) == 7919", _box("def __contains__(self, item): return bad()")),
+    "StandIns.contains": Place(
+        "assert (Box() in Box()) == 7919", _box("def __contains__(self, item): return bad()")
+    ),
     "Class.__call__": Place("assert Box() == 7919", _box("def __new__(cls): return bad()")),
     "Class.__iter__": Place(
         "assert list(Box) == [7919]",
         "class Meta(type):\n    def __iter__(cls): return bad()\nclass Box(metaclass=Meta): pass",
     ),
-    "Class.__getitem__": Place("assert Box[1] == 7919", _box("def __class_getitem__(cls, item): return bad()")),
+    "Class.__getitem__": Place(
+        "assert Box[1] == 7919", _box("def __class_getitem__(cls, item): return bad()")
+    ),
     "Class.__len__": Place(
         "assert len(Box) == 7919",
         "class Meta(type):\n    def __len__(cls): return bad()\nclass Box(metaclass=Meta): pass",
     ),
-    "StandIn.__dir__": Place("assert dir(Box()) == [7919]", _box("def __dir__(self): return bad()")),
-    "StandIn.__copy__": Place("import copy\nassert copy.copy(Box()) == 7919", _box("def __copy__(self): return bad()")),
+    "StandIn.__dir__": Place(
+        "assert dir(Box()) == [7919]", _box("def __dir__(self): return bad()")
+    ),
+    "StandIn.__copy__": Place(
+        "import copy\nassert copy.copy(Box()) == 7919", _box("def __copy__(self): return bad()")
+    ),
     "StandIn.__deepcopy__": Place(
-        "import copy\nassert copy.deepcopy(Box()) == 7919", _box("def __deepcopy__(self, memo): return bad()")
+        "import copy\nassert copy.deepcopy(Box()) == 7919",
+        _box("def __deepcopy__(self, memo): return bad()"),
     ),
 }
-"""By the function that asks. Two of one function are told apart by what they ask."""
+"""Keyed by the function that sends the request.
+
+If one function sends two kinds of requests, a second word in the key distinguishes them.
+"""
 
 BESIDES: dict[str, Place] = {
     "the entry point": Place("assert candidate(1) == 7919", "f = made()", "check"),
@@ -89,7 +116,8 @@ BESIDES: dict[str, Place] = {
         "unittest",
     ),
     "the set-up of a class": Place(
-        "import unittest\nclass T(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls): f(1)\n"
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    @classmethod\n    def setUpClass(cls): f(1)\n"
         "    def test(self): self.assertEqual(f(1), 7919)",
         "def f(x): return bad()",
         "unittest",
@@ -104,12 +132,16 @@ BESIDES: dict[str, Place] = {
     "a callback": Place("def see(x): raise KeyError(f(2))\nassert f(see) == 7919", "def f(x):\n"
                         "    try: x(bad)\n    except BaseException: pass\n    return bad()"),
     "what prints itself": Place(
-        "assert f(1) == 7919, f(1)", "class Odd:\n    def __repr__(self): return bad()\n    __str__ = __repr__\n"
+        "assert f(1) == 7919, f(1)",
+        "class Odd:\n    def __repr__(self): return bad()\n    __str__ = __repr__\n"
         "def f(x): return Odd()"
     ),
     "an error": Place("f(1)", "class Odd(Exception):\n    def __str__(self): return bad()\n"
                       "    args = property(lambda self: bad())\ndef f(x): raise Odd(bad)"),
-    "what is thrown away": Place("f(1); assert f(1) == 7919", "class Odd:\n    def __del__(self): bad()\ndef f(x): return Odd()"),
+    "what is thrown away": Place(
+        "f(1); assert f(1) == 7919",
+        "class Odd:\n    def __del__(self): bad()\ndef f(x): return Odd()"
+    ),
 }  # fmt: skip
 BAD: dict[str, str] = {
     "exit": "raise SystemExit(0)",
@@ -174,7 +206,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 def asking(module: ModuleType) -> list[str]:
-    """The functions of a module that ask a candidate, once for each time that they do."""
+    """Return the functions of a module that send requests, once per call of `ask`."""
     found: list[str] = []
 
     def look(node: ast.AST, path: tuple[str, ...]) -> None:
@@ -190,7 +222,13 @@ def asking(module: ModuleType) -> list[str]:
 
 
 def _name_of(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def test_every_place_that_asks_has_a_row() -> None:
@@ -199,7 +237,9 @@ def test_every_place_that_asks_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.skipif(sys.platform != "linux", reason="programs that fill the memory need a limit of address space")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="programs that fill the memory need a limit of address space"
+)
 def test_whatever_comes_of_asking_is_a_verdict(bad: str, sandbox: Sandbox) -> None:
     for name, place in (PLACES | BESIDES).items():
         program = PRELUDE.replace("BAD", BAD[bad]) + place.program
@@ -210,17 +250,31 @@ def test_whatever_comes_of_asking_is_a_verdict(bad: str, sandbox: Sandbox) -> No
 GOOD = PRELUDE.replace("BAD", "return 7919")
 
 
-@pytest.mark.parametrize("name", ["World.name", "StandIns.read", "StandIns._operate", "Class.__call__", "a function"])
+@pytest.mark.parametrize(
+    "name", ["World.name", "StandIns.read", "StandIns._operate", "Class.__call__", "a function"]
+)
 def test_a_program_that_answers_rightly_passes_in_these_places(name: str, sandbox: Sandbox) -> None:
     place = (PLACES | BESIDES)[name]
     assert sandbox.judge_sync([GOOD + place.program], place.suite).passed
 
 
 HARMLESS = {
-    "deep": ("value = 0\nfor _ in range(150): value = [value]", "x = value\nwhile x: x, = x\nassert x == 0"),
-    "deep_argument": ("def f(x): return x[0]", "x = 7919\nfor _ in range(150): x = [x]\nassert f(x) == x[0]"),
-    "deep_unused": ("value = 0\nfor _ in range(5000): value = [value]\ndef f(): return 1", "assert f() == 1"),
-    "long_unused": ("value = [0] * 2_000_000\ndef f(): return len(value)", "assert f() == 2_000_000"),
+    "deep": (
+        "value = 0\nfor _ in range(150): value = [value]",
+        "x = value\nwhile x: x, = x\nassert x == 0",
+    ),
+    "deep_argument": (
+        "def f(x): return x[0]",
+        "x = 7919\nfor _ in range(150): x = [x]\nassert f(x) == x[0]",
+    ),
+    "deep_unused": (
+        "value = 0\nfor _ in range(5000): value = [value]\ndef f(): return 1",
+        "assert f() == 1",
+    ),
+    "long_unused": (
+        "value = [0] * 2_000_000\ndef f(): return len(value)",
+        "assert f() == 2_000_000",
+    ),
     "long": ("def f(): return list(range(50_000))", "assert f() == list(range(50_000))"),
 }
 
@@ -236,11 +290,11 @@ def test_a_harmless_program_with_deep_or_long_values_passes(name: str, sandbox: 
         assert verdict.passed, verdict
 
 
-# ---------------------------------------------------------------------------------------------------- whose failure it is
+# ------------------------------------------------------------ which side a failure is attributed to
 
 
 class Line:
-    """A pipe whose other end began, and then does something else."""
+    """A fake pipe: the candidate reports its start, then gives `answers` or raises them."""
 
     def __init__(self, *answers: bytes | BaseException) -> None:
         self._answers = [b'[null,""]', *answers]
@@ -257,21 +311,25 @@ class Line:
 SUITE = Suite.asserts(("assert f(1) == 7919",))
 
 
-def tried(*answers: bytes | BaseException, say: Any = lambda line: None, made: World | None = None) -> tuple[Any, ...]:
+def tried(
+    *answers: bytes | BaseException, say: Any = lambda line: None, made: World | None = None
+) -> tuple[Any, ...]:
     suite = Compiled(*marshal.loads(compiled(SUITE.text, None, SUITE.chosen)))
     return trial.tried(suite, made or World(), Line(*answers), say)  # type: ignore[arg-type]
 
 
 ERRORS = [
-    ValueError("a"), TypeError("a"), KeyError("a"), OSError(5, "a"), RuntimeError("a"), BufferError("a"), AssertionError("a"),
-    NameError("a"), RecursionError("a"), MemoryError("a"), SystemError("a"), StopIteration(1),
-    UnicodeDecodeError("a", b"", 0, 1, ""),
+    ValueError("a"), TypeError("a"), KeyError("a"), OSError(5, "a"), RuntimeError("a"),
+    BufferError("a"), AssertionError("a"), NameError("a"), RecursionError("a"), MemoryError("a"),
+    SystemError("a"), StopIteration(1), UnicodeDecodeError("a", b"", 0, 1, ""),
     ZeroDivisionError("a"), AttributeError("a"), ImportError("a"), EOFError("a"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_what_reading_an_answer_raises_is_the_candidates(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_reading_an_answer_raises_is_the_candidates(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unpack(*_: object) -> None:
         raise error
 
@@ -285,13 +343,15 @@ def test_a_judge_that_cannot_say_what_came_of_a_test_has_failed_itself(error: Ex
     def say(line: list[Any]) -> None:
         raise error
 
-    if isinstance(error, MemoryError):  # values of the candidate may have taken all
+    if isinstance(error, MemoryError):  # the candidate's values may have filled the memory
         assert tried(b'["returned",7919,[]]', say=say)[0] == "suite"
     else:
         assert tried(b'["returned",7919,[]]', say=say)[0] == "fault"
 
 
-@pytest.mark.parametrize("error", [EOFError("a"), ValueError("a"), MemoryError("a"), RecursionError("a")])
+@pytest.mark.parametrize(
+    "error", [EOFError("a"), ValueError("a"), MemoryError("a"), RecursionError("a")]
+)
 def test_a_pipe_that_breaks_is_the_candidates(error: Exception) -> None:
     assert tried(error)[0] in ("gone", "garbled")
 
@@ -307,7 +367,9 @@ def test_what_comes_out_of_the_judge_besides_is_a_fault(monkeypatch: pytest.Monk
 def test_a_suite_sees_the_names_that_it_tests_and_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     made, asked = World(), []
     monkeypatch.setattr(made, "name", lambda name: asked.append(name) or 7919)
-    suite = Compiled("asserts", compile("", "", "exec"), [], [], ["f", "sum"], [], ["sum"], False, False, [])
+    suite = Compiled(
+        "asserts", compile("", "", "exec"), [], [], ["f", "sum"], [], ["sum"], False, False, []
+    )
     space = namespace(made, suite)
     assert eval("f + sum", space) == 2 * 7919  # noqa: S307
     assert eval("len", space) is len  # noqa: S307

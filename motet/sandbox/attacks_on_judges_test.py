@@ -1,4 +1,7 @@
-"""Every attack on a judge, against every protection that this machine has, and what plain Python makes of the same texts."""
+"""Run every attack on a judge under every protection of this machine.
+
+A control runs some of the same programs in plain Python, where they succeed.
+"""
 
 import hashlib
 import os
@@ -11,13 +14,23 @@ from dataclasses import replace
 import pytest
 
 from motet.sandbox import Level, Limits, Sandbox, Suite, Verdict
-from motet.sandbox.attacks_on_judges import HUGE, NEVER_ENDING, QUICK
-from motet.sandbox.attacks_test import PROTECTIONS, Arena, arena, seconds_of_a_loop  # noqa: F401 - the fixture
+from motet.sandbox.attacks_test import (
+    PROTECTIONS,
+    Arena,
+    arena,  # noqa: F401 - the fixture
+    seconds_of_a_loop,
+)
+from tests.fixtures.attacks_on_judges import HUGE, NEVER_ENDING, QUICK
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the locks that hold attackers")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has the locks that hold attackers"
+)
 
 TOKEN = "opal-" + hashlib.sha256(b"7919").hexdigest()[:16]
-"""What tests expect, as a literal; an honest program computes it, and no program's text has it."""
+"""The expected value, a literal in the tests.
+
+The honest program computes it. No program contains it as text.
+"""
 STATEMENTS = (
     "assert solve(0) == 7919",
     "assert not solve(1) != 7919",
@@ -62,7 +75,8 @@ METHODS = (
     f"self.assertEqual(self.box.get(17).value, '{TOKEN}')",
     "with self.subTest('one'): self.assertEqual(self.box.get(0), 7919)",
     "self.assertEqual(solve(n for n in [3, 1, 2]), [1, 2, 3])",
-    "with contextlib.suppress(ImportError): __import__('color' + 'sys')\n        self.assertEqual(solve(0), 7919)",
+    "with contextlib.suppress(ImportError): __import__('color' + 'sys')\n"
+    "        self.assertEqual(solve(0), 7919)",
 )
 RAISING = f"""
         with self.assertRaises(KeyError) as caught: self.box.get(18)
@@ -70,11 +84,16 @@ RAISING = f"""
         with self.assertRaisesRegex(KeyError, '{TOKEN}'): self.box.get(18)
 """
 CLASS = (
-    "import contextlib, unittest\n\nclass BoxTest(unittest.TestCase):\n    def setUp(self): self.box = Box(1)\n"
-    + "".join(f"    def test_{number}(self):\n        {body}\n" for number, body in enumerate(METHODS))
+    "import contextlib, unittest\n\n"
+    "class BoxTest(unittest.TestCase):\n    def setUp(self): self.box = Box(1)\n"
+    + "".join(
+        f"    def test_{number}(self):\n        {body}\n" for number, body in enumerate(METHODS)
+    )
     + f"    def test_raises(self):{RAISING}"
 )
-CHECK = "import math\ndef check(solve):\n" + "".join(f"    {statement}\n" for statement in STATEMENTS)
+CHECK = "import math\ndef check(solve):\n" + "".join(
+    f"    {statement}\n" for statement in STATEMENTS
+)
 BOX = """
 class Box:
     def __init__(self, value): self.value = value
@@ -93,7 +112,7 @@ def solve(x):
     odd = {3: token, 4: [number, {token: (number, None)}], 5: number + 0.5, 6: number + 0.5, 7: number + 0.5,
            9: [number + 1, number], 10: {number + 1, number}, 11: {token: number}, 15: [0] * 78 + [token], 17: Holder()}
     return odd.get(x, number)
-"""
+"""  # noqa: E501
 SUITES = {
     "check": Suite.check(CHECK, "solve"),
     "asserts": Suite.asserts(STATEMENTS, "import math"),
@@ -114,8 +133,17 @@ def sandbox(request: pytest.FixtureRequest, arena: Arena) -> Iterator[Sandbox]: 
 strongest = pytest.mark.parametrize("sandbox", ["strongest"], indirect=True)
 
 
-def judged(sandbox: Sandbox, arena: Arena, attack: str, suite: Suite, limits: Limits | None = None) -> Verdict:  # noqa: F811
-    """The verdict, after a look at what the attack did besides: nothing, and the next program gets what it is worth."""
+def judged(
+    sandbox: Sandbox,
+    arena: Arena,  # noqa: F811
+    attack: str,
+    suite: Suite,
+    limits: Limits | None = None,
+) -> Verdict:
+    """Return the verdict on an attack. Assert that the attack had no side effects.
+
+    The server must survive, the files must be untouched, and the next honest program must pass.
+    """
     (server,) = sandbox._servers._idle
     verdict = sandbox.judge_sync([arena.aim(attack), BOX], suite, limits)
     assert sandbox._servers._idle == [server], "the attack cost us a server"
@@ -127,13 +155,18 @@ def judged(sandbox: Sandbox, arena: Arena, attack: str, suite: Suite, limits: Li
 
 
 def honest(sandbox: Sandbox, suite: Suite) -> Verdict:
-    """The verdict on a program that is right, and that nobody has seen before."""
+    """Return the verdict on a correct program that is not in the cache."""
     return sandbox.judge_sync([f"# {secrets.token_hex()}", HONEST, BOX], suite)
 
 
 def some(suite: Suite, *words: str) -> Suite:
-    """The tests that have one of these words in them: a test that hangs costs the time it is given, and there are restarts."""
-    return suite.choose(tuple(n for n, case in enumerate(suite.cases) if any(word in case.text for word in words)))
+    """Choose the tests that contain one of these words.
+
+    A test that hangs uses up its time limit and causes a restart, so we run only a few.
+    """
+    return suite.choose(
+        tuple(n for n, case in enumerate(suite.cases) if any(word in case.text for word in words))
+    )
 
 
 def passed(verdict: Verdict) -> list[str]:
@@ -154,14 +187,23 @@ def test_an_honest_program_passes(kind: str, sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("kind", ["check", "asserts"])
 @pytest.mark.parametrize("name", QUICK)
 @strongest
-def test_no_attack_passes_a_test(name: str, kind: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
+def test_no_attack_passes_a_test(
+    name: str,
+    kind: str,
+    sandbox: Sandbox,
+    arena: Arena,  # noqa: F811
+) -> None:
     verdict = judged(sandbox, arena, QUICK[name], SUITES[kind])
     assert passed(verdict) == []
     assert not verdict.passed
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_no_attack_passes_or_gets_out_at_any_level(name: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
+def test_no_attack_passes_or_gets_out_at_any_level(
+    name: str,
+    sandbox: Sandbox,
+    arena: Arena,  # noqa: F811
+) -> None:
     suite = replace(SUITES["unittest"], files=sandbox.level >= Level.LANDLOCK)
     verdict = judged(sandbox, arena, QUICK[name], suite)
     assert passed(verdict) == []
@@ -169,7 +211,11 @@ def test_no_attack_passes_or_gets_out_at_any_level(name: str, sandbox: Sandbox, 
 
 @pytest.mark.parametrize("name", HUGE)
 @strongest
-def test_what_is_huge_or_endless_inside_fails(name: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
+def test_what_is_huge_or_endless_inside_fails(
+    name: str,
+    sandbox: Sandbox,
+    arena: Arena,  # noqa: F811
+) -> None:
     for kind in ("asserts", "unittest"):
         suite = some(SUITES[kind], "(0)", "(5)", "(9)", "14", "12")
         verdict = judged(sandbox, arena, HUGE[name], suite, Limits(wall_seconds=1.0, cpu_seconds=1))
@@ -178,29 +224,42 @@ def test_what_is_huge_or_endless_inside_fails(name: str, sandbox: Sandbox, arena
 
 @pytest.mark.parametrize("name", NEVER_ENDING)
 @strongest
-def test_a_judge_does_not_wait_for_ever(name: str, sandbox: Sandbox, arena: Arena) -> None:  # noqa: F811
+def test_a_judge_does_not_wait_for_ever(
+    name: str,
+    sandbox: Sandbox,
+    arena: Arena,  # noqa: F811
+) -> None:
     for kind in ("asserts", "unittest"):
         suite = some(SUITES[kind], "(4)", "(9)")
         limits = Limits(wall_seconds=0.5)
         verdict = judged(sandbox, arena, NEVER_ENDING[name], suite, limits)
         assert passed(verdict) == []
-        assert verdict.failure == "timeout" or any(case.status == "timeout" for case in verdict.cases)
+        assert verdict.failure == "timeout" or any(
+            case.status == "timeout" for case in verdict.cases
+        )
         assert verdict.seconds < 20 * seconds_of_a_loop(sandbox, limits)
 
 
-# ---------------------------------------------------------------------------------------------------- one jail for both
+# ------------------------------------------------------------ tests and program in one process
 
 FORGEABLE = {
-    "equal_to_everything", "equal_integer", "equal_text", "equal_list", "equal_dict", "equal_deep_inside",
-    "equal_by_the_librarys_own_joker", "agrees_with_every_operator", "difference_of_zero", "difference_of_nothing",
-    "becomes_what_it_is_compared_with", "remembers_what_it_was_compared_with", "lying_class", "class_with_a_lying_metaclass",
+    "equal_to_everything", "equal_integer", "equal_text", "equal_list", "equal_dict",
+    "equal_deep_inside", "equal_by_the_librarys_own_joker", "agrees_with_every_operator",
+    "difference_of_zero", "difference_of_nothing", "becomes_what_it_is_compared_with",
+    "remembers_what_it_was_compared_with", "lying_class", "class_with_a_lying_metaclass",
     "a_lying_object_of_the_class_that_tests_use", "error_of_every_kind", "frames", "memory",
 }  # fmt: skip
-"""Attacks that pass some tests which run together with them: there the promise is the host's safety."""
+"""Attacks that pass some tests if the tests run in the same process as the program.
+
+In that mode the sandbox guarantees only the safety of the host.
+"""
 
 
 @pytest.mark.parametrize("level", [Level.NAMESPACES, Level.LANDLOCK, Level.SECCOMP])
-def test_together_the_host_is_as_safe_and_these_attacks_can_forge(level: Level, arena: Arena) -> None:  # noqa: F811
+def test_together_the_host_is_as_safe_and_these_attacks_can_forge(
+    level: Level,
+    arena: Arena,  # noqa: F811
+) -> None:
     suite = Suite.unittest(CLASS, together=True, files=level > Level.SECCOMP)
     fooled = {}
     with Sandbox(workers=1, maximum=level, limits=LIMITS) as sandbox:
@@ -212,7 +271,7 @@ def test_together_the_host_is_as_safe_and_these_attacks_can_forge(level: Level, 
     assert set(fooled) == FORGEABLE, fooled
 
 
-# ---------------------------------------------------------------------------------------------------- the control
+# ------------------------------------------------------------ the control
 
 CONTROL = """
 import sys, types
@@ -229,14 +288,18 @@ for number, statement in enumerate(names["STATEMENTS"]):
 print("passed", passed)
 """
 FOOLED = {
-    "equal_to_everything", "equal_integer", "equal_text", "equal_deep_inside", "equal_by_the_librarys_own_joker",
-    "agrees_with_every_operator", "difference_of_zero", "difference_of_nothing", "becomes_what_it_is_compared_with",
+    "equal_to_everything", "equal_integer", "equal_text", "equal_deep_inside",
+    "equal_by_the_librarys_own_joker", "agrees_with_every_operator", "difference_of_zero",
+    "difference_of_nothing", "becomes_what_it_is_compared_with",
     "remembers_what_it_was_compared_with", "class_with_a_lying_metaclass", "frames", "memory",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(FOOLED))
-def test_the_same_attack_passes_tests_that_stand_beside_it(name: str, arena: Arena) -> None:  # noqa: F811
+def test_the_same_attack_passes_tests_that_stand_beside_it(
+    name: str,
+    arena: Arena,  # noqa: F811
+) -> None:
     suite = f"import math\nSTATEMENTS = {STATEMENTS!r}"
     command = [sys.executable, "-c", CONTROL, arena.aim(QUICK[name]), BOX, suite]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""Every liar against every shape of test, and every program against the suite that it attacks.
+"""Run every lying value against every kind of test, and every attack program against its suite.
 
-Beside each attack stands an honest program that passes, and the control runs the same texts in
-plain Python, where they are believed.
+Each attack comes with an honest program that must pass the same suite. A control runs the attacks
+in plain Python, where the tests believe them.
 """
 
 import json
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from motet.sandbox import Level, Limits, Sandbox, Suite, Verdict
-from motet.sandbox.attacks_on_suites import (
+from motet.sandbox.attacks_test import PROTECTIONS
+from tests.fixtures.attacks_on_suites import (
     _SETUP,
     HONEST,
     LIARS,
@@ -22,11 +23,12 @@ from motet.sandbox.attacks_on_suites import (
     NUMPY_SHAPES,
     ROWS,
     SHAPES,
-    Row,
+    AttackRow,
 )
-from motet.sandbox.attacks_test import PROTECTIONS
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the locks that hold attackers")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has the locks that hold attackers"
+)
 
 LIMITS = Limits(wall_seconds=20, cpu_seconds=5)
 SUITE = Suite.asserts(SHAPES, _SETUP, "solve")
@@ -38,7 +40,9 @@ def made(protection: str, packages: tuple[str, ...] = ()) -> Iterator[Sandbox]:
     maximum, user = PROTECTIONS[protection]
     if user is not None and os.getuid() != 0:
         pytest.skip("this host is an ordinary user already")
-    with Sandbox(workers=1, maximum=maximum, user=user, limits=LIMITS, packages=packages) as sandbox:
+    with Sandbox(
+        workers=1, maximum=maximum, user=user, limits=LIMITS, packages=packages
+    ) as sandbox:
         yield sandbox
 
 
@@ -94,12 +98,14 @@ def test_no_liar_passes_any_shape_of_arrays(name: str, numpy_sandbox: Sandbox) -
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_suite_believes_the_honest_program_and_not_the_other(row: Row, sandbox: Sandbox) -> None:
+def test_a_suite_believes_the_honest_program_and_not_the_other(
+    row: AttackRow, sandbox: Sandbox
+) -> None:
     assert wrong(judged(sandbox, row.honest, row.suite), row.suite) == []
     assert not judged(sandbox, row.attack, row.suite).passed
 
 
-# ---------------------------------------------------------------------------------------------------- the control
+# ------------------------------------------------------------ the control
 
 CONTROL = """
 import json, sys, traceback, unittest
@@ -115,13 +121,18 @@ for name, program, setup, statements in json.load(sys.stdin):
         found[name].append(index)
 json.dump(found, sys.__stdout__)
 """
-_RUN = "import unittest\nresult = unittest.TestResult()\nT('test').run(result)\nassert result.wasSuccessful()"
+_RUN = (
+    "import unittest\nresult = unittest.TestResult()\n"
+    "T('test').run(result)\nassert result.wasSuccessful()"
+)
 
 
 def plain(requests: list[tuple[str, str, str, tuple[str, ...]]]) -> dict[str, list[int]]:
-    """Which statements pass where each program runs beside them."""
+    """Return which statements pass in plain Python, in the same process as each program."""
     command = [sys.executable, "-c", CONTROL]
-    done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input=json.dumps(requests), capture_output=True, text=True, check=False
+    )
     found: dict[str, list[int]] = json.loads(done.stdout)
     return found
 
@@ -132,12 +143,17 @@ def test_in_plain_python_every_liar_is_believed_by_some_shape() -> None:
     assert len({index for each in found.values() for index in each}) > len(SHAPES) // 2
 
 
-def beside(row: Row) -> tuple[str, str, str, tuple[str, ...]]:
+def beside(row: AttackRow) -> tuple[str, str, str, tuple[str, ...]]:
     match row.suite.kind:
         case "asserts":
             return row.name, row.attack, row.suite.source, row.suite.statements
         case "check":
-            return row.name, row.attack, "", (f"{row.suite.source}\ncheck({row.suite.entry_point})",)
+            return (
+                row.name,
+                row.attack,
+                "",
+                (f"{row.suite.source}\ncheck({row.suite.entry_point})",),
+            )
     return row.name, row.attack, "", (f"{row.suite.source}\n{_RUN}",)
 
 

@@ -1,4 +1,7 @@
-"""Every attack, against every protection that this machine has. What they attack is real: see the control."""
+"""Run every attack under every protection that this machine has.
+
+A control runs some of the attacks without protection and checks that they do harm.
+"""
 
 import os
 import secrets
@@ -14,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from motet.sandbox import Call, Level, Limits, Report, Returned, Sandbox, same
-from motet.sandbox.attacks import NEVER_ENDING, QUICK
+from tests.fixtures.attack_programs import NEVER_ENDING, QUICK
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the locks that hold attackers")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has the locks that hold attackers"
+)
 
 EXPECTED = 7919
-"""What main(3) ought to return; no program is told."""
+"""The correct result of main(3). No program knows it."""
 PROTECTIONS = {
     "strongest": (Level.NAMESPACES, None),
     "no_namespaces": (Level.LANDLOCK, None),
@@ -31,7 +36,11 @@ PROTECTIONS = {
 
 @dataclass(frozen=True)
 class Arena:
-    """A folder that everyone may write to, with a file to steal and one to destroy, and two sockets that listen."""
+    """The targets of the attacks.
+
+    These are a world-writable folder with a file to steal and a file to destroy, and two listening
+    sockets.
+    """
 
     folder: Path
     tcp: socket.socket
@@ -49,10 +58,16 @@ class Arena:
         return attack
 
     def damage(self) -> list[str]:
-        """What an attack did here, in words; empty is good."""
+        """Describe the damage that an attack did. The list is empty if there is none."""
         wanted = {"victim": "alive", "secret": "SECRET123", "hostpid": str(os.getpid())}
-        found = {path.name: path.read_text() if path.is_file() else "" for path in self.folder.iterdir()}
-        done = [f"file {name}" for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)]
+        found = {
+            path.name: path.read_text() if path.is_file() else "" for path in self.folder.iterdir()
+        }
+        done = [
+            f"file {name}"
+            for name in wanted.keys() | found.keys()
+            if wanted.get(name) != found.get(name)
+        ]
         for name, listener in (("tcp", self.tcp), ("abstract", self.abstract)):
             try:
                 listener.accept()[0].close()
@@ -90,7 +105,10 @@ def sandbox(request: pytest.FixtureRequest, arena: Arena) -> Iterator[Sandbox]:
     if user is not None and os.getuid() != 0:
         pytest.skip("this host is an ordinary user already")
     with Sandbox(
-        workers=1, maximum=maximum, user=user, limits=Limits(wall_seconds=10, cpu_seconds=5, output_bytes=1 << 17)
+        workers=1,
+        maximum=maximum,
+        user=user,
+        limits=Limits(wall_seconds=10, cpu_seconds=5, output_bytes=1 << 17),
     ) as made:
         yield made
 
@@ -102,14 +120,18 @@ def run(sandbox: Sandbox, arena: Arena, attack: str, limits: Limits | None = Non
 def check_nothing_happened(sandbox: Sandbox, arena: Arena, report: Report) -> None:
     assert arena.damage() == []
     assert "SECRET123" not in repr(report)
-    assert not any(isinstance(answer, Returned) and same(answer.value, EXPECTED) for answer in report.calls)
+    assert not any(
+        isinstance(answer, Returned) and same(answer.value, EXPECTED) for answer in report.calls
+    )
     unseen = f"# {secrets.token_hex()}\ndef main(values): return sum(values), len(values)"
     honest = sandbox.run_sync([unseen], [Call("main", ([1, 2, 3],))])
     assert honest.calls == (Returned((6, 3)),)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_an_attack_does_nothing_and_the_next_program_does_not_notice(name: str, sandbox: Sandbox, arena: Arena) -> None:
+def test_an_attack_does_nothing_and_the_next_program_does_not_notice(
+    name: str, sandbox: Sandbox, arena: Arena
+) -> None:
     (server,) = sandbox._servers._idle
     report = run(sandbox, arena, QUICK[name])
     check_nothing_happened(sandbox, arena, report)
@@ -128,7 +150,7 @@ def test_a_program_that_never_ends_is_ended(name: str, sandbox: Sandbox, arena: 
 
 
 def seconds_of_a_loop(sandbox: Sandbox, limits: Limits) -> float:
-    """How long a plain endless loop runs under `limits`, with as much else to do on this machine."""
+    """Return how long an endless loop runs under `limits` at the present machine load."""
     report = sandbox.run_sync(
         [f"# {secrets.token_hex()}\ndef main():\n    while True: pass"], [Call("main", ())], limits
     )
@@ -151,7 +173,9 @@ CONTROL = {
 @pytest.mark.parametrize("name", CONTROL)
 def test_the_same_attacks_work_where_nothing_protects(name: str, arena: Arena) -> None:
     program = arena.aim(QUICK[name]) + "\nprint(main(3))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     damage = arena.damage()
     (arena.folder / "victim").write_text("alive")
     (arena.folder / "victim").chmod(0o666)

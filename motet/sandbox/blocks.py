@@ -1,25 +1,42 @@
-"""In which `with` blocks of a suite the candidate may swallow an exception. Host only: the text is trusted.
+"""Find the `with` blocks of a suite in which the candidate may swallow an exception.
 
-A test may ask for just that: `with Quiet(): raise KeyError`. But a block that is left early does not
-do the rest of what it does, and where that would have failed the test, the test must not pass. So
-the list is of the blocks in which nothing can fail a test, and of the exceptions that tests raise.
+This module runs on the host only: the suite's source is trusted.
+
+Some tests check that the candidate swallows an exception: `with Quiet(): raise KeyError`. But a
+swallowed exception also skips the rest of the block. If the rest would have failed the test, the
+test must not pass. So swallowing is allowed in two cases only: nothing in the block can fail a
+test, or the exception comes from the suite's own `raise` at the end of the block.
 """
 
 import ast
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-Block: TypeAlias = tuple[str, int, int]
-"""The text and the line of a `with`, and the line of the `raise` that ends its block; 0 for every exception."""
+WithBlock: TypeAlias = tuple[str, int, int]
+"""Source name of the `with`, its line, and the line of the `raise` that ends the block.
 
-_CHECKS: Final = (ast.Assert, ast.Raise, ast.Compare, ast.AugAssign, ast.Yield, ast.YieldFrom, ast.Await)
+The last item is 0 if any exception may be swallowed.
+"""
+
+_CHECKS: Final = (
+    ast.Assert,
+    ast.Raise,
+    ast.Compare,
+    ast.AugAssign,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Await,
+)
 _RUNS_TEXT: Final = frozenset({"exec", "eval"})
 _Blocks: Final = ast.With | ast.AsyncWith
 _Functions: Final = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def lenient(trees: Sequence[ast.Module], names: Sequence[str]) -> Iterator[Block]:
-    """The blocks of some texts that share their global names."""
+def lenient(trees: Sequence[ast.Module], names: Sequence[str]) -> Iterator[WithBlock]:
+    """Yield the blocks in which exceptions may be swallowed.
+
+    `trees` are parsed sources that share one global namespace. `names` are the source names.
+    """
     nodes = [node for tree in trees for node in ast.walk(tree)]
     bound = _RUNS_TEXT | {name for node in nodes for name in _binds(node)}
     own = frozenset(node.name for node in nodes if isinstance(node, _Functions))
@@ -29,7 +46,9 @@ def lenient(trees: Sequence[ast.Module], names: Sequence[str]) -> Iterator[Block
                 last = max(item.context_expr.end_lineno or node.lineno for item in node.items)
                 raised = _last_raise(node.body)
                 ends = [raised] if raised else [0] if _checks_nothing(node, bound, own) else []
-                yield from ((name, line, end) for line in range(node.lineno, last + 1) for end in ends)
+                yield from (
+                    (name, line, end) for line in range(node.lineno, last + 1) for end in ends
+                )
 
 
 def _binds(node: ast.AST) -> Iterator[str]:
@@ -43,7 +62,7 @@ def _binds(node: ast.AST) -> Iterator[str]:
 
 
 def _last_raise(body: Sequence[ast.stmt]) -> int | None:
-    """The line of the `raise` with which a block ends, whatever happens in it."""
+    """Return the line of the `raise` that always ends the block; None if there is none."""
     match body[-1]:
         case ast.Raise(lineno=line):
             return line
@@ -52,8 +71,14 @@ def _last_raise(body: Sequence[ast.stmt]) -> int | None:
     return None
 
 
-def _checks_nothing(block: ast.With | ast.AsyncWith, bound: frozenset[str], own: frozenset[str]) -> bool:
-    """Whether a block only uses what it manages, the program's functions, and Python's: no name of the suite's can check."""
+def _checks_nothing(
+    block: ast.With | ast.AsyncWith, bound: frozenset[str], own: frozenset[str]
+) -> bool:
+    """Test whether nothing in the block can fail a test.
+
+    The block may use only the objects of its `with` items, names of the program, and names of
+    Python. A name that the suite defines could contain a check.
+    """
     targets = {
         node.id
         for item in block.items

@@ -1,7 +1,8 @@
-"""The candidate's end: runs the program, then does what its judge asks, in a process of its own behind closed doors.
+"""The candidate process of test mode: run the program, then answer the judge's requests.
 
-Nothing here is trusted once the program has begun: it may do to this file's functions whatever it likes, and can only choose its
-answers. Nothing of the tests is here either, but the arguments of the calls made so far.
+It is a separate, locked-down process. Once the program has started, nothing in this process is
+trusted: the program can patch the functions of this file. Such patches can only change its own
+answers. The process also holds nothing of the tests, except the arguments of the calls so far.
 """
 
 import builtins
@@ -16,25 +17,42 @@ from typing import Any
 
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
-from motet.sandbox.heap import Form, Heap
+from motet.sandbox.heap import Heap, WireValue
 from motet.sandbox.protocol import NotPlain
-from motet.sandbox.values import HEIRS, KNOWN, MEMBERS, OFTEN, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
+from motet.sandbox.values import (
+    HEIRS,
+    KNOWN,
+    MEMBERS,
+    OFTEN,
+    SPECIAL,
+    TYPE_NAMES,
+    TYPES,
+    VALUES,
+    plain,
+    travels,
+)
 
 _MOST_NOTES = 20
 _DEEPEST_CONTEXT = 20
 
 
-class Candidate(Heap):
-    """Does what the judge asks. Its own objects stay here under a number."""
+class CandidateProcess(Heap):
+    """Answer the judge's requests. The program's objects stay here and are sent as numbers."""
 
     def __init__(self, pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:
         super().__init__(first=1)
         self._pipe, self._namespace, self._limit = pipe, namespace, limit
         self._telling: list[int] = []
-        """Exceptions that are being encoded, by id: one may be the cause of its own cause."""
+        """Ids of the exceptions that are being encoded.
+
+        They detect cycles: an exception may be the cause of its own cause.
+        """
 
     def listen(self) -> Any:
-        """Answers requests until one is an answer to us: its value, or what it raises."""
+        """Serve requests until the judge answers a request of ours.
+
+        Returns the value of that answer, or raises its exception.
+        """
         while True:
             kind, values = self.understand(self._pipe.read())
             if kind == "returned":
@@ -50,11 +68,14 @@ class Candidate(Heap):
         return kind, values
 
     def answer(self, kind: str, values: list[Any]) -> bytes:
-        """Does what the judge asks, and says what came of it."""
+        """Execute one request and return the encoded result, or the encoded exception."""
         try:
             try:
-                reply = ["returned", *self.pack([getattr(self, "do_" + kind)(*values)], self._limit)]
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the judge shall know
+                reply = [
+                    "returned",
+                    *self.pack([getattr(self, "do_" + kind)(*values)], self._limit),
+                ]
+            except BaseException as error:  # noqa: BLE001 - report every exception
                 error.__traceback__ = None
                 reply = ["raised", *self.pack([error], self._limit)]
         except BaseException as error:  # noqa: BLE001
@@ -62,22 +83,36 @@ class Candidate(Heap):
         return protocol.dumps(reply)
 
     def ask(self, *values: Any) -> Any:
-        """Has the judge do something with one of its own objects, which is the first of the values."""
+        """Ask the judge to use one of its own objects.
+
+        The first value is the object. Raises: AttributeError if the program created the object,
+        because only the tests can create objects of their classes.
+        """
         if self.numbers.get(id(values[0]), self._next) % 2 != self._theirs:
-            raise AttributeError("it is made by the program, and not by the tests that have its class")
+            raise AttributeError(
+                "it is made by the program, and not by the tests that have its class"
+            )
         self._pipe.write(protocol.dumps(["asks", *self.pack(list(values), self._limit)]))
         return self.listen()
 
-    # ------------------------------------------------------------------------------------------------ what a judge may ask
+    # ------------------------------------------------------------ requests of the judge
 
     def do_name(self, name: str) -> Any:
-        """What the program's module means by a name: (True, value), (False, where it can be found), or ()."""
+        """Look up a global name of the program.
+
+        Returns () if the name is undefined. Returns (False, module name, "") for a module. For a
+        class or function from another module it returns (False, module name, qualified name,
+        value). Otherwise it returns (True, value).
+        """
         if name not in self._namespace:
             return ()
         value = self._namespace[name]
         if type(value) is ModuleType:
             return False, value.__name__, ""
-        if type(value) in (type, FunctionType, BuiltinFunctionType) and value.__module__ != self._namespace["__name__"]:
+        if (
+            type(value) in (type, FunctionType, BuiltinFunctionType)
+            and value.__module__ != self._namespace["__name__"]
+        ):
             return False, value.__module__, value.__qualname__, value
         return True, value
 
@@ -102,9 +137,9 @@ class Candidate(Heap):
     def do_copy(self, value: Any, deep: bool) -> Any:
         return copy.deepcopy(value) if deep else copy.copy(value)
 
-    # ------------------------------------------------------------------------------------------------ our objects, as forms
+    # ------------------------------------------------------------ encode the program's objects
 
-    def export(self, value: Any, depth: int) -> Form:
+    def export(self, value: Any, depth: int) -> WireValue:
         kind = type(value)
         if isinstance(value, type):
             return self._class(value, depth)
@@ -123,19 +158,28 @@ class Candidate(Heap):
             raise NotPlain(f"a {kind.__name__} that its tests have not made")
         container = kind_of(value)
         if container is not None:
-            return self.container(container, value, self.encode(kind, depth + 1) if container.heirs else None, depth)
+            return self.container(
+                container, value, self.encode(kind, depth + 1) if container.heirs else None, depth
+            )
         if Fraction in kind.__mro__:
             return self.encode(Fraction(value.numerator, value.denominator), depth + 1)
-        number = next((base for base in kind.__mro__ if TYPE_NAMES.get(base, "").startswith("numpy.")), None)
+        number = next(
+            (base for base in kind.__mro__ if TYPE_NAMES.get(base, "").startswith("numpy.")), None
+        )
         if number is not None and number in KNOWN:
             return self.encode(number(value), depth + 1)
         described = self.encode(kind, depth + 1)
         for base in VALUES:
             if base in kind.__mro__ and travels(value):
-                return ["value", self.register(value), described, self.encode(plain(base, value), depth + 1)]
+                return [
+                    "value",
+                    self.register(value),
+                    described,
+                    self.encode(plain(base, value), depth + 1),
+                ]
         return ["object", self.register(value), described, _hash(value)]
 
-    def _class(self, kind: type, depth: int) -> Form:
+    def _class(self, kind: type, depth: int) -> WireValue:
         if kind in OFTEN:
             return ["type", OFTEN[kind]]
         number = self.register(kind)
@@ -145,15 +189,28 @@ class Candidate(Heap):
             name
             for name, value in vars(kind).items()
             if name in SPECIAL
-            or (callable(value) and not name.startswith("__") and any(hasattr(b, name) for b in inherited))
+            or (
+                callable(value)
+                and not name.startswith("__")
+                and any(hasattr(b, name) for b in inherited)
+            )
         ]
         hashable = vars(kind).get("__hash__", kind) is not None
         return ["class", number, kind.__name__, str(kind.__module__), bases, names, hashable]
 
     def _noted(self, error: BaseException, depth: int) -> tuple[tuple[str, Any], ...]:
-        """What exceptions remember besides their arguments: where in a text, which file, what was raised before them."""
-        kept: dict[str, Any] = vars(error) | {name: getattr(error, name) for name in MEMBERS if hasattr(error, name)}
-        notes = [(name, value) for name, value in kept.items() if type(value) in (str, int, float, bool, type(None))]
+        """Collect an exception's data beyond `args`: attributes, notes, cause and context.
+
+        Attributes are, for example, a position in a source or a file name.
+        """
+        kept: dict[str, Any] = vars(error) | {
+            name: getattr(error, name) for name in MEMBERS if hasattr(error, name)
+        }
+        notes = [
+            (name, value)
+            for name, value in kept.items()
+            if type(value) in (str, int, float, bool, type(None))
+        ]
         added = kept.get("__notes__")
         if type(added) is list and all(type(each) is str for each in added):
             notes.insert(0, ("__notes__", tuple(added)))
@@ -161,15 +218,18 @@ class Candidate(Heap):
             notes.insert(0, ("__suppress_context__", True))
         for name in ("__cause__", "__context__"):
             before = getattr(error, name)
-            # A retry may have thousands behind one another, and those that point at each other would have no end.
-            near = depth < _DEEPEST_CONTEXT and (name == "__cause__" or id(before) not in self.numbers)
+            # A retry loop can chain thousands of exceptions, and a cycle would never end.
+            # So we limit the depth.
+            near = depth < _DEEPEST_CONTEXT and (
+                name == "__cause__" or id(before) not in self.numbers
+            )
             if isinstance(before, Exception) and id(before) not in self._telling and near:
                 notes.insert(0, (name, before))
         return tuple(notes[:_MOST_NOTES])
 
-    # ------------------------------------------------------------------------------------------------ the judge's objects
+    # ------------------------------------------------------------ decode the judge's objects
 
-    def adopt(self, tag: str, parts: list[Form]) -> Any:
+    def adopt(self, tag: str, parts: list[WireValue]) -> Any:
         if tag == "borrowed":
             number, kind = parts
             value: Any = object.__new__(self.decode(kind, 1))
@@ -180,7 +240,8 @@ class Candidate(Heap):
         elif tag == "borrowed class":
             number, *about = parts
             value = self._borrowed_class(BorrowedClass, *about)
-            vars(builtins).setdefault(value.__name__, value)  # as where one namespace has the tests and the program
+            # The program finds the class by name, as if it shared one namespace with the tests.
+            vars(builtins).setdefault(value.__name__, value)
         elif tag == "class of":
             return self._borrowed_class(type, *parts)
         elif tag == "borrowed value":
@@ -206,9 +267,18 @@ class Candidate(Heap):
         return value
 
     def _borrowed_class(
-        self, meta: type, name: str, bases: list[Form], special: Sequence[str], overridden: Sequence[str]
+        self,
+        meta: type,
+        name: str,
+        bases: list[WireValue],
+        special: Sequence[str],
+        overridden: Sequence[str],
     ) -> type:
-        """A class for objects of the tests: what it defines is asked for, what a plain type gives it is here."""
+        """Make the class of a proxy for the tests' objects.
+
+        Methods and attributes that the tests' class defines are requested from the judge. Those
+        that it inherits from a plain type run in this process.
+        """
 
         def method(called: str) -> Callable[..., Any]:
             return lambda value, *args, **named: self.ask(value, called, args, tuple(named.items()))
@@ -223,7 +293,9 @@ class Candidate(Heap):
 
         within = tuple(self.decode(base, 1) for base in bases)
         methods: dict[str, Any] = {"__of__": self, "__getattr__": get}
-        methods |= {each: method(each) for each in special} | {each: attribute(each) for each in overridden}
+        methods |= {each: method(each) for each in special} | {
+            each: attribute(each) for each in overridden
+        }
         if not any(issubclass(base, Exception) for base in within):
             methods["__dict__"] = attribute("__dict__")
             methods["__setattr__"] = lambda value, name, to: self.ask(value, "set", (name, to), ())
@@ -235,14 +307,14 @@ class Candidate(Heap):
 
 
 class BorrowedFunction:
-    """A function of the tests: a call goes to the judge."""
+    """Proxy for a function of the tests. A call is sent to the judge."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return vars(self)["__of__"].ask(self, "__call__", args, tuple(named.items()))
 
 
 class BorrowedClass(type):
-    """A class of the tests: its objects are made there."""
+    """Proxy for a class of the tests. The judge creates its objects."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
         if "__of__" not in space and not issubclass(cls, Exception):
@@ -277,7 +349,11 @@ class BorrowedClass(type):
 
 
 def _hash(value: Any) -> int | None:
-    """Its hash where its class has one of its own: what stands for it must not ask for it while it is being unpacked."""
+    """Return the object's hash if its class defines `__hash__`, else None.
+
+    The hash is sent with the object, because its stand-in cannot ask for the hash while the judge
+    is still unpacking the message.
+    """
     own: Any = type(value).__hash__
     if own is object.__hash__ or own is None:
         return None
@@ -295,5 +371,7 @@ def _said(error: BaseException) -> str:
 
 
 def _sendable(error: BaseException) -> Exception:
-    """In place of what cannot be sent, as what happened on the way says."""
-    return RuntimeError(f"cannot be handed to the tests: {type(error).__name__}: {_said(error)}"[:300])
+    """Return a replacement for a value that could not be sent. `error` says why."""
+    return RuntimeError(
+        f"cannot be handed to the tests: {type(error).__name__}: {_said(error)}"[:300]
+    )

@@ -1,8 +1,9 @@
-"""One program in one process: load the modules it imports, close every door, run it, send what its functions return.
+"""Child process of value mode: run one program and send what its functions return.
 
-All that happens before the doors are closed is trusted code; no line of the program is compiled or run earlier. Whatever the
-program then does to this process (patched builtins, forged lines) it does to its own answers only: no expected value is here, and
-the host reads the answers as an attacker's.
+The child imports the modules that the program names, locks itself down, and only then compiles and
+runs the program. All code that runs before the lockdown is trusted. Afterwards the program can do
+anything to this process (patch builtins, forge output lines), but that only changes its own
+answers: no expected value is in this process, and the host parses the answers as untrusted input.
 """
 
 import contextlib
@@ -23,23 +24,37 @@ from motet.sandbox.libc import LIBC
 
 NOBODY = 65534
 RESULTS = 3
-"""The descriptor on which the child answers."""
+"""File descriptor to which the child writes its answers."""
 _STACK_BYTES = 64 << 20
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CAPABILITY_HEADER, _NO_CAPABILITIES = struct.pack("II", 0x20080522, 0), bytes(24)
 _MOST = {
     name: resource.getrlimit(name)[1]
     for name in (
-        resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE,
-        resource.RLIMIT_AS, resource.RLIMIT_STACK,
+        resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC,
+        resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_STACK,
     )
 }  # fmt: skip
-"""What the server itself may have: no child may ask for more. Looked up once, like all that every child would look up alike."""
+"""Hard limits of the server process; a child cannot request more.
+
+We read them once at import, because every child would read the same values.
+"""
 
 _NEVER = frozenset(
-    {"__main__", "antigravity", "ensurepip", "idlelib", "lib2to3", "motet", "test", "this", "turtledemo", "venv"}
+    {
+        "__main__",
+        "antigravity",
+        "ensurepip",
+        "idlelib",
+        "lib2to3",
+        "motet",
+        "test",
+        "this",
+        "turtledemo",
+        "venv",
+    }
 )
-"""Modules that do something when imported, or are no library."""
+"""Modules that have side effects when imported, or that are not libraries."""
 _LATE = {
     "argparse": ("shutil",),
     "concurrent.futures": ("concurrent.futures.process", "concurrent.futures.thread"),
@@ -56,40 +71,52 @@ _LATE = {
     "xml.dom.pulldom": ("xml.sax",),
     "xml.sax": ("xml.sax.expatreader",),
 }
-"""What the library itself imports only when one of its functions is called, by when no import finds anything."""
+"""Modules that a library module imports late, when one of its functions is called.
+
+At that time no import can succeed any more, so we import them together with the library module.
+"""
 
 
-def run(head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int) -> None:
-    """Answers one request on `results`, in a process made for it. The caller ends the process, whatever happens here."""
+def run(
+    head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int
+) -> None:
+    """Serve one request in a process forked for it, and write the answers to `results`.
+
+    The caller ends the process, whatever happens here.
+    """
     os.dup2(results, RESULTS)
     try:
         body = marshal.loads(protocol.receive(channel))
         import_modules(body["modules"])
         close_doors(layers, head.cpu_seconds, head.memory_mb)
-    except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it: no line of the program has run
+    except Exception as error:  # noqa: BLE001 - no program line has run: SandboxFault
         return _say([protocol.END, "setup", repr(error)])
     answer(body["sources"], body["calls"], head.output_bytes)
 
 
-# ---------------------------------------------------------------------------------------------------- before the doors close
+# ------------------------------------------------------------ imports
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Imports those of the names that are modules of the standard library, or of packages that are allowed. Later none can be."""
+    """Import those names that are modules of the standard library or of an allowed package.
+
+    After the lockdown no further import is possible.
+    """
     waiting = list(names)
     for name in waiting:
         waiting += _LATE.get(name, ())
         parts = name.split(".")
-        known = parts[0] in sys.stdlib_module_names or parts[0] in sys.modules  # the latter are packages.py's
+        # A module that is already in sys.modules may be a package that packages.py loaded.
+        known = parts[0] in sys.stdlib_module_names or parts[0] in sys.modules
         if name in sys.modules or not known or _NEVER.intersection(parts):
             continue
-        # What cannot be imported here is the program's to find out, with the error it would get anywhere.
+        # If an import fails here, the program's own import statement raises the usual error.
         with contextlib.suppress(Exception, SystemExit):
             if not hasattr(sys.modules.get(name.rpartition(".")[0]), parts[-1]):
                 importlib.import_module(name)
 
 
-# ---------------------------------------------------------------------------------------------------- the doors
+# ------------------------------------------------------------ lockdown
 
 
 def close_doors(
@@ -99,33 +126,51 @@ def close_doors(
     folder: scratch.Place | None = None,
     last: int = RESULTS,
 ) -> None:
-    """Gives up everything but computing, the descriptors from `RESULTS` to `last`, and `folder`.
+    """Give up all privileges of this process and install the locks of `layers`.
 
-    The order matters: each lock takes what the ones before it needed.
+    The process keeps only the descriptors from `RESULTS` to `last`, and the scratch folder
+    `folder`.
+
+    The order matters: each lock forbids operations that the previous ones needed.
     """
     for descriptor in (0, 2):
-        os.dup2(1, descriptor)  # the server's standard output is /dev/null
+        os.dup2(1, descriptor)  # the server's stdout is /dev/null
     os.closerange(last + 1, 1 << 16)
     inside: str | None = None
     reach: seccomp.Reach = "nothing"
     if folder is not None:
         inside = folder.enter(layers)
-        reach = "its file system" if folder.group is None else "its root" if inside == "/" else "a folder"
+        reach = (
+            "its file system"
+            if folder.group is None
+            else "its root"
+            if inside == "/"
+            else "a folder"
+        )
     elif "namespaces" in layers:
         os.chroot(namespaces.EMPTY_ROOT)
     os.chdir(inside or "/")
     give_up_privileges()
     if "landlock" in layers:
         landlock.lock(inside)
-    set_limits(cpu_seconds, memory_mb + packages.loaded_mb, *((0, 0) if folder is None else folder.most_files))
+    set_limits(
+        cpu_seconds,
+        memory_mb + packages.loaded_mb,
+        *((0, 0) if folder is None else folder.most_files),
+    )
     if "seccomp" in layers:
         seccomp.lock(reach)
 
 
 def give_up_privileges() -> None:
-    """Root becomes nobody, capabilities go, no process of the same user may look inside, and this one dies with the server."""
+    """Drop privileges of this process.
+
+    Root becomes the user nobody. The process drops all capabilities. It becomes non-dumpable, so
+    other processes of the same user cannot inspect it. It is killed when the server ends.
+    """
     if os.geteuid() == 0:
-        # Where user 65534 does not exist (a user namespace of one user) there is nobody to become, and the rest still holds.
+        # In a user namespace with one user, user 65534 does not exist and the change fails.
+        # The other restrictions still hold.
         with contextlib.suppress(OSError):
             become(NOBODY)
     if sys.platform == "linux":
@@ -136,20 +181,27 @@ def give_up_privileges() -> None:
 
 
 def become(user: int) -> None:
-    """Root becomes `user`, with the group of the same number and no other."""
+    """Change from root to user id `user`, with the group of the same number as the only group."""
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
 
 
 def die_with_parent() -> None:
-    """Asks for a kill when the parent ends. Linux forgets the wish where a process changes its user or gains capabilities."""
+    """Ask the kernel to kill this process when its parent ends.
+
+    Linux clears this setting when a process changes its user or gains capabilities.
+    """
     if sys.platform == "linux":
         LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def set_limits(cpu_seconds: int, memory_mb: int, file_bytes: int, open_files: int) -> None:
-    """Zero descriptors means that no new one can be made: no file, no socket. Zero processes likewise."""
+    """Set the resource limits of this process.
+
+    A limit of zero descriptors forbids new ones: no file, no socket. A limit of zero processes
+    forbids new processes.
+    """
     limits = {
         resource.RLIMIT_CPU: cpu_seconds,
         resource.RLIMIT_FSIZE: file_bytes,
@@ -157,23 +209,26 @@ def set_limits(cpu_seconds: int, memory_mb: int, file_bytes: int, open_files: in
         resource.RLIMIT_NPROC: 0,
         resource.RLIMIT_NOFILE: open_files,
     }
-    if sys.platform == "linux":  # elsewhere the limit of address space is refused, or counts nothing
+    # Other systems refuse the limit on address space, or do not enforce it.
+    if sys.platform == "linux":
         limits |= {resource.RLIMIT_AS: memory_mb << 20, resource.RLIMIT_STACK: _STACK_BYTES}
     for name, limit in limits.items():
-        hard = limit + 1 if name == resource.RLIMIT_CPU else limit  # one second in which SIGXCPU says why it ends
+        # The hard limit is one second higher: SIGXCPU arrives before SIGKILL and names the cause.
+        hard = limit + 1 if name == resource.RLIMIT_CPU else limit
         most = _MOST[name]
         if most != resource.RLIM_INFINITY:
             limit, hard = min(limit, most), min(hard, most)
         resource.setrlimit(name, (limit, hard))
 
 
-# ---------------------------------------------------------------------------------------------------- the program
+# ------------------------------------------------------------ the program and its answers
 
 
 def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> None:
-    """Runs the texts in one fresh module, then calls its functions in order, and sends a line for each.
+    """Run `sources` in one new module, then make the calls in order and send one line per call.
 
-    Here every exception is the program's, of whatever class: it is its answer, not ours to pass on.
+    Every exception here, of any class, belongs to the program. We report it as the program's answer
+    and never propagate it.
     """
     left = output_bytes
     _say([protocol.READY])

@@ -1,4 +1,7 @@
-"""Classes as ClassEval has them, that keep XML, databases and other files: what passes in plain Python passes in the sandbox."""
+"""Classes like those of ClassEval that write XML, databases and other files.
+
+If their tests pass in plain Python, they must pass in the sandbox.
+"""
 
 import subprocess
 import sys
@@ -10,7 +13,9 @@ import pytest
 from motet.sandbox import Level, Sandbox, Suite
 from motet.sandbox.needs import needs_files, needs_object
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can keep a program in a folder")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux can keep a program in a folder"
+)
 
 XML = (
     r"""
@@ -131,7 +136,7 @@ class Doc:
         return [e.tag for _, e in iterparse(self.path)]
     def tree(self):
         return xml.etree.ElementTree.parse(self.path)
-""",
+""",  # noqa: E501
     r"""
 import unittest, tempfile, os
 class D(unittest.TestCase):
@@ -187,7 +192,7 @@ class StudentDatabaseProcessor:
         cursor.execute('DELETE FROM students WHERE name = ?', (name,))
         conn.commit()
         conn.close()
-""",
+""",  # noqa: E501
     r"""
 import unittest
 import os, shutil, sqlite3, tempfile
@@ -222,27 +227,37 @@ class T(unittest.TestCase):
     def test_missing_table(self):
         with self.assertRaises(sqlite3.OperationalError):
             StudentDatabaseProcessor(os.path.join(os.path.dirname(self.path), 'other.db')).search_student_by_name('x')
-""",
+""",  # noqa: E501
 )
 PLACES = {
     "a_name": ('self.path = "students.db"', "os.remove(self.path)"),
-    "mkdtemp": ("self.dir = tempfile.mkdtemp(); self.path = os.path.join(self.dir, 't.db')", "shutil.rmtree(self.dir)"),
+    "mkdtemp": (
+        "self.dir = tempfile.mkdtemp(); self.path = os.path.join(self.dir, 't.db')",
+        "shutil.rmtree(self.dir)",
+    ),
     "a_named_file": (
         "self.file = tempfile.NamedTemporaryFile(suffix='.db'); self.path = self.file.name",
         "self.file.close()",
     ),
     "a_named_file_that_stays": (
-        "self.file = tempfile.NamedTemporaryFile(delete=False); self.path = self.file.name; self.file.close()",
+        "self.file = tempfile.NamedTemporaryFile(delete=False); "
+        "self.path = self.file.name; self.file.close()",
         "os.unlink(self.path)",
     ),
     "a_folder": (
         "self.d = tempfile.TemporaryDirectory(); self.path = os.path.join(self.d.name, 'x.db')",
         "self.d.cleanup()",
     ),
-    "mkstemp": ("self.fd, self.path = tempfile.mkstemp()", "os.close(self.fd); os.remove(self.path)"),
-    "gettempdir": ("self.path = os.path.join(tempfile.gettempdir(), 'motet-y.db')", "os.remove(self.path)"),
+    "mkstemp": (
+        "self.fd, self.path = tempfile.mkstemp()",
+        "os.close(self.fd); os.remove(self.path)",
+    ),
+    "gettempdir": (
+        "self.path = os.path.join(tempfile.gettempdir(), 'motet-y.db')",
+        "os.remove(self.path)",
+    ),
 }
-"""Where the tests have the class put its database, and how they clear it away."""
+"""Where the tests put the database of the class, and how they remove it."""
 BOOKS = (
     r"""
 import sqlite3
@@ -260,7 +275,7 @@ class BookManagementDB:
     def search_books(self):
         self.cursor.execute('SELECT * FROM books')
         return self.cursor.fetchall()
-""",
+""",  # noqa: E501
     r"""
 import unittest
 import os
@@ -307,7 +322,7 @@ class MovieTicketDB:
     def search(self, n):
         self.cursor.execute('SELECT * FROM tickets WHERE movie_name = ?', (n,))
         return self.cursor.fetchall()
-""",
+""",  # noqa: E501
     r"""
 import unittest, tempfile
 from pathlib import Path
@@ -354,7 +369,7 @@ class Store:
             self.conn.backup(other)
     def close(self):
         self.conn.close()
-""",
+""",  # noqa: E501
     r"""
 import unittest, tempfile, os, sqlite3
 class S(unittest.TestCase):
@@ -471,7 +486,7 @@ class FileBox:
     def wipe(self):
         shutil.rmtree(self.folder)
         return self.folder.exists()
-""",
+""",  # noqa: E501
     r"""
 import unittest, tempfile, os, shutil
 class F(unittest.TestCase):
@@ -521,7 +536,7 @@ class F(unittest.TestCase):
     def test_wipe(self):
         self.assertFalse(self.box.wipe())
         os.makedirs(self.dir, exist_ok=True)
-""",
+""",  # noqa: E501
 )
 SHELF = (
     r"""
@@ -685,7 +700,7 @@ class ShelfTest(unittest.TestCase):
         self.assertEqual(r.keys(), ['a', 'b'])
     def test_row_inst(self):
         self.assertIsInstance(self.p.row(), sqlite3.Row)
-""",
+""",  # noqa: E501
 )
 CLASSES = {
     "xml": XML,
@@ -698,7 +713,10 @@ CLASSES = {
 }
 for place, (begin, end) in PLACES.items():
     program, tests = STUDENTS
-    CLASSES[f"students_in_{place}"] = program, tests.replace("SETUP", begin).replace("TEARDOWN", end)
+    CLASSES[f"students_in_{place}"] = (
+        program,
+        tests.replace("SETUP", begin).replace("TEARDOWN", end),
+    )
 
 
 @pytest.fixture(scope="module", params=[Level.NAMESPACES, Level.LANDLOCK])
@@ -718,7 +736,9 @@ def test_the_class_passes_in_plain_python(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_class_passes_in_the_sandbox_with_its_tests_in_another_process(name: str, sandbox: Sandbox) -> None:
+def test_the_class_passes_in_the_sandbox_with_its_tests_in_another_process(
+    name: str, sandbox: Sandbox
+) -> None:
     program, tests = CLASSES[name]
     suite = Suite.unittest(tests, together=needs_object(tests), files=needs_files(tests, program))
     assert (suite.together, suite.files) == (False, True)

@@ -1,4 +1,4 @@
-"""Mutable containers that test mode's two processes share: how to look into one and how to fill it."""
+"""Mutable containers that both processes of test mode share: how to read and fill them."""
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -13,21 +13,27 @@ def _identical(before: Parts, now: Parts) -> bool:
 
 
 class Container(NamedTuple):
-    """One type of containers. All of it holds for subclasses too, whatever they made of the type's methods."""
+    """How to handle one container type.
+
+    All operations also work for subclasses, and ignore the methods that a subclass overrides.
+    """
 
     base: type
     parts: Callable[[Any], Iterable[Any]]
     fill: Callable[[Any, list[Any]], Any]
-    """Puts these parts in the place of all that was there."""
+    """Replace the whole content with these parts."""
     new: Callable[[Any, Any], Any] = lambda kind, extra: kind.__new__(kind)
-    """An empty one of a class, made without running a line of it. May raise anything: `extra` may be any value."""
+    """Make an empty container of a class without running any code of the class.
+
+    It may raise any exception, because `extra` may be any value.
+    """
     extra: Callable[[Any], Any] = lambda value: None
-    """What a container is made with, and keeps."""
+    """The constructor argument that the container keeps, such as `maxlen` of a deque."""
     same: Callable[[Parts, Parts], bool] = _identical
     fits: Callable[[Any], bool] = lambda value: True
-    """Whether this very value can be taken apart."""
+    """Test whether this value can be taken apart and sent."""
     heirs: bool = True
-    """Whether objects of subclasses arrive as such; if not, as the type itself."""
+    """True if objects of subclasses keep their class when sent, False if they arrive as `base`."""
 
 
 def _pairs(value: Any) -> list[Any]:
@@ -75,20 +81,23 @@ def _new_defaultdict(kind: Any, extra: Any) -> Any:
 CONTAINERS: Final[dict[type, Container]] = {
     container.base: container
     for container in (
-        Container(list, list.__iter__, lambda value, parts: list.__setitem__(value, slice(None), parts)),
+        Container(
+            list, list.__iter__, lambda value, parts: list.__setitem__(value, slice(None), parts)
+        ),
         Container(dict, _pairs, _fill_dict),
         Container(set, set.__iter__, _fill_set),
         Container(
             bytearray,
-            lambda value: [
-                bytes(bytearray.__getitem__(value, slice(None)))
-            ],  # `bytes(value)` may ask for its __index__
+            # Not bytes(value): that may call the value's own __index__.
+            lambda value: [bytes(bytearray.__getitem__(value, slice(None)))],
             lambda value, parts: bytearray.__setitem__(value, slice(None), *parts),
             same=lambda before, now: before == now,
         ),
         Container(OrderedDict, _ordered_pairs, _fill_ordered),
         Container(Counter, _pairs, _fill_dict),
-        Container(defaultdict, _pairs, _fill_dict, _new_defaultdict, lambda value: value.default_factory),
+        Container(
+            defaultdict, _pairs, _fill_dict, _new_defaultdict, lambda value: value.default_factory
+        ),
         Container(deque, deque.__iter__, _fill_deque, _new_deque, lambda value: value.maxlen),
     )
 }
@@ -96,18 +105,21 @@ BY_TAG: Final = {container.base.__name__: container for container in CONTAINERS.
 
 
 def kind_of(value: Any) -> Container | None:
-    """How to handle a container, also one of a subclass; None for what is none."""
+    """Return how to handle `value`, also if its class is a subclass; None if it is no container."""
     found = nearest(type(value))
     return found if found is not None and found.fits(value) else None
 
 
 def nearest(kind: type) -> Container | None:
-    """How to handle containers of a class; None where they are none."""
+    """Return how to handle objects of class `kind`; None if they are no containers."""
     return next((CONTAINERS[base] for base in kind.__mro__ if base in CONTAINERS), None)
 
 
 def exact(value: Any) -> Any:
-    """A copy of a container's content in the plain type that its class inherits; anything else as it is."""
+    """Return a copy of a container as the plain type that its class inherits.
+
+    Any other value is returned unchanged.
+    """
     container = nearest(type(value))
     if container is None or type(value) is container.base:
         return value

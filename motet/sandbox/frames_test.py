@@ -1,4 +1,8 @@
-"""Every frame at every protection: no verdict passes, no fault, the same server lives, and the next program gets its due."""
+"""Try every invalid line and frame of hostile_output.py under every protection.
+
+No test may pass, no SandboxFault may occur, the same server must survive, and the next program must
+get its correct verdict.
+"""
 
 import secrets
 import sys
@@ -9,10 +13,18 @@ import pytest
 
 from motet.errors import SandboxFault
 from motet.sandbox import Call, Limits, Returned, Sandbox, Suite
-from motet.sandbox.attacks_test import EXPECTED, PROTECTIONS, Arena, arena, sandbox  # noqa: F401 - the fixtures
-from motet.sandbox.frames import BROKEN, FORMS, LINES, NO_FORMS, PRELUDE
+from motet.sandbox.attacks_test import (
+    EXPECTED,
+    PROTECTIONS,
+    Arena,  # noqa: F401
+    arena,  # noqa: F401 - the fixtures
+    sandbox,  # noqa: F401
+)
+from tests.fixtures.hostile_output import BROKEN, FORMS, LINES, NO_FORMS, PRELUDE
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the locks that hold attackers")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has the locks that hold attackers"
+)
 
 APART = Suite.asserts((f"assert main(3) == {EXPECTED}", f"assert main([4]) == [{EXPECTED}]"))
 TOGETHER = replace(APART, together=True)
@@ -21,33 +33,56 @@ HONEST = "def main(x): return [{0}] if isinstance(x, list) else {0}  # {1}"
 
 
 def programs(mode: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Name, and two programs that write a frame: of lines one that leaves behind it and one that goes on, of frames one that
-    writes it in place of the word that it began and one in place of an answer."""
+    """Yield the name of each entry and two programs that write it.
+
+    For a line, one program exits after it and the other continues. For a frame, one program writes
+    it in place of the message that the program has started, the other in place of an answer.
+    """
     if mode != "apart":
         for name, line in LINES.items():
             begins = f"{PRELUDE}put({line})\n"
             yield name, (f"{begins}os._exit(0)", f"{begins}def main(x): return 0")
         return
     for name, data in BROKEN.items():
-        yield name, (f"{PRELUDE}put({data})\nos._exit(0)", f"{PRELUDE}def main(x): put({data}), os._exit(0)")
+        yield (
+            name,
+            (
+                f"{PRELUDE}put({data})\nos._exit(0)",
+                f"{PRELUDE}def main(x): put({data}), os._exit(0)",
+            ),
+        )
     frames = {name: f"framed({body})" for name, body in NO_FORMS.items()}
     frames |= {name: f"frame({form})" for name, form in FORMS.items()}
     for name, frame in frames.items():
-        yield name, (f"{PRELUDE}put({frame})\ndef main(x): return 0", f"{PRELUDE}def main(x): return put({frame})")
+        yield (
+            name,
+            (
+                f"{PRELUDE}put({frame})\ndef main(x): return 0",
+                f"{PRELUDE}def main(x): return put({frame})",
+            ),
+        )
 
 
 def test_there_are_as_many_as_a_red_team_tried() -> None:
-    both = {program for mode in ("calls", "apart") for _, pair in programs(mode) for program in pair}
+    both = {
+        program for mode in ("calls", "apart") for _, pair in programs(mode) for program in pair
+    }
     assert len(both) >= 2 * 127
 
 
 def outcome(sandbox: Sandbox, program: str, mode: str) -> str:  # noqa: F811
-    """What is wrong with how a program was judged; "" where all is well."""
+    """Describe what went wrong when the program was judged; "" if nothing did."""
     try:
         if mode == "calls":
             report = sandbox.run_sync([program], [Call("main", (3,)), Call("main", (4,))], LIMITS)
             answers = [answer.value for answer in report.calls if isinstance(answer, Returned)]
-            return "did not run" if report.failure == "raised" else "passed" if EXPECTED in answers else ""
+            return (
+                "did not run"
+                if report.failure == "raised"
+                else "passed"
+                if EXPECTED in answers
+                else ""
+            )
         verdict = sandbox.judge_sync([program], TOGETHER if mode == "together" else APART, LIMITS)
     except SandboxFault as fault:
         return f"fault: {fault}"
@@ -62,7 +97,11 @@ def test_no_frame_passes_faults_costs_a_server_or_spoils_the_next_verdict(
     sandbox: Sandbox,  # noqa: F811
     request: pytest.FixtureRequest,
 ) -> None:
-    """Every frame at every protection; of the two programs that write it one at this protection, the other at the next."""
+    """Try every entry under every protection.
+
+    Each entry has two programs. They alternate: one runs under this protection, the other under the
+    next.
+    """
     protection = list(PROTECTIONS).index(request.node.callspec.params["sandbox"])
     (server,) = sandbox._servers._idle
     wrong = {}

@@ -1,4 +1,7 @@
-"""Whatever a model may write gets a verdict: programs cut, spliced, misindented, garbled or hostile; and no fault of ours."""
+"""Every completion of a model must get a verdict and cause no fault of the sandbox.
+
+The completions are programs that are cut, spliced, misindented, garbled or hostile.
+"""
 
 import asyncio
 import random
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from motet.sandbox import Level, Limits, Sandbox, Suite, Verdict
-from motet.sandbox.attacks_on_judges import FORGING, LYING, TAMPERING
+from tests.fixtures.attacks_on_judges import FORGING, LYING, TAMPERING
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,13 @@ def commonest(text, n):
 def digits(n):
     return [int(d) for d in str(n)]
 """,
-        Suite.asserts(("assert collatz(6) == 8", "assert digits(collatz(27)) == [1, 1, 1]", "assert collatz(1) == 0")),
+        Suite.asserts(
+            (
+                "assert collatz(6) == 8",
+                "assert digits(collatz(27)) == [1, 1, 1]",
+                "assert collatz(1) == 0",
+            )
+        ),
     ),
     Task(
         '''class Account:
@@ -138,16 +147,18 @@ def rotate(grid):
     ),
 )
 TOKENS = (
-    "while True:", "return", "return self", "yield", "lambda:", "import os", "import numpy as np", "raise SystemExit", "0", "-1",
-    "None", "10 ** 10 ** 10", "[[]] * 10 ** 9", "'A' * 10 ** 10", "float('nan')", "def", "class", "(", ")", "]", ":", "=", "==",
-    "async", "await", "del", "global value", "exit()", "print(", "input()", "open('x')", "__import__('os')._exit(0)", "...",
-    "recurse = lambda: recurse()", "try:", "except:", "finally:", "@property", "*", "**", "//", "assert False", "\\", '"""', "#",
-    "self", "eval(", "globals().clear()", "sorted", "__builtins__", "yield from iter(int, 1)", "pass", "\t", "    ",
+    "while True:", "return", "return self", "yield", "lambda:", "import os", "import numpy as np",
+    "raise SystemExit", "0", "-1", "None", "10 ** 10 ** 10", "[[]] * 10 ** 9", "'A' * 10 ** 10",
+    "float('nan')", "def", "class", "(", ")", "]", ":", "=", "==", "async", "await", "del",
+    "global value", "exit()", "print(", "input()", "open('x')", "__import__('os')._exit(0)", "...",
+    "recurse = lambda: recurse()", "try:", "except:", "finally:", "@property", "*", "**", "//",
+    "assert False", "\\", '"""', "#", "self", "eval(", "globals().clear()", "sorted",
+    "__builtins__", "yield from iter(int, 1)", "pass", "\t", "    ",
 )  # fmt: skip
 ODD_CHARACTERS = "\0\ud800\u202e\ufeff\u00a0é中🎵\x0c\r\x1a’“—×"
 
 Mutation = Callable[[random.Random, str, str], str]
-"""A text, and another one to take from."""
+"""Arguments: the generator, a program, and another program to take parts from."""
 
 
 def cut(draw: random.Random, text: str, _: str) -> str:
@@ -165,7 +176,9 @@ def put_token(draw: random.Random, text: str, _: str) -> str:
 
 
 def swap_names(draw: random.Random, text: str, other: str) -> str:
-    names = [word for word in (text + other).replace("(", " ").split() if word.isidentifier()] or ["x"]
+    names = [word for word in (text + other).replace("(", " ").split() if word.isidentifier()] or [
+        "x"
+    ]
     return text.replace(draw.choice(names), draw.choice(names))
 
 
@@ -195,7 +208,12 @@ def drop_characters(draw: random.Random, text: str, _: str) -> str:
 
 def chat(draw: random.Random, text: str, _: str) -> str:
     return draw.choice(
-        ["Sure! Here it is:\n\n```python\n{}```\nIt works.", "```\n{}", "<think>\n{}</think>", ">>> {}"]
+        [
+            "Sure! Here it is:\n\n```python\n{}```\nIt works.",
+            "```\n{}",
+            "<think>\n{}</think>",
+            ">>> {}",
+        ]
     ).format(text)
 
 
@@ -204,7 +222,9 @@ def repeat(draw: random.Random, text: str, _: str) -> str:
 
 
 def noise(draw: random.Random, text: str, _: str) -> str:
-    return " ".join(draw.choice([*TOKENS, "\n", "\n    ", *text.split()]) for _ in range(draw.randrange(60)))
+    return " ".join(
+        draw.choice([*TOKENS, "\n", "\n    ", *text.split()]) for _ in range(draw.randrange(60))
+    )
 
 
 def attack(draw: random.Random, text: str, _: str) -> str:
@@ -214,8 +234,8 @@ def attack(draw: random.Random, text: str, _: str) -> str:
 
 ATTACKS = tuple((TAMPERING | FORGING | LYING).values())
 MUTATIONS: tuple[Mutation, ...] = (
-    cut, splice, put_token, put_token, swap_names, misindent, shuffle_lines, put_odd_characters, drop_characters, chat, repeat,
-    noise, attack,
+    cut, splice, put_token, put_token, swap_names, misindent, shuffle_lines, put_odd_characters,
+    drop_characters, chat, repeat, noise, attack,
 )  # fmt: skip
 
 
@@ -238,14 +258,21 @@ def verdicts(sandbox: Sandbox, programs: list[tuple[str, Suite]]) -> list[Verdic
     return asyncio.run(judged())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="programs that fill the memory need a limit of address space")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="programs that fill the memory need a limit of address space"
+)
 @pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
 def test_every_completion_gets_a_verdict_and_no_fault(count: int) -> None:
     programs = completions(count, count)
-    with Sandbox(workers=2, minimum=Level.SECCOMP, limits=Limits(wall_seconds=0.5, memory_mb=256)) as sandbox:
+    with Sandbox(
+        workers=2, minimum=Level.SECCOMP, limits=Limits(wall_seconds=0.5, memory_mb=256)
+    ) as sandbox:
         found = verdicts(sandbox, programs)
         servers = set(sandbox._servers._idle)
-        assert all(verdict.passed for verdict in verdicts(sandbox, [(task.program, task.suite) for task in TASKS] * 2))
+        assert all(
+            verdict.passed
+            for verdict in verdicts(sandbox, [(task.program, task.suite) for task in TASKS] * 2)
+        )
         assert set(sandbox._servers._idle) == servers
     for verdict, (_, suite) in zip(found, programs, strict=True):
         assert [case.name for case in verdict.cases] == [case.name for case in suite.cases]

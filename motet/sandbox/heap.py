@@ -1,12 +1,17 @@
-"""What test mode's two processes know of one another: how they hand each other arguments and results.
+"""Transfer of arguments and results between the two processes of test mode.
 
-Immutable values of known types (values.py) travel by value, exactly. A container (containers.py) gets a number when it first
-crosses, and both sides then have one of it: whoever changed his since the last message says so with the next, so a function
-that sorts its argument in place has sorted the caller's. Everything else is one side's object, and the other has something that
-stands for it: `export` and `adopt` say what, and each side says it in its own way (standins.py, candidate.py).
+- Immutable values of known types (values.py) are sent by value, with their exact types.
+- A container (containers.py) gets a number when it is first sent. Then each side has its own copy
+  under this number. Each message includes the content of all containers that the sender changed
+  since the last message. So if a function sorts its argument in place, the caller's list is sorted
+  too.
+- Any other object stays in its process, and the other side uses a proxy for it. `export` encodes
+  the object and `adopt` makes the proxy. Each side overrides them (world.py, candidate.py).
 
-A value's form is JSON: itself for None, bool, float, str and most ints, else a list that begins with a tag. What arrives may be
-an attacker's: `decode` looks up and builds, and runs nothing. Both sides import this file, so it knows the standard library only.
+The encoding of a value is called its form. A form is JSON: None, bool, float, str and most ints are
+their own forms; any other form is a list that begins with a tag. Received forms may come from an
+attacker: `decode` only looks up and builds values, and never runs code from a message. Both
+processes import this file, so it uses the standard library only.
 """
 
 import sys
@@ -18,62 +23,72 @@ from motet.sandbox.containers import CONTAINERS, Container, Parts
 from motet.sandbox.protocol import NotPlain, Oversize
 from motet.sandbox.values import KNOWN, TYPE_NAMES, TYPES
 
-Form: TypeAlias = Any
+WireValue: TypeAlias = Any
 _WIDE: Final = 1 << 63
 _DIRECT: Final = frozenset({type(None), bool, float})
 _PLAIN: Final = _DIRECT | {int, str}
 _PART_BYTES: Final = 8
 _MAX_DEPTH: Final = 200
-"""Containers within containers."""
+"""Nesting depth of containers."""
 _FRAMES: Final = 8 * _MAX_DEPTH
-"""More than Python's stack needs for values so deep, on top of what the program uses of it."""
+"""Additional recursion limit. It is more than values of the maximum depth need."""
 _MOST_FRAMES: Final = (1 << 31) - 1
 _MOST: Final = 100_000
-"""Numbers that are in use at a time."""
+"""Maximum number of objects that are numbered at a time."""
 
 
 class Garbled(ValueError):
-    """What arrived is no form, or speaks of things that do not exist."""
+    """A received message is invalid, or refers to objects that do not exist."""
 
 
 class Heap:
-    """One side's memory of what both sides know by number. `export` and `adopt` are for what is no value."""
+    """One side's table of the objects that both sides know by number.
+
+    `export` and `adopt` handle objects that are not sent by value.
+    """
 
     def __init__(self, first: int) -> None:
-        """`first` is 0 on one side and 1 on the other, whose numbers are then even and odd."""
+        """`first` is 0 on one side (even numbers) and 1 on the other side (odd numbers)."""
         self._next = first
         self._theirs = 1 - first
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         """id(object) -> its number, for everything in `objects`."""
         self.types: dict[str, Any] = TYPES
-        """What a class that both sides know is on this side."""
+        """Name of a class that both sides know -> the class on this side."""
         self._seen: dict[int, tuple[Container, Parts]] = {}
-        """Container's number -> what was in it when the other side last heard of it. Compared by identity."""
+        """Container's number -> its content when it was last synchronised with the other side.
+
+        The parts are compared by identity.
+        """
         self.disturbed = 0
-        """How often a message has changed a container, other than by members more in a list."""
+        """Number of received container changes, not counting lists that did not get shorter."""
         self._left = 0
         self._new: list[int] = []
 
-    def export(self, value: Any, depth: int) -> Form:
-        """The form of something that is no value."""
+    def export(self, value: Any, depth: int) -> WireValue:
+        """Return the form of an object that is not sent by value."""
         raise NotPlain(f"a value of type {type(value).__name__} cannot be sent")
 
-    def adopt(self, tag: str, parts: list[Form]) -> Any:
-        """What stands for something of the other side."""
+    def adopt(self, tag: str, parts: list[WireValue]) -> Any:
+        """Return the proxy for an object of the other side."""
         raise Garbled(f"an unknown tag {tag[:20]!r}")
 
-    # ------------------------------------------------------------------------------------------------ out
+    # ------------------------------------------------------------ send
 
-    def pack(self, values: list[Any], limit: int, changes: bool = True) -> list[Form]:
-        """The forms of some values, and last what changed since the last message. Oversize beyond about `limit` bytes.
+    def pack(self, values: list[Any], limit: int, changes: bool = True) -> list[WireValue]:
+        """Return the forms of `values`, and as last item the changes since the last message.
 
-        Where it raises, nothing counts as said.
+        If it raises, the state is as before the call: nothing counts as sent. Raises: Oversize if
+        the message needs more than about `limit` bytes.
         """
         self._left, self._new, seen = limit, [], dict(self._seen)
         try:
             with _room():
-                forms = [*[self.encode(value, 0) for value in values], self._changes() if changes else []]
+                forms = [
+                    *[self.encode(value, 0) for value in values],
+                    self._changes() if changes else [],
+                ]
             if self._left < 0:
                 raise Oversize("a value has too many bytes")
             return forms
@@ -82,7 +97,7 @@ class Heap:
             self._seen = seen
             raise
 
-    def encode(self, value: Any, depth: int) -> Form:
+    def encode(self, value: Any, depth: int) -> WireValue:
         kind = type(value)
         if kind in _DIRECT or (kind is int and -_WIDE < value < _WIDE):
             return value
@@ -108,36 +123,39 @@ class Heap:
             return self.container(CONTAINERS[kind], value, None, depth)
         return self.export(value, depth)
 
-    def container(self, container: Container, value: Any, kind: Form, depth: int) -> Form:
-        """The form of a container that crosses for the first time; `kind` is its class's, where it is a subclass."""
+    def container(self, container: Container, value: Any, kind: WireValue, depth: int) -> WireValue:
+        """Return the form of a container that is sent for the first time.
+
+        `kind` is the form of its class if that is a subclass, else None.
+        """
         number = self.register(value)
         parts = tuple(container.parts(value))
         self._seen[number] = container, parts
         extra = self.encode(container.extra(value), depth + 1)
         return [container.base.__name__, number, kind, extra, *self._members(parts, depth)]
 
-    def _members(self, parts: Collection[Any], depth: int) -> list[Form]:
-        """The forms of the parts of something; most are their own."""
+    def _members(self, parts: Collection[Any], depth: int) -> list[WireValue]:
+        """Return the forms of the parts of a value. Most parts are their own forms."""
         self._left -= _PART_BYTES * len(parts)
         if self._left < 0:
             raise Oversize("a value has too many parts")
         return [part if type(part) in _DIRECT else self.encode(part, depth + 1) for part in parts]
 
-    def arguments(self, error: BaseException, depth: int) -> Form:
-        """The form of an exception's arguments; of none, where they cannot be sent."""
+    def arguments(self, error: BaseException, depth: int) -> WireValue:
+        """Return the form of an exception's `args`; of an empty tuple if they cannot be sent."""
         try:
             return self.encode(tuple(error.args), depth + 1)
         except ValueError:
             return ["tuple"]
 
     def register(self, value: Any) -> int:
-        """A number of ours for something."""
+        """Give an object a new number of this side, and return the number."""
         number, self._next = self._next, self._next + 2
         self._new.append(number)
         self._remember(number, value)
         return number
 
-    def _changes(self) -> Form:
+    def _changes(self) -> WireValue:
         changes = []
         for number, (container, before) in list(self._seen.items()):
             value = self.objects[number]
@@ -147,10 +165,13 @@ class Heap:
                 changes.append([number, *self._members(parts, 0)])
         return changes
 
-    # ------------------------------------------------------------------------------------------------ in
+    # ------------------------------------------------------------ receive
 
-    def unpack(self, forms: list[Form]) -> list[Any]:
-        """The values whose forms `pack` wrote, with the changes done. Garbled where nothing like it was written."""
+    def unpack(self, forms: list[WireValue]) -> list[Any]:
+        """Return the values whose forms `pack` wrote, and apply the changes.
+
+        Raises: Garbled if the message is invalid.
+        """
         try:
             *forms, changes = forms
             with _room():
@@ -165,7 +186,7 @@ class Heap:
         except Exception as error:
             raise Garbled(f"{type(error).__name__}: {error}"[:300]) from error
 
-    def decode(self, form: Form, depth: int) -> Any:
+    def decode(self, form: WireValue, depth: int) -> Any:
         if type(form) in _PLAIN:
             return form
         if type(form) is not list or depth > 2 * _MAX_DEPTH:
@@ -187,13 +208,15 @@ class Heap:
             return self._made(containers.BY_TAG[tag], parts, depth)
         return self.adopt(values.text(tag), parts)
 
-    def _values(self, forms: list[Form], depth: int) -> list[Any]:
+    def _values(self, forms: list[WireValue], depth: int) -> list[Any]:
         return [form if type(form) in _PLAIN else self.decode(form, depth + 1) for form in forms]
 
-    def _made(self, container: Container, form: list[Form], depth: int) -> Any:
+    def _made(self, container: Container, form: list[WireValue], depth: int) -> Any:
         number, kind, extra, *parts = form
         base = container.base if kind is None else self.decode(kind, depth + 1)
-        if kind is not None and not (self.inherits(base, container.base) and containers.nearest(base) is container):
+        if kind is not None and not (
+            self.inherits(base, container.base) and containers.nearest(base) is container
+        ):
             raise Garbled("a container of another class")
         value = container.new(base, self.decode(extra, depth + 1))
         self.accept(number, value)
@@ -201,18 +224,32 @@ class Heap:
         return value
 
     def inherits(self, kind: Any, base: type) -> bool:
-        """Whether the other side may say of something that it is of a class, which must be one that inherits another."""
+        """Test whether the other side may send an object of class `kind`.
+
+        `kind` must inherit from `base`.
+        """
         return isinstance(kind, type) and issubclass(kind, base)
 
-    def _fill(self, number: int, container: Container, value: Any, parts: list[Form], depth: int) -> None:
-        # While it is filled, a key may ask the other side for its hash: that message must not tell of half a dict.
+    def _fill(
+        self, number: int, container: Container, value: Any, parts: list[WireValue], depth: int
+    ) -> None:
+        # While we fill it, hashing a key may send a message to the other side. That message must
+        # not include the half-filled container as a change.
         self._seen.pop(number, None)
         container.fill(value, self._values(parts, depth))
         self._seen[number] = container, tuple(container.parts(value))
 
     def accept(self, number: Any, value: Any) -> None:
-        """Takes up something under a number of the other side's."""
-        if type(number) is not int or number in self.objects or number < 0 or number % 2 != self._theirs:
+        """Store an object under a number that the other side chose.
+
+        Raises: Garbled if the number is invalid or too many objects are in use.
+        """
+        if (
+            type(number) is not int
+            or number in self.objects
+            or number < 0
+            or number % 2 != self._theirs
+        ):
             raise Garbled("a number that is in use, or not theirs to give")
         if len(self.objects) >= _MOST:
             raise Garbled(f"over {_MOST} things at a time")
@@ -222,7 +259,7 @@ class Heap:
         self.objects[number] = value
         self.numbers[id(value)] = number
 
-    # ------------------------------------------------------------------------------------------------ forgetting
+    # ------------------------------------------------------------ forget
 
     def forget(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -236,13 +273,13 @@ class Heap:
         return self._seen
 
     def unreferenced(self, numbers: Iterable[int]) -> list[int]:
-        """Those of the things with these numbers that nothing else on this side refers to."""
+        """Return those numbers whose objects have no other reference on this side."""
         objects = self.objects
         return [number for number in numbers if sys.getrefcount(objects[number]) <= _ALONE]
 
 
 class _room:
-    """A block in which deep values fit on Python's stack, however full the program has made it."""
+    """Context manager that raises the recursion limit for deep values, whatever the stack holds."""
 
     def __enter__(self) -> None:
         self._limit = sys.getrecursionlimit()

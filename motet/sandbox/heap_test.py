@@ -17,7 +17,7 @@ LIMIT = 1 << 20
 
 
 def send(sender: Heap, receiver: Heap, *values: Any) -> Any:
-    """The one value, as it arrives over JSON."""
+    """Send one value over JSON and return it as received."""
     (value,) = receiver.unpack(json.loads(json.dumps(sender.pack(list(values), LIMIT))))
     return value
 
@@ -33,16 +33,19 @@ def test_a_plain_value_arrives_as_it_left(value: Any) -> None:
 
 
 UTC = datetime.UTC
-MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 1, 5, datetime.timezone(datetime.timedelta(hours=2), "X"), fold=1)
+MOMENT = datetime.datetime(
+    2024, 2, 29, 12, 30, 1, 5, datetime.timezone(datetime.timedelta(hours=2), "X"), fold=1
+)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        1 << 80, -(1 << 63), 1j, complex("nan+infj"), range(1, 9, 3), slice(None, 2), Decimal("1.50"), Decimal("NaN"),
-        Fraction(1, 3), MOMENT.date(), MOMENT.timetz(), MOMENT, datetime.datetime(1, 1, 1, tzinfo=UTC),
-        datetime.timedelta(-1, 2, 3), ..., NotImplemented, bytearray(b"\0x"), deque([1, 2], maxlen=2),
-        OrderedDict(b=1, a=2), Counter("aab"), defaultdict(list, {1: [2]}), {1: 2}.keys(), {1: 2}.items(), int, ValueError,
+        1 << 80, -(1 << 63), 1j, complex("nan+infj"), range(1, 9, 3), slice(None, 2),
+        Decimal("1.50"), Decimal("NaN"), Fraction(1, 3), MOMENT.date(), MOMENT.timetz(), MOMENT,
+        datetime.datetime(1, 1, 1, tzinfo=UTC), datetime.timedelta(-1, 2, 3), ..., NotImplemented,
+        bytearray(b"\0x"), deque([1, 2], maxlen=2), OrderedDict(b=1, a=2), Counter("aab"),
+        defaultdict(list, {1: [2]}), {1: 2}.keys(), {1: 2}.items(), int, ValueError,
         (1, [2, {3: {4}}]), frozenset({(1,)}),
     ],
 )  # fmt: skip
@@ -52,7 +55,9 @@ def test_values_of_the_library_arrive_with_their_types(value: Any) -> None:
     assert repr(arrived) == repr(value)
 
 
-def test_a_container_of_the_program_in_its_own_time_zone_is_no_value(heaps: tuple[Heap, Heap]) -> None:
+def test_a_container_of_the_program_in_its_own_time_zone_is_no_value(
+    heaps: tuple[Heap, Heap],
+) -> None:
     class Here(datetime.tzinfo):
         pass
 
@@ -61,7 +66,13 @@ def test_a_container_of_the_program_in_its_own_time_zone_is_no_value(heaps: tupl
 
 
 def test_what_one_side_changes_in_place_changes_on_the_other(heaps: tuple[Heap, Heap]) -> None:
-    mine = {"list": [3, 1], "set": {1}, "bytes": bytearray(b"a"), "queue": deque([1]), "deep": [[[]]]}
+    mine = {
+        "list": [3, 1],
+        "set": {1},
+        "bytes": bytearray(b"a"),
+        "queue": deque([1]),
+        "deep": [[[]]],
+    }
     theirs = send(*heaps, mine)
     theirs["list"].sort()
     theirs["set"].add(2)
@@ -118,16 +129,19 @@ def test_containers_that_nobody_holds_can_be_found_and_forgotten(heaps: tuple[He
 
 
 FORGED = [
-    [], [[1, 2]], [{}], [["nothing", 1]], [["@", 5]], [["@", [1]]], [["@"]], [["tuple", ["@", 2]]], [["int", 5]],
-    [["int", "0xg"]], [["bytes", "0"]], [["bytes"]], [["Decimal", 1]], [["Decimal", "x"]], [["Fraction", 1, 0]],
-    [["Fraction", "1", "2"]], [["datetime", 1]], [["datetime", *[0] * 8]], [["timedelta", 10**18, 0, 0]], [["timezone", 1]],
-    [["range", 1.5, 2, 3]], [["type", "SystemExit"]], [["type", "eval"]], [["frozenset", ["list", 1, None, None]]],
-    [["keys", 1]], [["list", 0, None, None]], [["list", 1, None]], [["list", -1, None, None]], [["list", True, None, None]],
-    [["list", 1, ["type", "dict"], None]], [["list", 1, ["type", "int"], None]], [["bytearray", 1, None, None]],
-    [["set", 1, None, None, ["list", 3, None, None]]], [["dict", 1, None, None, 1]], [["deque", 1, None, -1]],
-    [["deque", 1, None, "x"]], [["defaultdict", 1, None, 5]], [["bytearray", 1, None, None, 5]],
-    [["list", 1, None, None], ["list", 1, None, None]], [1, [[1, 2]]], [1, [[]]], [1, [["x"]]], [1, 5],
-    [["object", 1, ["type", "object"], None]],
+    [], [[1, 2]], [{}], [["nothing", 1]], [["@", 5]], [["@", [1]]], [["@"]], [["tuple", ["@", 2]]],
+    [["int", 5]], [["int", "0xg"]], [["bytes", "0"]], [["bytes"]], [["Decimal", 1]],
+    [["Decimal", "x"]], [["Fraction", 1, 0]], [["Fraction", "1", "2"]], [["datetime", 1]],
+    [["datetime", *[0] * 8]], [["timedelta", 10**18, 0, 0]], [["timezone", 1]],
+    [["range", 1.5, 2, 3]], [["type", "SystemExit"]], [["type", "eval"]],
+    [["frozenset", ["list", 1, None, None]]], [["keys", 1]], [["list", 0, None, None]],
+    [["list", 1, None]], [["list", -1, None, None]], [["list", True, None, None]],
+    [["list", 1, ["type", "dict"], None]], [["list", 1, ["type", "int"], None]],
+    [["bytearray", 1, None, None]], [["set", 1, None, None, ["list", 3, None, None]]],
+    [["dict", 1, None, None, 1]], [["deque", 1, None, -1]], [["deque", 1, None, "x"]],
+    [["defaultdict", 1, None, 5]], [["bytearray", 1, None, None, 5]],
+    [["list", 1, None, None], ["list", 1, None, None]], [1, [[1, 2]]], [1, [[]]], [1, [["x"]]],
+    [1, 5], [["object", 1, ["type", "object"], None]],
 ]  # fmt: skip
 
 

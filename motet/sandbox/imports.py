@@ -1,7 +1,10 @@
-"""What modules a program's text names in import statements: they are imported before the program runs, because later none can be.
+"""Find the modules that a program's import statements name.
 
-A generous reading of text, not a parse: a word too many costs a needless import, and texts that do not parse are read as well.
-The host reads; it never imports.
+The child imports them before the program runs, because afterwards no import is possible.
+
+We search the source with regular expressions and do not parse it. So this also works for sources
+with syntax errors. A false match only costs a needless import. This runs on the host, which never
+imports the modules.
 """
 
 import itertools
@@ -11,16 +14,26 @@ from collections.abc import Iterator, Sequence
 _IMPORT = re.compile(r"\bimport[ \t]+([\w., \t]+)")
 _FROM_IMPORT = re.compile(r"\bfrom[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]{,2000})|([\w, \t]+))")
 _MOST = 200
-"""A program must not be able to use up its time before it begins: that would look like a fault of ours."""
+"""Maximum number of names.
+
+Otherwise a program could use up the set-up time with imports before it starts, and that would look
+like a fault of the sandbox.
+"""
 
 
 def named(sources: Sequence[str]) -> list[str]:
-    """Every name after `import` or `from`, and what a `from` may mean by a name: a module inside a package."""
+    """Return every module name after `import` or `from`.
+
+    `from a import b` also gives `a.b`, because `b` may be a module in the package `a`.
+    """
     return list(dict.fromkeys(name for name, _ in known(sources)))
 
 
 def known(sources: Sequence[str]) -> list[tuple[str, str]]:
-    """Every name as `named` has it, with each word by which the text may know it: its last part, or what stands after `as`."""
+    """Return every name of `named`, paired with each local name of it in the source.
+
+    The local name is the last part of the name, or the name after `as`.
+    """
     pairs = (pair for source in sources if "import" in source for pair in _known(source))
     return list(itertools.islice(dict.fromkeys(pairs), _MOST))
 

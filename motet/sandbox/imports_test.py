@@ -27,7 +27,9 @@ def test_names_are_bounded_and_each_comes_once() -> None:
     assert len(named(["\n".join(f"import m{number}" for number in range(1000))])) == 200
 
 
-@pytest.mark.parametrize("hostile", ["from a import(", "import ", "from ", "from a" + " " * 50, "from a import b,"])
+@pytest.mark.parametrize(
+    "hostile", ["from a import(", "import ", "from ", "from a" + " " * 50, "from a import b,"]
+)
 def test_a_hostile_text_takes_no_time(hostile: str) -> None:
     begun = time.process_time()
     named([hostile * 20_000])

@@ -1,7 +1,10 @@
-"""Runs a suite's tests and says, one line a time, what came of them. Trusted code that meets untrusted objects.
+"""Run the tests of a suite and write their results, one line per event.
 
-The lines, each behind a secret: [BEGIN, index], [DONE, index, status, kind, message], and last [END, how, kind, message]. An
-index counts the chosen tests.
+This is trusted code that handles untrusted objects.
+
+The lines are [BEGIN, index], [DONE, index, status, kind, message], and at last
+[END, how, kind, message]. Each line starts with a secret. An index is a position among the chosen
+tests.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +20,8 @@ from motet.sandbox.world import Gone
 Say: TypeAlias = Callable[[list[Any]], None]
 
 
-class Broken(BaseException):
-    """The judge itself failed. Not an Exception, so that no test catches it."""
+class JudgeFailure(BaseException):
+    """The judge itself failed. No subclass of Exception, so tests do not catch it by accident."""
 
 
 class _Failed(Exception):
@@ -26,17 +29,22 @@ class _Failed(Exception):
 
 
 class Seal:
-    """Notices where a program that shares this process has patched what judges it, and mends it."""
+    """Detect and undo patches of the judge's own objects by a program in the same process.
+
+    `owners` are the modules and classes to protect.
+    """
 
     def __init__(self, *owners: Any) -> None:
         self._owners = [(owner, dict(vars(owner))) for owner in owners]
 
     def broken(self) -> bool:
-        """Whether anything is patched now; it is mended."""
+        """Return whether anything was patched since the last call, and restore it."""
         found = False
         for owner, saved in self._owners:
             now = vars(owner)
-            for name in [name for name in (now.keys() | saved.keys()) if now.get(name) is not saved.get(name)]:
+            for name in [
+                name for name in (now.keys() | saved.keys()) if now.get(name) is not saved.get(name)
+            ]:
                 found = True
                 if name in saved:
                     setattr(owner, name, saved[name])
@@ -46,22 +54,29 @@ class Seal:
 
 
 class Bench:
-    """Where tests are run one after the other."""
+    """Run tests one after the other and report their results."""
 
     def __init__(self, say: Say, lost: Callable[[], BaseException | None], seal: Seal) -> None:
-        """`lost` raises Gone where the candidate is, and returns an assertion that the candidate kept to itself."""
+        """`lost` raises Gone if the candidate has ended.
+
+        Otherwise it returns a failed assertion that the candidate caught and did not propagate, or
+        None.
+        """
         self._say, self._lost, self._seal = say, lost, seal
         self.done: set[int] = set()
 
     def case(self, index: int) -> "_Case":
-        """A block that is one test: whatever it raises is its failure. Raises: Gone, where the candidate is."""
+        """Return a context manager for one test. Any exception in its block fails the test.
+
+        Raises: Gone if the candidate has ended.
+        """
         return _Case(self, index)
 
     def begin(self, index: int) -> None:
         self._tell([protocol.BEGIN, index])
 
     def result(self, index: int, status: str, kind: str = "", message: str = "") -> None:
-        kept = self._lost()  # whatever the test made of it
+        kept = self._lost()  # counts even if the test passed
         if self._seal.broken():
             status, kind, message = "failed", "Tampered", "the program patched what judges it"
         elif kept is not None and status == "passed":
@@ -73,9 +88,9 @@ class Bench:
         try:
             self._say(line)
         except MemoryError:
-            raise  # values of the candidate may have taken all
+            raise  # the candidate's values may have filled the memory
         except Exception as error:
-            raise Broken(*described(error)) from error
+            raise JudgeFailure(*described(error)) from error
 
 
 class _Case:
@@ -90,21 +105,23 @@ class _Case:
             self._bench.result(self._index, "passed")
         elif isinstance(error, _Failed):
             self._bench.result(self._index, "failed", *error.args)
-        else:  # of whatever class: a test of a program that calls sys.exit() has failed
+        else:  # any class, also SystemExit: if the program calls sys.exit(), the test fails
             self._bench.result(self._index, "failed", *described(error))
         return True
 
 
 def examine(suite: Compiled, space: dict[str, Any], bench: Bench) -> tuple[str | None, str, str]:
-    """Runs a compiled suite in a namespace where the candidate's names can be found; returns how it ended.
+    """Run a compiled suite in `space`, which also resolves the candidate's names.
 
-    Ends: None, or "suite" with the class and message of what the suite's own set-up raised. Raises: Gone.
+    Returns (None, "", "") normally. If the suite's own set-up raised an exception, it returns
+    ("suite", class name, message). Raises: Gone if the candidate has ended, JudgeFailure if the
+    judge itself failed.
     """
     space[protocol.CASE] = bench.case
     try:
         exec(suite.first, space)  # noqa: S102
         _RUN[suite.kind](suite, space, bench)
-    except (Gone, Broken):
+    except (Gone, JudgeFailure):
         raise
     except BaseException as error:  # noqa: BLE001
         return "suite", *described(error)
@@ -123,7 +140,7 @@ def _run_check(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
     space["check"](candidate)
     for index in sorted(set(range(count)) - bench.done):
         with bench.case(index):
-            pass  # `check` returned before it came here, and is content
+            pass  # `check` returned before this test, so the test passes
 
 
 def _run_asserts(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
@@ -132,11 +149,11 @@ def _run_asserts(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
             exec(code, space)  # noqa: S102
 
 
-# ---------------------------------------------------------------------------------------------------- unittest
+# ------------------------------------------------------------ unittest
 
 
 class _Outcome:
-    """What unittest tells about one test; the first bad news counts."""
+    """Result object that unittest reports one test to. It keeps the first failure."""
 
     def __init__(self, skips: bool) -> None:
         self._skips = skips
@@ -193,13 +210,23 @@ def _run_classes(suite: Compiled, space: dict[str, Any], bench: Bench) -> None:
 
     owners = list(methods)
     for owner, members in methods.items():
-        _run_class(space[owner], members, bench, suite.skips, end_module if owner == owners[-1] else lambda: None)
+        _run_class(
+            space[owner],
+            members,
+            bench,
+            suite.skips,
+            end_module if owner == owners[-1] else lambda: None,
+        )
 
 
 def _run_class(
-    kind: Any, methods: Sequence[tuple[int, str]], bench: Bench, skips: bool, then: Callable[[], None]
+    kind: Any,
+    methods: Sequence[tuple[int, str]],
+    bench: Bench,
+    skips: bool,
+    then: Callable[[], None],
 ) -> None:
-    """`then` is called behind the last test, and is a part of it."""
+    """Run the test methods of one class. `then` is called after the last test, as a part of it."""
     try:
         kind.setUpClass()
     except BaseException as error:  # noqa: BLE001
@@ -211,7 +238,7 @@ def _run_class(
         with bench.case(index):
             outcome = _Outcome(skips)
             kind(method).run(outcome)
-            if index == last:  # so that what goes wrong there is somebody's failure
+            if index == last:  # a failure in the tear-down counts as a failure of the last test
                 kind.tearDownClass()
                 kind.doClassCleanups()
                 for _, unclean, _ in kind.tearDown_exceptions:

@@ -8,8 +8,10 @@ from motet.sandbox.judge import Bench, Seal, examine
 from motet.sandbox.protocol import BEGIN, DONE, Compiled
 
 
-def examined(suite: Suite, source: str, seal: Seal | None = None) -> tuple[list[Any], tuple[str | None, str, str]]:
-    """Runs a suite in the program's own namespace: what became of each test, and how it ended."""
+def examined(
+    suite: Suite, source: str, seal: Seal | None = None
+) -> tuple[list[Any], tuple[str | None, str, str]]:
+    """Run a suite in the program's namespace. Return the result of each test and how it ended."""
     lines: list[list[Any]] = []
     compiled = Compiled(*marshal.loads(plan.compiled(suite.text, suite.entry_point, suite.chosen)))
     space: dict[str, Any] = {"__name__": "candidate"}
@@ -17,7 +19,9 @@ def examined(suite: Suite, source: str, seal: Seal | None = None) -> tuple[list[
     end = examine(compiled, space, Bench(lines.append, lambda: None, seal or Seal()))
     begun = [line[1] for line in lines if line[0] == BEGIN]
     done = [line[1:] for line in lines if line[0] == DONE]
-    assert begun == [index for index, status, *_ in done if status != "not_run"], "one at a time, in order"
+    assert begun == [index for index, status, *_ in done if status != "not_run"], (
+        "one at a time, in order"
+    )
     return [(status, kind) if kind else status for _, status, kind, _ in done], end
 
 
@@ -26,10 +30,14 @@ FINE = (None, "", "")
 
 def test_a_failing_test_does_not_stop_the_next() -> None:
     check = Suite.check(
-        "def check(f):\n    assert f(1) == 1\n    assert f(2) == 0\n    x = f(3)\n    assert x == 3",
+        "def check(f):\n    assert f(1) == 1\n    assert f(2) == 0\n"
+        "    x = f(3)\n    assert x == 3",
         "f",
     )
-    assert examined(check, "def f(x): return x") == (["passed", ("failed", "AssertionError"), "passed"], FINE)
+    assert examined(check, "def f(x): return x") == (
+        ["passed", ("failed", "AssertionError"), "passed"],
+        FINE,
+    )
     assert examined(check, "def f(x): raise SystemExit") == (
         [("failed", "SystemExit"), ("failed", "SystemExit")],
         ("suite", "SystemExit", ""),
@@ -39,10 +47,15 @@ def test_a_failing_test_does_not_stop_the_next() -> None:
 
 def test_a_check_that_returns_early_is_content_with_the_rest() -> None:
     check = Suite.check(
-        "def check(candidate):\n    assert candidate\n    if candidate(0): return\n    assert candidate(1)", "f"
+        "def check(candidate):\n    assert candidate\n"
+        "    if candidate(0): return\n    assert candidate(1)",
+        "f",
     )
     assert examined(check, "def f(x): return x == 0") == (["passed", "passed"], FINE)
-    assert examined(check, "def f(x): return False") == (["passed", ("failed", "AssertionError")], FINE)
+    assert examined(check, "def f(x): return False") == (
+        ["passed", ("failed", "AssertionError")],
+        FINE,
+    )
 
 
 def test_what_stands_behind_the_last_test_is_part_of_it() -> None:
@@ -52,9 +65,16 @@ def test_what_stands_behind_the_last_test_is_part_of_it() -> None:
 
 def test_statements_share_what_their_set_up_made() -> None:
     suite = Suite.asserts(("assert f(xs) == 1", "assert xs == [1]", "assert 1 / 0"), "xs = [1]")
-    assert examined(suite, "def f(xs): return xs[0]")[0] == ["passed", "passed", ("failed", "ZeroDivisionError")]
+    assert examined(suite, "def f(xs): return xs[0]")[0] == [
+        "passed",
+        "passed",
+        ("failed", "ZeroDivisionError"),
+    ]
     broken = Suite.asserts(("assert f(1)",), "f(0)")
-    assert examined(broken, "def f(x): return 1 / x") == ([], ("suite", "ZeroDivisionError", "division by zero"))
+    assert examined(broken, "def f(x): return 1 / x") == (
+        [],
+        ("suite", "ZeroDivisionError", "division by zero"),
+    )
 
 
 CLASSES = """
@@ -93,24 +113,31 @@ class D(unittest.TestCase):
 
 def test_classes_run_as_unittest_runs_them() -> None:
     expected = [
-        "passed", "passed", "passed", ("failed", "UnexpectedSuccess"), ("failed", "AssertionError"), "passed",
-        ("not_run", "ZeroDivisionError"), ("failed", "ZeroDivisionError"), "passed", ("failed", "ZeroDivisionError"),
+        "passed", "passed", "passed", ("failed", "UnexpectedSuccess"), ("failed", "AssertionError"),
+        "passed", ("not_run", "ZeroDivisionError"), ("failed", "ZeroDivisionError"), "passed",
+        ("failed", "ZeroDivisionError"),
     ]  # fmt: skip
     assert examined(Suite.unittest(CLASSES), "def f(x): return 1 // x") == (expected, FINE)
 
 
 def test_only_a_suite_that_speaks_of_skipping_may_skip() -> None:
     suite = Suite.unittest("import unittest\nclass T(unittest.TestCase):\n    def test(self): f()")
-    assert examined(suite, "import unittest\ndef f(): raise unittest.SkipTest('no')")[0] == [("failed", "SkipTest")]
+    assert examined(suite, "import unittest\ndef f(): raise unittest.SkipTest('no')")[0] == [
+        ("failed", "SkipTest")
+    ]
 
 
 def test_a_program_that_patches_its_judge_is_noticed_and_the_judge_mended() -> None:
     suite = Suite.unittest(
-        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): f()\n    def test_b(self): self.fail()"
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    def test_a(self): f()\n    def test_b(self): self.fail()"
     )
     source = "import unittest\ndef f(): unittest.TestCase.fail = lambda *_: None"
     seal = Seal(unittest.TestCase)
-    assert examined(suite, source, seal)[0] == [("failed", "Tampered"), ("failed", "AssertionError")]
+    assert examined(suite, source, seal)[0] == [
+        ("failed", "Tampered"),
+        ("failed", "AssertionError"),
+    ]
     assert not seal.broken()
 
 

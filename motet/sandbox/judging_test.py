@@ -1,4 +1,4 @@
-"""Test mode from end to end, behind the strongest walls that this machine has."""
+"""Test mode from end to end, under the strongest protection that this machine has."""
 
 import asyncio
 import os
@@ -15,9 +15,13 @@ import pytest
 from motet.errors import SandboxFault
 from motet.sandbox import Call, CaseResult, Level, Limits, Returned, Sandbox, Suite, Verdict, trial
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of address space are Linux's")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="limits of address space are Linux's"
+)
 
-PAIR = Suite.check("def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3", "f")
+PAIR = Suite.check(
+    "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3", "f"
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,11 @@ def test_a_program_is_judged(sandbox: Sandbox) -> None:
     assert verdict == Verdict((CaseResult("test 1", "passed"), CaseResult("test 2", "passed")))
     assert 0 < verdict.seconds <= took
     half = asyncio.run(sandbox.judge(["def f(x): return 2"], PAIR))
-    assert (results(half), half.share, half.passed) == (["passed", "failed AssertionError"], 0.5, False)
+    assert (results(half), half.share, half.passed) == (
+        ["passed", "failed AssertionError"],
+        0.5,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,9 +65,17 @@ def test_a_program_is_judged(sandbox: Sandbox) -> None:
         ("import os\ndef f(x): os._exit(0)", "exited", ["failed exited", "not_run"]),
         ("import ctypes\ndef f(x): ctypes.string_at(0)", "crashed", ["failed crashed", "not_run"]),
         ("import os\ndef f(x): os.write(3, bytes(100))", "garbled", ["failed garbled", "not_run"]),
-        ("import os\ndef f(x):\n    os.close(3)\n    while True: pass", "crashed", ["failed crashed", "not_run"]),
+        (
+            "import os\ndef f(x):\n    os.close(3)\n    while True: pass",
+            "crashed",
+            ["failed crashed", "not_run"],
+        ),
         ("def f(x):\n    print('x' * 10**6)\n    return x + 1", None, ["passed", "passed"]),
-        ("import unittest\ndef f(x): raise unittest.SkipTest", None, ["failed SkipTest", "failed SkipTest"]),
+        (
+            "import unittest\ndef f(x): raise unittest.SkipTest",
+            None,
+            ["failed SkipTest", "failed SkipTest"],
+        ),
         (
             "class f:\n    def __init__(self, x): pass\n    __eq__ = lambda *_: True",
             None,
@@ -83,7 +99,9 @@ def test_a_test_that_hangs_costs_only_itself(sandbox: Sandbox) -> None:
     assert results(spends) == ["timeout timeout", "passed"]
     assert "1 seconds of CPU" in spends.message
     endless = sandbox.judge_sync(
-        ["def f(x):\n    while True: yield"], Suite.asserts(("assert list(f(1))",)), Limits(wall_seconds=0.5)
+        ["def f(x):\n    while True: yield"],
+        Suite.asserts(("assert list(f(1))",)),
+        Limits(wall_seconds=0.5),
     )
     assert results(endless) == ["timeout timeout"]
     nothing = sandbox.judge_sync(["while True: pass"], PAIR, Limits(wall_seconds=0.5))
@@ -96,14 +114,23 @@ def test_a_set_up_that_fails_leaves_its_tests_not_run(sandbox: Sandbox) -> None:
     assert verdict == Verdict((CaseResult("test 1", "not_run", "KeyError", "'why'"),))
 
 
-def test_programs_have_what_the_set_up_imports_and_tests_what_the_program_does(sandbox: Sandbox) -> None:
-    suite = Suite.asserts(("assert area(1) == math.pi", "assert dt.date(2020, 1, 1) == day()"), "import math")
-    source = "import datetime as dt\ndef area(r): return math.pi * r * r\ndef day(): return dt.date(2020, 1, 1)"
+def test_programs_have_what_the_set_up_imports_and_tests_what_the_program_does(
+    sandbox: Sandbox,
+) -> None:
+    suite = Suite.asserts(
+        ("assert area(1) == math.pi", "assert dt.date(2020, 1, 1) == day()"), "import math"
+    )
+    source = (
+        "import datetime as dt\ndef area(r): return math.pi * r * r\n"
+        "def day(): return dt.date(2020, 1, 1)"
+    )
     assert sandbox.judge_sync([source], suite).passed
 
 
 def test_a_function_may_have_the_name_of_a_builtin(sandbox: Sandbox) -> None:
-    assert sandbox.judge_sync(["def sum(a, b): return a + b"], Suite.asserts(("assert sum(10, 15) == 25",))).passed
+    assert sandbox.judge_sync(
+        ["def sum(a, b): return a + b"], Suite.asserts(("assert sum(10, 15) == 25",))
+    ).passed
     cheat = "def f(x): return []\ndef len(x): return 3"
     assert not sandbox.judge_sync([cheat], Suite.asserts(("assert len(f(1)) == 3",))).passed
 
@@ -118,7 +145,9 @@ def test_a_verdict_is_remembered_unless_time_or_memory_decided_it(
 ) -> None:
     asked = []
     ask = sandbox._servers.ask
-    monkeypatch.setattr(sandbox._servers, "ask", lambda *args, **named: (asked.append(1), ask(*args, **named))[1])
+    monkeypatch.setattr(
+        sandbox._servers, "ask", lambda *args, **named: (asked.append(1), ask(*args, **named))[1]
+    )
     source = f"# {secrets.token_hex()}\ndef f(x):\n    while x == {{}}: pass\n    return x + 1"
     first, again = (sandbox.judge_sync([source.format(0)], PAIR) for _ in range(2))
     assert (first, again.seconds, len(asked)) == (again, 0.0, 1)
@@ -129,7 +158,7 @@ def test_a_verdict_is_remembered_unless_time_or_memory_decided_it(
     assert len(asked) == 4
 
 
-# ---------------------------------------------------------------------------------------------------- one jail
+# ------------------------------------------------------------ together in one process
 
 MOCKED = """
 import io, sys, unittest
@@ -164,7 +193,9 @@ def test_together_tests_reach_everything_and_the_verdict_says_so(sandbox: Sandbo
     assert (apart.share, apart.together) == (0.0, False)
 
 
-def test_together_a_program_cannot_write_results_it_was_not_told_the_secret_of(sandbox: Sandbox) -> None:
+def test_together_a_program_cannot_write_results_it_was_not_told_the_secret_of(
+    sandbox: Sandbox,
+) -> None:
     forged = r"""
 import os
 os.write(3, b'["",5,0,"passed","",""]\n["",3,null,"",""]\n')
@@ -194,7 +225,9 @@ def load(name):
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_files_lie_in_a_folder_that_both_see_and_nobody_later(together: bool, sandbox: Sandbox) -> None:
+def test_files_lie_in_a_folder_that_both_see_and_nobody_later(
+    together: bool, sandbox: Sandbox
+) -> None:
     if sandbox.level < Level.LANDLOCK:
         pytest.skip("no scratch folder below Landlock")
     suite = Suite.unittest(FILES, together=together, files=True)
@@ -205,16 +238,24 @@ def test_files_lie_in_a_folder_that_both_see_and_nobody_later(together: bool, sa
     assert [case.kind for case in without.cases] == ["PermissionError", "PermissionError"]
 
 
-# ---------------------------------------------------------------------------------------------------- faults
+# ------------------------------------------------------------ faults
 
 
 @pytest.mark.parametrize("name", ["run_judge", "run_candidate"])
-def test_what_goes_wrong_before_a_program_began_is_a_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = f"from motet.sandbox import trial\ntrial.{name} = lambda *_: None\nserver.main(*sys.argv[2:])"
+def test_what_goes_wrong_before_a_program_began_is_a_fault(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = (
+        f"from motet.sandbox import trial\ntrial.{name} = lambda *_: None\n"
+        "server.main(*sys.argv[2:])"
+    )
     from motet.sandbox import worker
 
     monkeypatch.setattr(worker, "_BOOT", worker._BOOT.replace("server.main(*sys.argv[2:])", broken))
-    with Sandbox(workers=1, minimum=Level.LIMITS) as made, pytest.raises(SandboxFault, match="did not get as far"):
+    with (
+        Sandbox(workers=1, minimum=Level.LIMITS) as made,
+        pytest.raises(SandboxFault, match="did not get as far"),
+    ):
         made.judge_sync(["def f(x): return x + 1"], PAIR)
 
 
@@ -236,10 +277,15 @@ def test_tests_run_at_every_level(level: Level) -> None:
 
 def test_the_server_never_holds_a_suite_nor_what_was_said_of_it(sandbox: Sandbox) -> None:
     secret = secrets.token_hex(24)
-    source = f"import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(0), {secret!r})"
+    source = (
+        "import unittest\nclass T(unittest.TestCase):\n"
+        f"    def test(self): self.assertEqual(f(0), {secret!r})"
+    )
     verdict = sandbox.judge_sync(["def f(x): return 'a guess'"], Suite.unittest(source))
     assert secret in verdict.cases[0].message
-    together = sandbox.judge_sync(["def f(x): return 'a guess'"], Suite.unittest(source, together=True))
+    together = sandbox.judge_sync(
+        ["def f(x): return 'a guess'"], Suite.unittest(source, together=True)
+    )
     assert secret in together.cases[0].message
     value = sandbox.run_sync([f"def f(x): return {secret!r}, x"], [Call("f", (secret,))])
     assert value.calls == (Returned((secret, secret)),)
@@ -252,7 +298,7 @@ def test_the_server_never_holds_a_suite_nor_what_was_said_of_it(sandbox: Sandbox
 
 
 def _family(pids: list[int]) -> list[Path]:
-    """The folders in /proc of the processes of these sessions."""
+    """Return the /proc folders of all processes in the sessions of these pids."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -1,7 +1,11 @@
-"""A Landlock domain without a single rule: no file, no TCP port, and from ABI 6 on no signal or abstract socket beyond it.
+"""Put the process into a Landlock domain without any rule.
 
-It says again, by other code of the kernel, what the system call filter says. With a scratch folder it has one rule: plain files
-and folders beneath it may be made, read, written, renamed and removed. Source: landlock(7).
+The domain forbids all files and TCP ports. From ABI 6 on it also forbids signals to processes
+outside the domain and abstract sockets outside it. The system call filter (seccomp.py) already
+forbids all that; Landlock repeats it with other code of the kernel.
+
+With a scratch folder the domain has one rule: programs may create, read, write, rename and remove
+plain files and folders below it. Source: landlock(7).
 """
 
 import ctypes
@@ -21,12 +25,12 @@ _IN_A_FOLDER = sum(
         13, 14,  # rename from one folder to another, truncate
     )
 )  # fmt: skip
-"""All but executing, and making devices, sockets, pipes and symbolic links."""
+"""All rights except executing files and making devices, sockets, pipes and symbolic links."""
 _PR_SET_NO_NEW_PRIVS = 38
 
 
 def attributes(abi: int) -> bytes:
-    """struct landlock_ruleset_attr with everything that this ABI can forbid: files, TCP, scopes."""
+    """Pack struct landlock_ruleset_attr with all that this ABI can forbid: files, TCP, scopes."""
     file_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
     words = [(1 << file_rights) - 1]
     words += [0b11] if abi >= 4 else []
@@ -35,7 +39,10 @@ def attributes(abi: int) -> bytes:
 
 
 def lock(folder: str | None = None) -> None:
-    """Puts this process into the empty domain, for good, `folder` left open. OSError where the kernel has no Landlock."""
+    """Put this process into the domain permanently. Only `folder` stays accessible, if given.
+
+    Raises: OSError if the kernel has no Landlock or refuses.
+    """
     abi = LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION)
     if abi < 1:
         raise OSError(ctypes.get_errno(), "the kernel has no Landlock")

@@ -1,4 +1,8 @@
-"""The C library, opened once. What every child calls is looked up before the server forks: later it would cost each of them."""
+"""The C library, opened once.
+
+The functions that every child calls are looked up before the server forks, so that no child spends
+time on it.
+"""
 
 import ctypes
 import sys

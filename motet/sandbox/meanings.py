@@ -1,8 +1,10 @@
-"""Which names a suite takes from elsewhere, and from where. Host only: the text is trusted.
+"""Resolve the names that a suite uses and does not define.
 
-A suite may name things that it does not define: what it tests, what the task gives besides, and
-what Python has. Only the first two are the program's. So a program that defines an `abs` or an
-`isclose` of its own is not believed, unless that is the very function under test.
+This runs on the host only: the suite's source is trusted.
+
+Such a name means the function under test, another function of the task, or something of Python.
+Only the first two come from the program. So if a program defines its own `abs` or `isclose`, the
+suite still uses Python's, unless that is the function under test.
 """
 
 import ast
@@ -17,7 +19,9 @@ from motet.sandbox.world import ALIASES, EXPORTS
 
 _BUILTINS: Final = frozenset(dir(builtins))
 _BUILTIN_FUNCTIONS: Final = frozenset(
-    name for name, value in vars(builtins).items() if callable(value) and not isinstance(value, type)
+    name
+    for name, value in vars(builtins).items()
+    if callable(value) and not isinstance(value, type)
 )
 _MODULES: Final = sys.stdlib_module_names | ALIASES.keys()
 _EXPORTED: Final = frozenset(
@@ -25,36 +29,43 @@ _EXPORTED: Final = frozenset(
 )
 _HELPERS: Final = frozenset(
     {
-        "Counter", "Decimal", "Fraction", "OrderedDict", "date", "datetime", "deepcopy", "defaultdict", "deque", "fabs",
-        "inf", "isclose", "isfinite", "isinf", "isnan", "namedtuple", "nan", "partial", "pi", "reduce", "timedelta",
-        "timezone",
+        "Counter", "Decimal", "Fraction", "OrderedDict", "date", "datetime", "deepcopy",
+        "defaultdict", "deque", "fabs", "inf", "isclose", "isfinite", "isinf", "isnan",
+        "namedtuple", "nan", "partial", "pi", "reduce", "timedelta", "timezone",
     }
 )  # fmt: skip
-"""What the library exports and tests compare with. Where nobody says which name is tested, any other may be."""
+"""Names of the library that tests commonly use for comparisons.
+
+If the tested name is not given, only these names and modules mean the library. Any other name may
+be under test.
+"""
 
 
 class Meanings(NamedTuple):
-    """What the names mean that a suite reads and does not define."""
+    """The names that a suite reads and does not define, by origin."""
 
     candidate: list[str]
-    """The program's: what is tested, and what the task names."""
+    """Names of the program: the function under test, and other names of the task."""
     library: list[str]
-    """The library's, by the name under which the program has imported it."""
+    """Names of the library. The program's imports decide between a module and a class in it."""
     shadows: list[str]
-    """Those of the program's that Python has too: a function under test may be called `sum`."""
+    """Names in `candidate` that are also builtins: a function under test may be called `sum`."""
 
 
 def meanings(sources: Sequence[str], tested: str | None, passed: bool) -> Meanings:
-    """Of the names in some texts that run one after the other.
+    """Resolve the names of some sources that run one after the other.
 
-    `tested`: what is under test, where somebody says so. `passed`: it is passed to the suite, which need not name it.
+    `tested` is the name under test, if it is given. If `passed` is true, the object under test is
+    passed to the suite as an argument, so the suite may not mention its name.
     """
     trees = [ast.parse(source) for source in sources]
     free = {name for source in sources for name in _read(source)} - {
         name for source in sources for name in _bound(source)
     }
     known = _EXPORTED if passed or tested in free else _HELPERS
-    library = {name for name in free - _BUILTINS - {tested} if name in known or _is_module(name, trees)}
+    library = {
+        name for name in free - _BUILTINS - {tested} if name in known or _is_module(name, trees)
+    }
     others = free - _BUILTINS - library
     if passed:
         others |= _read(tested or "")
@@ -67,12 +78,13 @@ def meanings(sources: Sequence[str], tested: str | None, passed: bool) -> Meanin
 
 
 def _read(source: str) -> set[str]:
-    """The names that are looked for among the global ones, somewhere in a text."""
+    """Return the names that a source reads as globals anywhere."""
     found: set[str] = set()
     waiting = [symtable.symtable(source, "<suite>", "exec")]
     while waiting:
         table = waiting.pop()
-        outside = table.get_type() in ("module", "class")  # a class body finds global names where it has none yet
+        # A class body reads a global name if it has not defined the name yet.
+        outside = table.get_type() in ("module", "class")
         found |= {
             symbol.get_name()
             for symbol in table.get_symbols()
@@ -84,11 +96,18 @@ def _read(source: str) -> set[str]:
 
 def _bound(source: str) -> set[str]:
     table = symtable.symtable(source, "<suite>", "exec")
-    return {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    return {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
 
 
 def _is_module(name: str, trees: Sequence[ast.Module]) -> bool:
-    """Whether a name is a module's and is used as one: all that is done with it is to read its attributes."""
+    """Test whether a name is a module name and the sources use it as a module.
+
+    They do if they only read attributes of it.
+    """
     if name not in _MODULES:
         return False
     nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -101,14 +120,20 @@ def _named(node: ast.AST) -> str | None:
 
 
 def _innermost(trees: Sequence[ast.Module], names: set[str]) -> set[str]:
-    """Those of some functions that are called without another of them among the arguments: `pow` in `abs(pow(2, 3) - 8)`.
+    """Return those of some functions that are called with no other of them in the arguments.
 
-    Where some are named by all of the texts that name one, the others are out.
+    For example `pow` in `abs(pow(2, 3) - 8)`. If some of the functions appear in every source that
+    uses any of them, only these are considered.
     """
     used = [{name for node in ast.walk(tree) if (name := _named(node)) in names} for tree in trees]
     common = set.intersection(*map(set, (each for each in used if each))) if any(used) else set()
     names = {name for name in common if name is not None} or names
-    return {name for tree in trees for call, name in _calls(tree, names) if not _calls_another(call, names)}
+    return {
+        name
+        for tree in trees
+        for call, name in _calls(tree, names)
+        if not _calls_another(call, names)
+    }
 
 
 def _calls(tree: ast.AST, names: set[str]) -> Iterator[tuple[ast.Call, str]]:

@@ -15,7 +15,11 @@ from motet.sandbox.meanings import Meanings, meanings
         (("assert gcd(4, 6) == 2",), "gcd", (["gcd"], [], [])),
         (("assert abs(pow(2, 3) - 8) < 1",), None, (["pow"], [], ["pow"])),
         (("assert pow(2, abs(-3)) == 8",), "pow", (["pow"], [], ["pow"])),
-        (("assert len(sum([1], [2])) == 2", "assert sum([], []) == []"), None, (["sum"], [], ["sum"])),
+        (
+            ("assert len(sum([1], [2])) == 2", "assert sum([], []) == []"),
+            None,
+            (["sum"], [], ["sum"]),
+        ),
         (("assert sum(range(3)) == 3",), None, (["sum"], [], ["sum"])),
         (("x = f(1)", "assert x == [y for y in x]"), None, (["f"], [], [])),
         (("class A:\n    b = C\n    def d(self): return E",), None, (["C", "E"], [], [])),

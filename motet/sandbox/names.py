@@ -1,4 +1,8 @@
-"""The global names of a suite while it runs: its own, then Python's, then those that it may see of the candidate's."""
+"""The global namespace in which a suite runs.
+
+A name is looked up among the suite's own names, then Python's builtins, then those names of the
+candidate that the suite may use.
+"""
 
 import builtins
 from typing import Any
@@ -8,15 +12,17 @@ from motet.sandbox.world import Absent, World
 
 
 def namespace(world: World, suite: Compiled) -> dict[str, Any]:
-    """Where a suite runs. What it reads there without having defined it is looked up when it is read."""
+    """Make the namespace of a suite. Names that it does not define are looked up when read."""
     space = {"__name__": "tests", "__file__": "tests.py", "__builtins__": _Behind(world, suite)}
     world.space = space
     return space
 
 
 class _Behind(dict[str, Any]):
-    """Python's builtins as the tests have them, and behind them the candidate's names. What is plain there may change: it is
-    asked for anew."""
+    """Python's builtins, with the candidate's names as a fallback.
+
+    A plain value of the candidate may change, so it is not stored but requested anew each time.
+    """
 
     def __init__(self, world: World, suite: Compiled) -> None:
         super().__init__(vars(builtins))

@@ -1,7 +1,8 @@
-"""A world with nothing in it: own processes, no network, no shared memory, and an empty read-only root for the programs.
+"""Linux namespaces for the server and its children.
 
-The server enters it once. It keeps seeing the host's files, because it must import modules; each child goes on to `EMPTY_ROOT`.
-Source: unshare(2), user_namespaces(7).
+They see only their own processes, no network and no shared memory. The server enters the
+namespaces once. It still sees the host's files, because it must import modules. Each child changes
+its root to `EMPTY_ROOT`, which is empty and read-only. Source: unshare(2), user_namespaces(7).
 """
 
 import ctypes
@@ -10,7 +11,10 @@ import os
 from motet.sandbox.libc import LIBC
 
 EMPTY_ROOT = "/proc"
-"""Where the empty file system lies: every Linux has the folder, and what it showed is covered."""
+"""Mount point of the empty file system.
+
+Every Linux has this folder, and the mount hides its content.
+"""
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
@@ -22,16 +26,22 @@ _PR_SET_DUMPABLE = 4
 
 
 def enter() -> None:
-    """Leaves the host's namespaces. The next fork is process 1 of the new world; OSError where the kernel refuses.
+    """Leave the host's namespaces. The next forked process is process 1 of the new ones.
 
-    Real root needs no user namespace and is better without: its children can then become a user who owns nothing.
+    Real root needs no user namespace. It is better without one, because its children can then
+    become a user who owns nothing. Raises: OSError if the kernel refuses.
     """
     user, group = os.getuid(), os.getgid()
     if user != 0 or LIBC.unshare(_WORLD):
-        LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # a process that once was root may not write its own maps otherwise
+        # Without this, a process that once was root cannot write its own id maps.
+        LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         if LIBC.unshare(_WORLD | _NEWUSER):
             raise OSError(ctypes.get_errno(), "the kernel refuses user namespaces")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
             descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
             os.write(descriptor, text.encode())
             os.close(descriptor)
@@ -44,7 +54,10 @@ def enter() -> None:
 
 
 def become_first() -> None:
-    """Returns in process 1 of the new world; the process that called waits outside and ends with it."""
+    """Fork, and return in process 1 of the new namespaces.
+
+    The calling process waits outside and exits with the same status.
+    """
     first = os.fork()
     if first != 0:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF)

@@ -1,8 +1,11 @@
-"""What a suite's text says of how it must be run. Host only: the text is trusted.
+"""Decide from a suite's source how it must be run.
 
-Tests that live in another process than the program see its objects through stand-ins, and that is nearly everything. What they
-cannot see is what both would share in one interpreter: modules that a test patches, standard output, warnings, the seed of the
-common generator, the insides of objects, and the program's classes as bases of the tests' own.
+This runs on the host only: the suite's source is trusted.
+
+Usually the tests run in another process than the program and use its objects through proxies
+(stand-ins). Nearly all tests work like that. The exceptions need what both would share in one
+interpreter: modules that a test patches, standard output, warnings, the seed of the global random
+generator, the internals of objects, and classes of the program as base classes of the tests' own.
 """
 
 import ast
@@ -12,43 +15,58 @@ from collections.abc import Iterator
 
 _SHARED = frozenset(
     {
-        "patch", "stdout", "stderr", "stdin", "redirect_stdout", "redirect_stderr", "environ", "putenv", "seed", "setstate",
-        "assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "catch_warnings", "simplefilter", "pickle",
-        "inspect", "__doc__", "__subclasses__", "reload", "monkeypatch", "caplog", "capsys", "MagicMock", "Mock",
-        "NonCallableMock", "PropertyMock", "create_autospec", "mock_open", "setrecursionlimit", "get_type_hints", "copyreg",
-        "dataclasses", "weakref", "gc", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException",
+        "patch", "stdout", "stderr", "stdin", "redirect_stdout", "redirect_stderr", "environ",
+        "putenv", "seed", "setstate", "assertLogs", "assertNoLogs", "assertWarns",
+        "assertWarnsRegex", "catch_warnings", "simplefilter", "pickle", "inspect", "__doc__",
+        "__subclasses__", "reload", "monkeypatch", "caplog", "capsys", "MagicMock", "Mock",
+        "NonCallableMock", "PropertyMock", "create_autospec", "mock_open", "setrecursionlimit",
+        "get_type_hints", "copyreg", "dataclasses", "weakref", "gc", "SystemExit",
+        "KeyboardInterrupt", "GeneratorExit", "BaseException",
     }
 )  # fmt: skip
-"""Names that are only used to reach what both share, or to expect what no judge lets a program raise."""
+"""Names that show that a suite needs the shared interpreter.
+
+Tests use them only to access shared state, or to expect an exception that the judge never lets a
+program raise.
+"""
 _FILE_MODULES = frozenset(
     {
-        "bz2", "csv", "dbm", "filecmp", "fileinput", "glob", "gzip", "lzma", "mmap", "os", "pathlib", "shelve", "shutil",
-        "sqlite3", "tarfile", "tempfile", "zipfile",
+        "bz2", "csv", "dbm", "filecmp", "fileinput", "glob", "gzip", "lzma", "mmap", "os",
+        "pathlib", "shelve", "shutil", "sqlite3", "tarfile", "tempfile", "zipfile",
     }
 )  # fmt: skip
 _FILE_NAMES = frozenset({"open", "FileHandler", "RotatingFileHandler", "ElementTree"})
 _FILE = re.compile(
-    r"[\w./-]+\.(?:txt|log|csv|tsv|jsonl?|xml|ya?ml|ini|db|sqlite3?|zip|gz|tar|pdf|docx?|xlsx?|png|jpe?g|gif|bmp)"
+    r"[\w./-]+\.(?:txt|log|csv|tsv|jsonl?|xml|ya?ml|ini|db|sqlite3?|zip|gz|tar|"
+    r"pdf|docx?|xlsx?|png|jpe?g|gif|bmp)"
 )
 _BUILTINS = frozenset(dir(builtins))
 
 
 def needs_object(tests: str) -> bool:
-    """Whether `tests` must run together with the program: they reach for what both share, or derive classes from the program's.
+    """Test whether `tests` must run in the same process as the program.
 
-    False for what is no Python: no such suite can be made.
+    They must if they access shared state or derive classes from the program's classes. Returns
+    False for a source that is not Python, because no suite can be made of it.
     """
     tree = _parsed(tests)
     return tree is not None and (
-        not _SHARED.isdisjoint(_names(tree)) or _changes_a_module(tree) or _derives_from_a_stranger(tree)
+        not _SHARED.isdisjoint(_names(tree))
+        or _changes_a_module(tree)
+        or _derives_from_a_stranger(tree)
     )
 
 
 def needs_files(*sources: str) -> bool:
-    """Whether one of `sources`, tests or a program that passes them, reads or writes files and so needs a scratch folder."""
+    """Test whether one of `sources` reads or writes files and so needs a scratch folder.
+
+    The sources are tests, or a program that passes them.
+    """
     trees = [tree for source in sources if (tree := _parsed(source)) is not None]
     return any(
-        _FILE_MODULES & _imported(tree) or _FILE_NAMES & set(_names(tree)) or any(map(_FILE.fullmatch, _texts(tree)))
+        _FILE_MODULES & _imported(tree)
+        or _FILE_NAMES & set(_names(tree))
+        or any(map(_FILE.fullmatch, _texts(tree)))
         for tree in trees
     )
 
@@ -61,7 +79,7 @@ def _parsed(source: str) -> ast.Module | None:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Every name that is read or written, and every attribute."""
+    """Yield every name that is read or written, every attribute, and every import."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -77,18 +95,22 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """The packages that are imported, and the names under which they are known here."""
+    """Return the imported packages and their local names."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(name for alias in node.names for name in (alias.name.partition(".")[0], alias.asname or ""))
+            found.update(
+                name
+                for alias in node.names
+                for name in (alias.name.partition(".")[0], alias.asname or "")
+            )
         elif isinstance(node, ast.ImportFrom):
             found.add((node.module or "").partition(".")[0])
     return found - {""}
 
 
 def _changes_a_module(tree: ast.Module) -> bool:
-    """Whether something like `time.sleep = ...` stands in it."""
+    """Test whether the source sets or deletes a module attribute, as in `time.sleep = ...`."""
     modules = _imported(tree)
     return any(
         isinstance(node, ast.Attribute)
@@ -100,10 +122,15 @@ def _changes_a_module(tree: ast.Module) -> bool:
 
 
 def _derives_from_a_stranger(tree: ast.Module) -> bool:
-    """Whether a class has a base that the text does not bring itself: then it is the program's."""
+    """Test whether a class has a base that the source neither defines nor imports.
+
+    Such a base is a class of the program.
+    """
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} | _BUILTINS
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             own.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    bases = (base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases)
+    bases = (
+        base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases
+    )
     return any(isinstance(base, ast.Name) and base.id not in own for base in bases)

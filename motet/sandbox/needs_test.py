@@ -2,7 +2,10 @@ import pytest
 
 from motet.sandbox.needs import needs_files, needs_object
 
-TESTS = "import unittest, io, random, sys, time\n\nclass T(unittest.TestCase):\n    def test(self):\n        {}\n"
+TESTS = (
+    "import unittest, io, random, sys, time\n\n"
+    "class T(unittest.TestCase):\n    def test(self):\n        {}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,9 @@ def test_files_are_needed_where_tests_or_program_reach_for_them(source):
     assert needs_files("x = 1", source)
 
 
-@pytest.mark.parametrize("source", ["x = 'open'", "import math, json", "class (", "def f(path): return path.opens"])
+@pytest.mark.parametrize(
+    "source", ["x = 'open'", "import math, json", "class (", "def f(path): return path.opens"]
+)
 def test_most_programs_need_no_files(source):
     assert not needs_files(source)
 

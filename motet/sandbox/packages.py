@@ -1,7 +1,9 @@
-"""Packages outside the standard library that programs may import: the server loads them once, and nothing else is ever found.
+"""Load the packages outside the standard library that programs may import.
 
-While it loads them a gate stands before the import system, through which only the packages named may come; what one of them needs
-must be named too. Afterwards the machine's package folders are forgotten. A package still finds its own modules, by its own path.
+The server loads them once, at start. Meanwhile an import hook admits only the named packages, so
+every dependency of a package must be named too. Afterwards the server forgets the machine's package
+folders and programs can import no other package. A loaded package still finds its own modules
+through its own path.
 """
 
 import contextlib
@@ -13,13 +15,18 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 loaded_mb = 0
-"""Address space that the packages take, in MB. Programs get as much on top of their limit."""
+"""Address space of the loaded packages, in MB. It is added to the memory limit of each program."""
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""A fork copies no threads, and a program may start none: what computes in parallel would wait for them for ever."""
+"""Variables that limit libraries to one thread. A fork copies no threads and a program may start
+none, so parallel code would wait forever for its worker threads.
+"""
 
 
 def load(names: Sequence[str], folders: Sequence[str]) -> None:
-    """Imports every one of `names` (a package, or a module in one) from `folders`. Raises whatever such an import raises."""
+    """Import every package or module in `names` from `folders`.
+
+    Raises whatever such an import raises.
+    """
     global loaded_mb
     before, path = _address_space(), list(sys.path)
     gate = _Gate({name.partition(".")[0] for name in names})
@@ -36,12 +43,16 @@ def load(names: Sequence[str], folders: Sequence[str]) -> None:
             sys.path_importer_cache.pop(folder, None)
         sys.meta_path.remove(gate)
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed(0)  # like the library's generator: the same numbers on every server
+        # Like the standard library's generator: the same numbers on every server.
+        sys.modules["numpy.random"].seed(0)
     loaded_mb += (_address_space() - before >> 20) + 1
 
 
 def _import_with_late_parts(name: str) -> None:
-    """And the parts that a package loads when somebody asks for them, as numpy does with numpy.fft: later is too late."""
+    """Import a module, including the parts that it loads on first access.
+
+    numpy loads numpy.fft that way, for example. A program could not load it later.
+    """
     module = importlib.import_module(name)
     for part in set(dir(module)) - vars(module).keys():
         with contextlib.suppress(Exception):
@@ -49,7 +60,10 @@ def _import_with_late_parts(name: str) -> None:
 
 
 class _Gate:
-    """The first finder of the import system: says no to whatever is neither allowed nor of the standard library."""
+    """The first finder of the import system.
+
+    Raises ModuleNotFoundError for a module that is neither allowed nor in the standard library.
+    """
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._allowed = allowed
@@ -61,7 +75,10 @@ class _Gate:
 
 
 def _address_space() -> int:
-    """Bytes; 0 where the machine does not say, and limits no address space either."""
+    """Return the address space of this process in bytes.
+
+    Returns 0 except on Linux; address space is not limited elsewhere.
+    """
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

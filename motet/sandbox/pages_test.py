@@ -54,14 +54,20 @@ def test_pages_that_a_living_child_wrote_are_shared_no_more(memory: mmap.mmap) -
     os.waitpid(pid, 0)
     for descriptor in (go, written, ended, end, proc):
         os.close(descriptor)
-    assert [(each - address(memory)) // PAGE for each in alone if 0 <= each - address(memory) < len(memory)] == [
+    assert [
+        (each - address(memory)) // PAGE
+        for each in alone
+        if 0 <= each - address(memory) < len(memory)
+    ] == [
         3,
         5,
     ]
 
 
 @linux
-def test_a_fork_copies_registered_pages_and_writing_them_interrupts_nobody(memory: mmap.mmap) -> None:
+def test_a_fork_copies_registered_pages_and_writing_them_interrupts_nobody(
+    memory: mmap.mmap,
+) -> None:
     def interruptions() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for page in range(PAGES):

@@ -1,7 +1,8 @@
-"""From a suite to what its judge runs: which statements are tests, and all of it compiled. Host only: the text is trusted.
+"""Turn a suite into what its judge runs: find its tests and compile them.
 
-A suite is read and compiled once for all programs that it judges; what crosses to the judge is `marshal`, from the host to a
-Python that the host started.
+Host only: the text of a suite is trusted. A suite is parsed and compiled once for all programs that
+it judges. The compiled suite is sent with `marshal`, from the host to a Python that the host
+started.
 """
 
 import ast
@@ -18,22 +19,25 @@ from motet.sandbox.blocks import lenient
 from motet.sandbox.meanings import meanings
 from motet.sandbox.protocol import CASE, Compiled
 
-Kind: TypeAlias = Literal["check", "asserts", "unittest"]
+SuiteKind: TypeAlias = Literal["check", "asserts", "unittest"]
 _TEST_CASES: Final = frozenset({"TestCase", "IsolatedAsyncioTestCase", "FunctionTestCase"})
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Text(NamedTuple):
-    """The part of a suite that decides what its tests are."""
+    """The parts of a suite that determine its tests."""
 
-    kind: Kind
+    kind: SuiteKind
     source: str
     statements: tuple[str, ...]
 
 
 class Found(NamedTuple):
-    """One test: its name, its text, and the statements of `check` that it is (first and after last), where there are any."""
+    """One test: its name, its source text, and for `check` the range of its statements.
+
+    `begin` is the index of the first statement and `end` is the index after the last one.
+    """
 
     name: str
     text: str
@@ -43,8 +47,13 @@ class Found(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def find(text: Text) -> tuple[Found, ...]:
-    """Every test of a suite, in the order in which they run. ValueError where it is no such suite."""
-    tests = {"check": _in_check, "asserts": _in_statements, "unittest": _in_classes}[text.kind](text)
+    """Return every test of a suite, in the order in which they run.
+
+    Raises ValueError if the text is not a valid suite of this kind, or has no tests.
+    """
+    tests = {"check": _in_check, "asserts": _in_statements, "unittest": _in_classes}[text.kind](
+        text
+    )
     if not tests:
         raise ValueError(f"a suite of kind {text.kind} has no tests in it")
     return tests
@@ -52,7 +61,7 @@ def find(text: Text) -> tuple[Found, ...]:
 
 @lru_cache(maxsize=1024)
 def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> bytes:
-    """What the judge loads: a Compiled, as marshal writes its parts."""
+    """Return what the judge loads: the fields of a Compiled, serialized with marshal."""
     tests = find(text)
     trees, kept = [_tree(text.source)], list[ast.Module]()
     kept_texts = [test.text for test in tests] if text.kind == "asserts" else []
@@ -72,18 +81,24 @@ def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> by
     texts = ["<suite>", *(f"<{test.name}>" for test in tests[: len(kept)])]
     blocks = list(lenient(trees, texts))
     skips = "skip" in text.source
-    return marshal.dumps(tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, blocks)))
+    return marshal.dumps(
+        tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, blocks))
+    )
 
 
 @lru_cache(maxsize=1024)
 def imports(source: str) -> str:
-    """The import statements at the top level of a text, one a line."""
-    return "\n".join(ast.unparse(statement) for statement in _tree(source).body if isinstance(statement, _IMPORTS))
+    """Return the import statements at the top level of a source text, one per line."""
+    return "\n".join(
+        ast.unparse(statement)
+        for statement in _tree(source).body
+        if isinstance(statement, _IMPORTS)
+    )
 
 
 @lru_cache(maxsize=1024)
 def words(text: Text) -> frozenset[str]:
-    """Every name that the suite writes."""
+    """Return every identifier that occurs in the suite."""
     return frozenset(re.findall(r"[^\W\d]\w*", "\n".join((text.source, *text.statements))))
 
 
@@ -97,7 +112,11 @@ def _modules(tree: ast.Module) -> Iterator[str]:
 
 
 def _uses_operators(tree: ast.Module) -> bool:
-    """Whether an operator, or `in`, is applied to `Name(...)` or to what was assigned from it, where Name is the candidate's."""
+    """Test whether the suite applies an operator or `in` to an object of the candidate.
+
+    Such an object is the result of `Name(...)`, or a variable assigned from it, if Name is a class
+    of the candidate.
+    """
     nodes = list(ast.walk(tree))
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     made = {
@@ -112,7 +131,9 @@ def _uses_operators(tree: ast.Module) -> bool:
             operands += [node.left, node.right]
         elif isinstance(node, ast.AugAssign):
             operands += [node.target, node.value]
-        elif isinstance(node, ast.Compare) and any(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
+        elif isinstance(node, ast.Compare) and any(
+            isinstance(operator, ast.In | ast.NotIn) for operator in node.ops
+        ):
             operands += node.comparators
         elif (
             isinstance(node, ast.Call)
@@ -124,7 +145,7 @@ def _uses_operators(tree: ast.Module) -> bool:
 
 
 def _makes(node: ast.expr, own: set[str]) -> bool:
-    """Whether an expression calls what by its name is a class of the candidate."""
+    """Test whether an expression calls a name that looks like a class of the candidate."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -139,7 +160,10 @@ def _compile(tree: ast.Module, name: str) -> CodeType:
 
 
 def _tree(source: str) -> ast.Module:
-    """Of a text that compiles: some that can be parsed do not (a `return` outside a function, a sum of thousands of terms)."""
+    """Parse a text that also compiles.
+
+    Some texts parse but do not compile: a `return` outside a function, a sum of thousands of terms.
+    """
     with _no_python():
         tree = ast.parse(source)
     _compile(tree, "<suite>")
@@ -154,7 +178,7 @@ def _no_python() -> Iterator[None]:
         raise ValueError(f"a suite that is not Python: {error}") from error
 
 
-# ---------------------------------------------------------------------------------------------------- check
+# -------------------------------------------------------------------------------------------- check
 
 
 def _in_check(text: Text) -> tuple[Found, ...]:
@@ -162,7 +186,8 @@ def _in_check(text: Text) -> tuple[Found, ...]:
     body = _check_of(tree).body
     asserting = _asserting(tree)
     begins = [index for index, statement in enumerate(body) if _asserts(statement, asserting)]
-    # What stands behind the last test belongs to it: where that fails, plain `check(candidate)` fails, so a test must.
+    # Statements after the last test belong to it. If they fail, `check(candidate)` would fail,
+    # so a test must fail too.
     ends = [begin + 1 for begin in begins[:-1]] + [len(body)]
     if not begins:
         begins, ends = [0], [len(body)]
@@ -174,7 +199,9 @@ def _in_check(text: Text) -> tuple[Found, ...]:
 
 
 def _with_cases(text: Text, tests: Sequence[Found], chosen: Sequence[int]) -> ast.Module:
-    """The suite with every chosen test inside a `with __case__(index)`, and the others left out."""
+    """Return the suite with each chosen test inside a `with __case__(index)` and the others
+    removed.
+    """
     tree = _tree(text.source)
     check = _check_of(tree)
     body: list[ast.stmt] = []
@@ -190,35 +217,47 @@ def _with_cases(text: Text, tests: Sequence[Found], chosen: Sequence[int]) -> as
 
 
 def _check_of(tree: ast.Module) -> ast.FunctionDef:
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    found = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"
+    ]
     if not found:
         raise ValueError("a suite of kind check defines no function check(candidate)")
     return found[-1]
 
 
 def _asserting(tree: ast.Module) -> frozenset[str]:
-    """The functions of a text that assert, themselves or through one another."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name != "check"]
+    """Return the names of the functions that assert, directly or through calls of each other."""
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, _Function) and node.name != "check"
+    ]
     found: frozenset[str] = frozenset()
     while True:
-        more = frozenset(f.name for f in functions if any(_asserts(statement, found) for statement in f.body))
+        more = frozenset(
+            f.name for f in functions if any(_asserts(statement, found) for statement in f.body)
+        )
         if more == found:
             return found
         found = more
 
 
 def _asserts(statement: ast.stmt, asserting: frozenset[str]) -> bool:
-    """Whether running the statement may assert something that is not true whatever happens."""
+    """Test whether running the statement may assert something that is not always true."""
     for node in _executed(statement):
-        if isinstance(node, ast.Assert) and not (isinstance(node.test, ast.Constant) and node.test.value):
+        if isinstance(node, ast.Assert) and not (
+            isinstance(node.test, ast.Constant) and node.test.value
+        ):
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in asserting:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in asserting
+        ):
             return True
     return False
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """A statement and what lies in it, but not the bodies of functions that it only defines."""
+    """Yield a statement and the nodes inside it, but not the bodies of functions it defines."""
     yield node
     if not isinstance(node, _Function | ast.Lambda):
         for child in ast.iter_child_nodes(node):
@@ -229,7 +268,7 @@ def _lines(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:
     return textwrap.dedent("\n".join(lines[statements[0].lineno - 1 : statements[-1].end_lineno]))
 
 
-# ---------------------------------------------------------------------------------------------------- asserts
+# ------------------------------------------------------------------------------------------ asserts
 
 
 def _in_statements(text: Text) -> tuple[Found, ...]:
@@ -239,14 +278,19 @@ def _in_statements(text: Text) -> tuple[Found, ...]:
 
 def _asks_something(statement: str) -> bool:
     body = _tree(statement).body
-    return not all(isinstance(node, ast.Assert) and not _asserts(node, frozenset()) for node in body)
+    return not all(
+        isinstance(node, ast.Assert) and not _asserts(node, frozenset()) for node in body
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- unittest
+# ----------------------------------------------------------------------------------------- unittest
 
 
 def _in_classes(text: Text) -> tuple[Found, ...]:
-    """Classes in the order of the text, their tests in the order of unittest: by name."""
+    """Return the tests of TestCase classes.
+
+    Classes keep the order of the text. Within a class, tests run in the order of unittest: by name.
+    """
     classes: dict[str, ast.ClassDef] = {}
     for node in _tree(text.source).body:
         if isinstance(node, ast.ClassDef):
@@ -268,11 +312,14 @@ def _bases(node: ast.ClassDef) -> list[str]:
 
 def _is_test_case(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
     others = [name for name in _bases(node) if name != node.name]
-    return any(name in _TEST_CASES or (name in classes and _is_test_case(classes[name], classes)) for name in others)
+    return any(
+        name in _TEST_CASES or (name in classes and _is_test_case(classes[name], classes))
+        for name in others
+    )
 
 
 def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, _Function]:
-    """Its own methods over those of its bases in the same text."""
+    """Return the methods of a class, including those it inherits from classes in the same text."""
     found: dict[str, _Function] = {}
     for base in reversed(_bases(node)):
         if base in classes and base != node.name:
@@ -281,5 +328,8 @@ def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, 
 
 
 def _skipped(node: _Function | ast.ClassDef) -> bool:
-    """Whether the suite itself leaves the test out, come what may."""
-    return any(ast.unparse(mark).partition("(")[0].rpartition(".")[2] == "skip" for mark in node.decorator_list)
+    """Test whether the suite skips the test unconditionally."""
+    return any(
+        ast.unparse(mark).partition("(")[0].rpartition(".")[2] == "skip"
+        for mark in node.decorator_list
+    )

@@ -3,18 +3,23 @@ import marshal
 
 import pytest
 
-from motet.sandbox.plan import Kind, Text, compiled, find, imports
+from motet.sandbox.plan import SuiteKind, Text, compiled, find, imports
 from motet.sandbox.protocol import CASE, Compiled
 
 
-def of(kind: Kind, source: str, statements: tuple[str, ...] = (), chosen: tuple[int, ...] | None = None) -> Compiled:
+def of(
+    kind: SuiteKind,
+    source: str,
+    statements: tuple[str, ...] = (),
+    chosen: tuple[int, ...] | None = None,
+) -> Compiled:
     text = Text(kind, source, statements)
     indices = tuple(range(len(find(text)))) if chosen is None else chosen
     return Compiled(*marshal.loads(compiled(text, "f", indices)))
 
 
 class Cases:
-    """Stands in for a judge: remembers the blocks that were entered, and lets none of them fail."""
+    """Replaces a judge: records which blocks were entered, and suppresses every exception."""
 
     def __init__(self) -> None:
         self.entered: list[int] = []
@@ -76,7 +81,9 @@ def test_builtins_are_the_candidates_only_where_nothing_else_is_tested() -> None
     assert of("asserts", "", ("assert sum(10, 15) == 25",)).shadows == ["sum"]
     assert of("asserts", "", ("assert len(f([1])) == 1",)).shadows == []
     assert of("asserts", "x = [1]", ("assert sum(x) == len(x)",)).shadows == ["len", "sum"]
-    assert of("asserts", "from math import inf", ("assert max(y for y in [inf]) == inf",)).shadows == ["max"]
+    assert of(
+        "asserts", "from math import inf", ("assert max(y for y in [inf]) == inf",)
+    ).shadows == ["max"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,10 @@ def test_builtins_are_the_candidates_only_where_nothing_else_is_tested() -> None
     ],
 )
 def test_whether_a_suite_applies_operators_to_what_it_made(body: str, uses: bool) -> None:
-    source = f"import unittest\nclass Helper: pass\nclass T(unittest.TestCase):\n    def test(self): {body}"
+    source = (
+        "import unittest\nclass Helper: pass\n"
+        f"class T(unittest.TestCase):\n    def test(self): {body}"
+    )
     assert of("unittest", source).operators == uses
     assert not of("asserts", "", ("assert Vector(1) + 1",)).operators
 
@@ -113,9 +123,13 @@ def test_a_suite_that_parses_and_does_not_compile_is_none(test: str) -> None:
 
 
 def test_a_suite_that_is_too_deep_for_the_compiler_is_none() -> None:
-    """How deep that is, every version of Python has for itself."""
+    """The depth limit differs between versions of Python."""
     for terms in (1_000, 2_500, 10_000, 40_000):
-        source = "x = " + " + ".join(["y"] * terms) + "\ndef check(candidate):\n    assert candidate() == 1"
+        source = (
+            "x = "
+            + " + ".join(["y"] * terms)
+            + "\ndef check(candidate):\n    assert candidate() == 1"
+        )
         try:
             compile(ast.parse(source), "<suite>", "exec")
         except (RecursionError, MemoryError):

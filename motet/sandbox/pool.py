@@ -1,4 +1,4 @@
-"""`Sandbox`: a few warm servers, a thread to wait for each, and a memory of what was already run."""
+"""`Sandbox`: a few warm server processes, one thread per server, and a cache of results."""
 
 import asyncio
 import os
@@ -20,7 +20,9 @@ from motet.sandbox.suite import Suite, Verdict
 from motet.sandbox.worker import Worker
 
 _GRACE_SECONDS = 30.0
-"""How much longer than the wall limit a server may be silent before it counts as dead; a child's setup has 15 of them."""
+"""A server that is silent this much longer than the wall limit counts as dead. The setup of a child
+may take 15 of these seconds.
+"""
 _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 200
 _Result = TypeVar("_Result")
@@ -28,14 +30,21 @@ _Known = TypeVar("_Known")
 
 
 class Sandbox:
-    """Runs untrusted programs, `workers` at a time. Works from any thread and any event loop.
+    """Run untrusted programs, `workers` at a time. Safe to use from any thread and event loop.
 
-    `minimum` is the protection to insist on: ConfigError where this machine reaches less. So making a Sandbox starts one server
-    (about 0.1 s); the others start when they are needed. `maximum` leaves layers away, to test the ones below. `user` is a number
-    that the servers become where the host is root; programs of a root host run as nobody in any case. `packages` are what
-    programs may import besides the standard library; ConfigError where one of them cannot be.
+    Creating a Sandbox starts one server (about 0.1 s); the others start on demand.
 
-    What a program did is a Report. SandboxFault means that the sandbox itself failed twice, and says nothing about the program.
+    - `minimum`: the required level of protection.
+    - `maximum`: leaves out the layers above it, to test the ones below.
+    - `user`: the user id that the servers switch to if the host is root. Programs of a root host
+      run as nobody in any case.
+    - `packages`: what programs may import besides the standard library.
+
+    A Report says what a program did. SandboxFault means that the sandbox itself failed twice, and
+    says nothing about the program.
+
+    Raises ConfigError if this machine reaches less than `minimum`, or if a package cannot be
+    imported.
     """
 
     def __init__(
@@ -58,65 +67,88 @@ class Sandbox:
         self._servers = _Servers(maximum, user, self.packages)
         self._reports: _Cache[bytes] = _Cache(_CACHE_BYTES)
         self._verdicts: _Cache[Verdict] = _Cache(_CACHE_BYTES)
-        self._end = weakref.finalize(self, _end, self._threads, self._servers)  # also when the host ends
+        # Also runs when the host process exits.
+        self._end = weakref.finalize(self, _end, self._threads, self._servers)
         self.level = self._threads.submit(self._servers.probe).result()
-        """The protection in force."""
+        """The level of protection in force."""
         if self.level < minimum:
             self.close()
             raise ConfigError(
-                f"sandbox level: got {self.level.name} on this machine, expected at least {minimum.name}. Run on Linux "
-                f"(x86_64 or aarch64) where the container allows seccomp, Landlock and user namespaces, "
-                f"or accept less protection: minimum {self.level.name}"
+                f"sandbox level: got {self.level.name} on this machine, expected at least "
+                f"{minimum.name}. Run on Linux (x86_64 or aarch64) where the container allows "
+                "seccomp, Landlock and user namespaces, or accept less protection: minimum "
+                f"{self.level.name}"
             )
 
-    async def run(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None) -> Report:
-        """Runs `sources` one after the other in one module, then the calls in order, all in one process that is thrown away.
+    async def run(
+        self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None
+    ) -> Report:
+        """Run `sources` in order in one module, then the calls in order, all in one fresh process.
 
-        `limits` stand in for the Sandbox's own. A request seen before is answered from memory, if its report was deterministic.
-        ValueError for arguments that are not plain values.
+        `limits` replace the Sandbox's own. If the same request was run before and its report was
+        deterministic, the cached report is returned.
+
+        Raises ValueError for arguments that are not plain values.
         """
         return await asyncio.wrap_future(self._submit(sources, calls, limits))
 
-    def run_sync(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None) -> Report:
-        """`run`, for callers without an event loop."""
+    def run_sync(
+        self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None = None
+    ) -> Report:
+        """Like `run`, for callers without an event loop."""
         return self._submit(sources, calls, limits).result()
 
-    async def judge(self, sources: Sequence[str], suite: Suite, limits: Limits | None = None) -> Verdict:
-        """Runs a suite's chosen tests on the program that `sources` are, one after the other in one module.
+    async def judge(
+        self, sources: Sequence[str], suite: Suite, limits: Limits | None = None
+    ) -> Verdict:
+        """Run the chosen tests of a suite on a program; its `sources` run in order in one module.
 
-        `limits` are for the program's process and as much again for its judge's. A test that exceeds them costs itself: the rest
-        is run again, set-up and all, in fresh processes with fresh limits, up to three times. So a verdict may take four times
-        `wall_seconds`. One that time or memory decided is not remembered.
+        `limits` apply to the program's process, and again to its judge's. A test that exceeds them
+        fails alone: the remaining tests run again, with their set-up, in fresh processes with fresh
+        limits, up to three times. So a verdict may take four times `wall_seconds`. A verdict that
+        depends on time or memory is not cached.
 
-        ValueError for a suite without such tests, ConfigError for one with `files` where `check_folders` refuses them.
+        Raises ValueError for a suite without such tests, and ConfigError for a suite with `files`
+        if `check_folders` raises it.
         """
         return await asyncio.wrap_future(self._submit_suite(sources, suite, limits))
 
-    def judge_sync(self, sources: Sequence[str], suite: Suite, limits: Limits | None = None) -> Verdict:
-        """`judge`, for callers without an event loop."""
+    def judge_sync(
+        self, sources: Sequence[str], suite: Suite, limits: Limits | None = None
+    ) -> Verdict:
+        """Like `judge`, for callers without an event loop."""
         return self._submit_suite(sources, suite, limits).result()
 
     def check_folders(self) -> None:
-        """ConfigError where no suite with `files` can be judged: below LANDLOCK nothing would keep a program in its folder."""
+        """Raise ConfigError if suites with `files` cannot be judged on this machine.
+
+        Below LANDLOCK, nothing would keep a program inside its folder.
+        """
         if self.level < Level.LANDLOCK:
             raise ConfigError(
-                f"sandbox level: got {self.level.name}, expected at least {Level.LANDLOCK.name} for tests that work with files. "
-                f"Run on Linux 5.13 or newer where the container allows Landlock, or leave those tests out"
+                f"sandbox level: got {self.level.name}, expected at least {Level.LANDLOCK.name} "
+                "for tests that work with files. Run on Linux 5.13 or newer where the container "
+                "allows Landlock, or leave those tests out"
             )
 
     def close(self) -> None:
-        """Ends the servers. Programs that still run end as SandboxFaults."""
+        """End the servers. Programs that still run end with SandboxFault."""
         self._end()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
-    def _submit(self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None) -> Future[Report]:
+    def _submit(
+        self, sources: Sequence[str], calls: Sequence[Call], limits: Limits | None
+    ) -> Future[Report]:
         request = report.write(sources, calls, limits or self._limits)
         return self._threads.submit(self._run, request, len(calls), limits or self._limits)
 
@@ -125,25 +157,32 @@ class Sandbox:
         known = self._reports.get(key)
         if known is not None:
             return replace(report.read(known, calls, limits), seconds=0.0)
-        reply, result = self._ask(request, limits, lambda reply: (reply, report.read(reply, calls, limits)))
+        reply, result = self._ask(
+            request, limits, lambda reply: (reply, report.read(reply, calls, limits))
+        )
         if result.deterministic:
             self._reports.put(key, reply, len(reply))
         return result
 
-    def _submit_suite(self, sources: Sequence[str], suite: Suite, limits: Limits | None) -> Future[Verdict]:
+    def _submit_suite(
+        self, sources: Sequence[str], suite: Suite, limits: Limits | None
+    ) -> Future[Verdict]:
         if suite.files:
             self.check_folders()
         limits = limits or self._limits
         request = verdict.write(sources, suite, limits)
         return self._threads.submit(self._judge, tuple(sources), suite, limits, request)
 
-    def _judge(self, sources: Sequence[str], suite: Suite, limits: Limits, request: bytes) -> Verdict:
-        key = blake2b(request + repr(suite.chosen).encode(), digest_size=32).digest()  # a test is named by its number
+    def _judge(
+        self, sources: Sequence[str], suite: Suite, limits: Limits, request: bytes
+    ) -> Verdict:
+        # A result names its test by number, so the chosen numbers are part of the key.
+        key = blake2b(request + repr(suite.chosen).encode(), digest_size=32).digest()
         known = self._verdicts.get(key)
         if known is not None:
             return replace(known, seconds=0.0)
 
-        def attempt(part: Suite) -> verdict.Attempt:
+        def attempt(part: Suite) -> verdict.JudgeRun:
             asked = request if part is suite else verdict.write(sources, part, limits)
             return self._ask(asked, limits, lambda reply: verdict.read(reply, part, limits))
 
@@ -153,11 +192,14 @@ class Sandbox:
         return result
 
     def _ask(self, request: bytes, limits: Limits, read: Callable[[bytes], _Result]) -> _Result:
-        """What a server's reply means to `read`. SandboxFault where a fresh server fails too."""
+        """Send a request to a server and return `read(reply)`. Retry once on a fresh server.
+
+        Raises SandboxFault if the fresh server fails too.
+        """
         seconds = limits.wall_seconds + _GRACE_SECONDS
         try:
             return read(self._servers.ask(request, seconds))
-        except SandboxFault:  # once more on a fresh server: the cause may have been the machine's moment
+        except SandboxFault:  # retry on a fresh server: the cause may have been temporary
             return read(self._servers.ask(request, seconds, fresh=True))
 
 
@@ -171,7 +213,7 @@ def _end(threads: ThreadPoolExecutor, servers: "_Servers") -> None:
 
 
 class _Servers:
-    """Idle and busy servers. There are never more than threads that ask, because each asks one."""
+    """Idle and busy servers. Each thread uses one server, so there are never more than threads."""
 
     def __init__(self, maximum: Level, user: int | None, packages: tuple[str, ...]) -> None:
         self._maximum, self._user, self._packages = maximum, user, packages
@@ -182,14 +224,18 @@ class _Servers:
         self._closed = False
 
     def probe(self) -> Level:
-        """Starts a first server and says what protection it reached; later ones must reach it too."""
+        """Start the first server and return its level. Later servers must reach that level too."""
         server = self._take(fresh=True)
         self._level = server.level
         self._give(server)
         return server.level
 
     def ask(self, request: bytes, seconds: float, fresh: bool = False) -> bytes:
-        """One server's reply. SandboxFault where it dies, stays silent, or cannot be started; it is gone then."""
+        """Return one server's reply.
+
+        Raises SandboxFault if the server dies, does not answer in time, or cannot be started. A
+        server that failed is killed.
+        """
         server = self._take(fresh)
         try:
             reply = server.ask(request, seconds)
@@ -225,12 +271,16 @@ class _Servers:
         server.kill()
         if server.level < self._level:
             raise SandboxFault(
-                f"a new sandbox server reached {server.level.name}, expected {self._level.name} like the first"
+                f"a new sandbox server reached {server.level.name}, expected {self._level.name} "
+                "like the first"
             )
         raise SandboxFault("the sandbox is closed")
 
     def _started(self) -> Worker:
-        """A new server; where it dies while it starts, another one. SandboxFault where that does too."""
+        """Return a new server, with one retry if it dies at start.
+
+        Raises SandboxFault if the second one dies too.
+        """
         try:
             return Worker(self._maximum, self._user, self._packages)
         except SandboxFault:
@@ -238,13 +288,16 @@ class _Servers:
 
     def _give(self, server: Worker) -> None:
         with self._lock:
-            if server in self._busy:  # else it was closed meanwhile
+            if server in self._busy:  # otherwise the pool was closed in the meantime
                 self._busy.discard(server)
                 self._idle.append(server)
 
 
 class _Cache(Generic[_Known]):
-    """What is known by request; beyond `capacity` bytes the least recently used go. Reports lie here raw: none share a value."""
+    """LRU cache of results by request, limited to `capacity` bytes.
+
+    Reports are stored as bytes, so that two reports never share a mutable value.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._left = capacity

@@ -29,7 +29,7 @@ def value(sandbox: Sandbox, source: str, *args: object) -> object:
     return answer.value
 
 
-# ---------------------------------------------------------------------------------------------------- what programs see
+# -------------------------------------------------------------------------------- what programs see
 
 
 def test_sources_share_a_module_and_calls_share_a_process(sandbox: Sandbox) -> None:
@@ -47,7 +47,9 @@ def test_sources_share_a_module_and_calls_share_a_process(sandbox: Sandbox) -> N
 
 
 def test_every_program_starts_afresh(sandbox: Sandbox) -> None:
-    source = "import math\nold = getattr(math, 'mark', 0)\nmath.mark = 1\ndef main(turn): return old"
+    source = (
+        "import math\nold = getattr(math, 'mark', 0)\nmath.mark = 1\ndef main(turn): return old"
+    )
     assert [value(sandbox, source, turn) for turn in range(4)] == [0, 0, 0, 0]
 
 
@@ -62,7 +64,9 @@ def test_every_program_starts_afresh(sandbox: Sandbox) -> None:
         ("import os\nos._exit(4)", "exited", "exit code 4"),
     ],
 )
-def test_why_a_program_ended_early(sandbox: Sandbox, source: str, failure: str, message: str) -> None:
+def test_why_a_program_ended_early(
+    sandbox: Sandbox, source: str, failure: str, message: str
+) -> None:
     report = sandbox.run_sync([source], [Call("main")])
     assert (report.calls, report.failure) == ((NotRun(),), failure)
     assert message in report.message
@@ -77,14 +81,18 @@ def test_calls_before_a_timeout_keep_their_answers(sandbox: Sandbox) -> None:
 
 def test_cpu_time_is_limited_apart_from_wall_time(sandbox: Sandbox) -> None:
     report = sandbox.run_sync(
-        ["def main():\n    while True: pass"], [Call("main")], Limits(wall_seconds=30, cpu_seconds=1)
+        ["def main():\n    while True: pass"],
+        [Call("main")],
+        Limits(wall_seconds=30, cpu_seconds=1),
     )
     assert (report.failure, report.message) == ("timeout", "over 1 seconds of CPU")
 
 
 def test_a_value_that_cannot_be_sent_is_raised(sandbox: Sandbox) -> None:
     calls = [Call("odd"), Call("big"), Call("half"), Call("half")]
-    source = "def odd(): return object()\ndef big(): return 'A' * 2000\ndef half(): return 'A' * 600"
+    source = (
+        "def odd(): return object()\ndef big(): return 'A' * 2000\ndef half(): return 'A' * 600"
+    )
     odd, big, first, second = sandbox.run_sync([source], calls, Limits(output_bytes=1000)).calls
     assert isinstance(odd, Raised)
     assert odd.kind == "NotPlain"
@@ -112,7 +120,8 @@ import os.path as p, secrets; import pprint
 def main():
     from concurrent.futures import ThreadPoolExecutor
     import graphlib
-    return tree.Element('a').tag, dict(Counter('aab')), p.join('a', 'b'), pprint.pformat(1), graphlib.__name__
+    return tree.Element('a').tag, dict(Counter('aab')), p.join('a', 'b'), \
+pprint.pformat(1), graphlib.__name__
 """
     assert value(sandbox, source) == ("a", {"a": 2, "b": 1}, "a/b", "1", "graphlib")
 
@@ -127,37 +136,49 @@ class Point:
 def depth(n): return n and 1 + depth(n - 1)
 def main():
     sys.setrecursionlimit(10**6)
-    return Point(3).x, datetime.datetime.strptime('2020', '%Y').year, 'é'.encode('idna'), depth(50_000), 'é'.encode('cp1252')
+    return Point(3).x, datetime.datetime.strptime('2020', '%Y').year, 'é'.encode('idna'), \
+depth(50_000), 'é'.encode('cp1252')
 """
     assert value(sandbox, source) == (3, 2020, b"xn--9ca", 50_000, b"\xe9")
 
 
 def test_order_of_sets_and_random_numbers_are_the_same_on_every_server(sandbox: Sandbox) -> None:
-    source = "import random\ndef main(): return list({'a', 'b', 'c', 'd', 'e', 'f'}), random.random()"
+    source = (
+        "import random\ndef main(): return list({'a', 'b', 'c', 'd', 'e', 'f'}), random.random()"
+    )
     with Sandbox(workers=1, minimum=STRONGEST) as other:
         assert value(sandbox, source) == value(other, source)
 
 
-# ---------------------------------------------------------------------------------------------------- the pool
+# ----------------------------------------------------------------------------------------- the pool
 
 
 def test_one_sandbox_serves_several_event_loops_and_keeps_order(sandbox: Sandbox) -> None:
     async def several(start: int) -> list[object]:
-        runs = [sandbox.run(["def main(x): return x * x"], [Call("main", (start + k,))]) for k in range(8)]
+        runs = [
+            sandbox.run(["def main(x): return x * x"], [Call("main", (start + k,))])
+            for k in range(8)
+        ]
         return [report.calls[0].value for report in await asyncio.gather(*runs)]
 
     assert asyncio.run(several(0)) == [k * k for k in range(8)]
     assert asyncio.run(several(50)) == [k * k for k in range(50, 58)]
 
 
-def test_a_report_is_remembered_unless_time_decided_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_remembered_unless_time_decided_it(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
     ask = sandbox._servers.ask
-    monkeypatch.setattr(sandbox._servers, "ask", lambda *args, **named: (asked.append(1), ask(*args, **named))[1])
+    monkeypatch.setattr(
+        sandbox._servers, "ask", lambda *args, **named: (asked.append(1), ask(*args, **named))[1]
+    )
     source = "def main(x):\n    while x: pass\n    return [x]"
     first, again = (sandbox.run_sync([source], [Call("main", (0,))]) for _ in range(2))
     assert (first, len(asked)) == (again, 1)
-    assert first.calls[0].value is not again.calls[0].value, "reports share nothing that can be changed"
+    assert first.calls[0].value is not again.calls[0].value, (
+        "reports share nothing that can be changed"
+    )
     for _ in range(2):
         sandbox.run_sync([source], [Call("main", (1,))], Limits(wall_seconds=0.3))
     sandbox.run_sync([source], [Call("main", (0,))], Limits(memory_mb=300))
@@ -179,13 +200,16 @@ def test_a_server_that_died_is_replaced_without_a_word() -> None:
         os.kill(server.pid, signal.SIGKILL)
         deadline = time.monotonic() + 60.0
         asked = 0
-        while sandbox._servers._idle == [server]:  # a signal takes a moment, in which the server may still answer
+        # A signal takes a moment to arrive; until then the server may still answer.
+        while sandbox._servers._idle == [server]:
             assert time.monotonic() < deadline
             asked += 1
             assert value(sandbox, f"def main(): return {asked}") == asked
 
 
-def test_servers_that_keep_dying_are_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_keep_dying_are_a_fault_and_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         os.kill(sandbox._servers._idle[0].pid, signal.SIGKILL)
         monkeypatch.setattr(worker, "_BOOT", "raise SystemExit")
@@ -210,8 +234,10 @@ def test_a_later_server_with_less_protection_is_not_used(monkeypatch: pytest.Mon
 
 
 def test_limits_alone_open_nothing_and_fork_nothing() -> None:
-    attempts = ["import os\ndef main(): return os.open('/', 0)", "import os\ndef main(): return os.fork()",
-                "import os, socket\ndef main():\n    os.close(0)\n    return socket.socket().fileno()"]  # fmt: skip
+    attempts = ["import os\ndef main(): return os.open('/', 0)",
+                "import os\ndef main(): return os.fork()",
+                "import os, socket\n"
+                "def main():\n    os.close(0)\n    return socket.socket().fileno()"]  # fmt: skip
     with Sandbox(workers=1, minimum=Level.LIMITS, maximum=Level.LIMITS) as sandbox:
         assert sandbox.level == Level.LIMITS
         for attempt in attempts:
@@ -220,11 +246,11 @@ def test_limits_alone_open_nothing_and_fork_nothing() -> None:
             assert answer.kind in ("OSError", "BlockingIOError"), attempt
 
 
-# ---------------------------------------------------------------------------------------------------- no process is left behind
+# ------------------------------------------------------------------------------- no process is left
 
 
 def session(leader: int) -> list[int]:
-    """The processes of a server: itself, process 1 of its world, and the program."""
+    """Return the processes of a server: itself, process 1 of its PID namespace, and the program."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -271,7 +297,9 @@ print(sandbox._servers._idle[0].pid, flush=True)
 sandbox.run_sync([{SLEEP!r}], [Call("main")], Limits(wall_seconds=60))
 """
     folder = Path(__file__).parents[2]
-    host = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=folder)
+    host = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=folder
+    )
     with host:
         server = int(host.stdout.readline())
         while len(session(server)) < 2:
@@ -288,8 +316,12 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_servers(sandbox: Sandbox) -> 
 
 
 def test_the_server_imports_nothing_of_motet_but_its_folder(sandbox: Sandbox) -> None:
-    names = value(sandbox, "import sys\ndef main(): return sorted(n for n in sys.modules if n.startswith('motet'))")
-    parts = ["arrays", "candidate", "child", "containers", "heap", "judge", "landlock", "libc", "names", "namespaces",
-             "packages", "pages", "program", "protocol", "scratch", "seccomp", "server", "standins", "temporary", "trial",
-             "values", "world"]  # fmt: skip
+    names = value(
+        sandbox,
+        "import sys\ndef main(): return sorted(n for n in sys.modules if n.startswith('motet'))",
+    )
+    parts = ["arrays", "candidate", "child", "containers", "heap", "judge", "landlock", "libc",
+             "names", "namespaces", "packages", "pages", "program", "protocol", "scratch",
+             "seccomp", "server", "standins", "temporary", "trial", "values",
+             "world"]  # fmt: skip
     assert names == ["motet", "motet.sandbox", *(f"motet.sandbox.{part}" for part in parts)]

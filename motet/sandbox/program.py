@@ -1,4 +1,7 @@
-"""Runs the texts of a program in a module of its own, in a process made for it, and puts its errors into words."""
+"""Run the source texts of a program in a fresh module, and describe its errors as strings.
+
+Each program runs in a process made for it.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +10,11 @@ from typing import Any
 
 
 def fresh_module() -> ModuleType:
-    """Where a program runs. Its name is registered, because dataclasses look their module up; it stands in the working folder."""
+    """Return the module in which a program runs.
+
+    It is registered in `sys.modules`, because dataclasses look up their module. Its `__file__` is a
+    path in the working folder.
+    """
     module = ModuleType("candidate")
     module.__file__ = "candidate.py"
     sys.modules["candidate"] = module
@@ -15,16 +22,27 @@ def fresh_module() -> ModuleType:
 
 
 def run(sources: Sequence[str], namespace: dict[str, Any]) -> tuple[str | None, str]:
-    """Runs the texts one after the other: why they did not come to their end, or None."""
+    """Run the source texts in order.
+
+    Returns why they did not finish (None if they did) and the message of the error.
+    """
     try:
-        codes = [compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)]
+        codes = [
+            compile(source, f"<source {number}>", "exec") for number, source in enumerate(sources)
+        ]
     except BaseException as error:  # noqa: BLE001
         return "syntax", line(error)
     try:
         for code in codes:
             exec(code, namespace)  # noqa: S102
     except BaseException as error:  # noqa: BLE001
-        kind = "exited" if isinstance(error, SystemExit) else "memory" if isinstance(error, MemoryError) else "raised"
+        kind = (
+            "exited"
+            if isinstance(error, SystemExit)
+            else "memory"
+            if isinstance(error, MemoryError)
+            else "raised"
+        )
         return kind, line(error)
     return None, ""
 
@@ -34,7 +52,10 @@ def line(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> tuple[str, str]:
-    """Class and message, bounded; the program may have made printing itself fail."""
+    """Return class and message of an exception, both bounded in length.
+
+    The program may have made printing the exception fail.
+    """
     try:
         return _text(type(error).__name__), _text(str(error))
     except BaseException:  # noqa: BLE001
@@ -42,5 +63,8 @@ def described(error: BaseException) -> tuple[str, str]:
 
 
 def _text(value: str) -> str:
-    """The beginning of a text that may be of a class with other ideas of it."""
+    """Return the first 300 characters of a string.
+
+    The string may be of a subclass that overrides `__getitem__`, so this calls the method of `str`.
+    """
     return str.__getitem__(value, slice(300))

@@ -1,15 +1,19 @@
-"""What crosses the sandbox's walls: plain values as exact JSON, and frames with a length in front.
+"""Messages between host, server and children: plain values as JSON, length-prefixed frames.
 
-Both sides of the wall import this file, so it knows the standard library only.
+Both sides import this file, so it uses the standard library only.
 
     host   -> server   a Request as a struct: what to run, and what it may use
-    host   -> child    what the server leaves in the channel, as a frame: {"sources": [...], "modules": [...], "calls": [...]};
+    host   -> child    a frame that the server leaves in the channel:
+                       {"sources": [...], "modules": [...], "calls": [...]};
                        in test mode two frames: the program, and the compiled suite
-    server -> host     how the children ended as a struct, then whatever bytes one of them wrote, unread
-    child  -> server   lines of JSON: [READY], per call [VALUE, value] or [RAISED, kind, message], then [END, failure, message];
-                       judge.py has those of test mode
+    server -> host     how the children ended, as a struct; then the bytes that one of them
+                       wrote, which the server does not parse
+    child  -> server   lines of JSON: [READY], per call [VALUE, value] or
+                       [RAISED, kind, message], then [END, failure, message];
+                       judge.py documents the lines of test mode
 
-A child's bytes are untrusted. They are read by the host alone, with `decode`, which builds nothing but plain values.
+The bytes of a child are untrusted. Only the host parses them, with `decode`, which builds nothing
+but plain values. Values keep their exact types.
 """
 
 import json
@@ -24,7 +28,11 @@ from typing import Any, Final, NamedTuple
 
 
 class Request(NamedTuple):
-    """The head of a request. `mode`: the program's functions are called, tested from another process, or tested in their own."""
+    """The head of a request.
+
+    `mode` is one of CALLS (call the program's functions), APART (test them from another process)
+    and TOGETHER (test them in their own process).
+    """
 
     wall_seconds: float
     cpu_seconds: int
@@ -35,72 +43,96 @@ class Request(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A suite as its judge has it (plan.py makes it, judge.py runs it)."""
+    """A suite in the form that its judge runs (plan.py makes it, judge.py runs it)."""
 
     kind: str
     first: CodeType
-    """What runs before the tests: definitions and set-up."""
+    """The code that runs before the tests: definitions and set-up."""
     entries: list[Any]
-    """check: the entry point's name and the number of tests. asserts: code, one each. unittest: Class.method, one each."""
+    """check: the entry point's name and the number of tests. asserts: one code object per test.
+    unittest: one string "Class.method" per test.
+    """
     modules: list[str]
-    """What its import statements name."""
+    """The modules that its import statements name."""
     names: list[str]
-    """The candidate's names that it may see: what it tests, and what the task names."""
+    """The candidate's names that the suite may see: what it tests, and what the task names."""
     library: list[str]
-    """Names that it does not define, and that mean the library's."""
+    """Names that the suite does not define and that refer to the standard library."""
     shadows: list[str]
-    """Builtin names that mean the candidate's: a function under test may be called `sum`."""
+    """Builtin names that refer to the candidate: a function under test may be called `sum`."""
     skips: bool
     """Whether the suite itself may skip a test while it runs."""
     operators: bool
-    """Whether it applies operators to plain values and objects of the candidate's classes that it made itself."""
+    """Whether the suite applies operators to plain values and objects of the candidate's classes
+    that it created.
+    """
     lenient: list[tuple[str, int, int]]
-    """The `with` blocks in which the candidate may swallow an exception, and which (blocks.py)."""
+    """The `with` blocks in which the candidate may swallow an exception, and which exception
+    (blocks.py).
+    """
 
 
 CALLS, APART, TOGETHER = range(3)
 REQUEST: Final = struct.Struct("!dIIQB?")
-"""A Request."""
+"""The struct format of a Request."""
 REPLY: Final = struct.Struct("!??ididd")
-"""Timed out, wrote too much; wait status and CPU seconds of the child that wrote, then of the other one, if any; wall seconds."""
+"""Flags for timeout and for too much output; then wait status and CPU seconds of the child that
+wrote, the same of the other child if any, and wall seconds.
+"""
 LENGTH: Final = struct.Struct("!Q")
 
 READY, VALUE, RAISED, END, BEGIN, DONE = range(6)
 READY_LINE: Final = re.compile(rb'\[(?:"[0-9a-f]*",)?0\]\n')
-"""What a child says first, once no door is open and no line of the program has run; in test mode behind a secret."""
+"""The first line of a child, sent after all locks are on and before the program runs. In test mode
+a secret precedes it.
+"""
 
 CASE: Final = "__case__"
-"""What a compiled `check` calls its judge: `with __case__(index):` around every test."""
+"""The name of the judge in a compiled `check`: every test is in a `with __case__(index):` block."""
 
 MAX_DEPTH: Final = 64
-"""Containers within containers."""
+"""Maximum nesting of containers."""
 MAX_KEYS: Final = 10_000
-"""Members of sets and keys of dicts in one value."""
+"""Maximum number of set members and dict keys in one value."""
 MAX_ALIKE: Final = 8
-"""Keys of one container with the same hash. Python compares each with all before it, so keys that collide on purpose cost
-the reader their number squared. By chance only -1 and -2 collide, and tuples and frozensets of them."""
+"""Maximum number of keys with the same hash in one container.
+
+Python compares a key with all keys of the same hash, so n keys that collide on purpose cost the
+reader n² comparisons. By chance only -1 and -2 collide, and tuples and frozensets of them.
+"""
 _WIDE: Final = 1 << 63
 
 
 class NotPlain(ValueError):
-    """A value of another type than None, bool, int, float, str, bytes, list, tuple, set, frozenset, dict (not a subclass)."""
+    """A value is not of exactly the type None, bool, int, float, str, bytes, list, tuple, set,
+    frozenset or dict.
+    """
 
 
 class Oversize(ValueError):
-    """A value with too many bytes, keys, or levels."""
+    """A value has too many bytes, keys or levels."""
 
 
 def encode(value: Any, limit: int) -> Any:
-    """`value` as what json.dumps writes without loss of type; Oversize as soon as it must exceed `limit` bytes.
+    """Convert `value` to a form that json.dumps writes without losing types.
 
-    JSON of Python keeps bool, int and float apart, and has NaN and Infinity; the rest is an object of one key, its type.
+    Python's JSON distinguishes bool, int and float, and supports NaN and Infinity. Any other type
+    becomes an object with one key, the name of the type.
+
+    Raises Oversize as soon as the value must exceed `limit` bytes.
     """
     left, keys = limit, MAX_KEYS
 
     def walk(item: Any, depth: int) -> Any:
         nonlocal left, keys
         kind = type(item)
-        left -= len(item) + 1 if kind in (str, bytes) else item.bit_length() // 4 + 1 if kind is int else 1
+        left -= (
+            len(item) + 1
+            if kind in (str, bytes)
+            else item.bit_length() // 4 + 1
+            if kind is int
+            else 1
+        )
         keys -= len(item) if kind in (set, frozenset, dict) else 0
         if left < 0 or keys < 0 or depth > MAX_DEPTH:
             raise Oversize(f"a value has over {limit} bytes, {MAX_KEYS} keys or {MAX_DEPTH} levels")
@@ -115,7 +147,11 @@ def encode(value: Any, limit: int) -> Any:
         if kind in (tuple, set, frozenset):
             form: Any = {kind.__name__: [walk(member, depth + 1) for member in item]}
         elif kind is dict:
-            form = {"dict": [[walk(key, depth + 1), walk(member, depth + 1)] for key, member in item.items()]}
+            form = {
+                "dict": [
+                    [walk(key, depth + 1), walk(member, depth + 1)] for key, member in item.items()
+                ]
+            }
         else:
             raise NotPlain(f"a value of type {kind.__name__} is not plain")
         if kind is not tuple:
@@ -126,7 +162,10 @@ def encode(value: Any, limit: int) -> Any:
 
 
 def decode(form: Any) -> Any:
-    """The value that `encode` wrote; ValueError where `form` is nothing that it writes. `form` may come from an attacker."""
+    """Return the value that `encode` wrote. `form` may come from an attacker.
+
+    Raises ValueError if `form` is nothing that `encode` writes.
+    """
     keys = MAX_KEYS
 
     def walk(item: Any, depth: int) -> Any:
@@ -148,7 +187,9 @@ def decode(form: Any) -> Any:
         if keys < 0:
             raise ValueError(f"over {MAX_KEYS} keys")
         members = [walk(member, depth + 1) for member in content]
-        if kind == "dict" and any(not isinstance(member, list) or len(member) != 2 for member in content):
+        if kind == "dict" and any(
+            not isinstance(member, list) or len(member) != 2 for member in content
+        ):
             raise ValueError("a dict of something else than pairs")
         if kind != "tuple":
             _refuse_alike([member[0] for member in members] if kind == "dict" else members)
@@ -161,21 +202,28 @@ def decode(form: Any) -> Any:
 
 
 def _refuse_alike(keys: Collection[Any]) -> None:
-    """Oversize where too many have the same hash, or some that hold frozensets of frozensets: to compare two of those takes
-    all pairs of what they hold, level by level."""
+    """Raise Oversize if comparing the keys could be too expensive.
+
+    This is so if too many keys have the same hash, or if keys of the same hash hold frozensets of
+    frozensets: comparing two of those compares all pairs of their members, at every level.
+    """
     if len(keys) < 2:
         return
-    hashes = sorted(map(hash, keys))  # no dict of them: keys can be chosen so that each is looked for in many places
+    # Sort instead of building a dict: keys can be chosen so that each needs many probes in a dict.
+    hashes = sorted(map(hash, keys))
     again = {one for one, other in pairwise(hashes) if one == other}
     if not again:
         return
     alike = any(one == other for one, other in zip(hashes, hashes[MAX_ALIKE:], strict=False))
     if alike or any(hash(key) in again and _sets_within(key) > 1 for key in keys):
-        raise Oversize(f"over {MAX_ALIKE} keys with the same hash, or frozensets of frozensets with the same hash")
+        raise Oversize(
+            f"over {MAX_ALIKE} keys with the same hash, or frozensets of frozensets with the same "
+            "hash"
+        )
 
 
 def _sets_within(key: Any) -> int:
-    """How deeply frozensets lie in one another."""
+    """Return how deeply frozensets are nested in a key."""
     if type(key) not in (tuple, frozenset):
         return 0
     return (type(key) is frozenset) + max(map(_sets_within, key), default=0)
@@ -190,18 +238,26 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def dumps(form: Any) -> bytes:
-    """One line, without its end."""
+    """Return one line of JSON, without the newline."""
     return _ENCODER.encode(form).encode("ascii")
 
 
 def line(parts: Iterable[int | str | None]) -> bytes:
-    """`dumps` of a flat list, and the end of the line. Short, because every test's result passes here."""
-    texts = ["null" if part is None else _quoted(part) if isinstance(part, str) else str(part) for part in parts]
+    """Return `dumps` of a flat list, with the newline. This is faster, because every test result
+    passes here.
+    """
+    texts = [
+        "null" if part is None else _quoted(part) if isinstance(part, str) else str(part)
+        for part in parts
+    ]
     return f"[{','.join(texts)}]\n".encode("ascii")
 
 
 def loads(line: bytes) -> Any:
-    """ValueError for anything that is not JSON, too deeply nested JSON included."""
+    """Parse one line of JSON.
+
+    Raises ValueError for anything that is not JSON, and for JSON that is nested too deeply.
+    """
     try:
         form, end = _DECODER.raw_decode(line.decode("ascii"))
     except RecursionError as error:
@@ -220,24 +276,27 @@ def framed(payload: bytes) -> bytes:
 
 
 def receive(channel: socket.socket) -> bytes:
-    """One frame; EOFError where the other side is gone."""
+    """Return one frame. Raises EOFError if the other side is closed."""
     (length,) = LENGTH.unpack(exactly(channel, LENGTH.size))
     return exactly(channel, length)
 
 
 _USUAL: Final = 4096
-"""Most messages have fewer bytes."""
+"""Most messages are shorter than this."""
 
 
 class Pipe:
-    """Frames over two bare descriptors, where socket calls are not permitted. EOFError where the other side is gone."""
+    """Frames over two file descriptors, for processes that may not use socket calls.
+
+    Its methods raise EOFError if the other side is closed.
+    """
 
     def __init__(self, hear: int, speak: int, limit: int = 1 << 32) -> None:
         self._hear, self._speak, self._limit = hear, speak, limit
         self._rest = b""
 
     def read(self) -> bytes:
-        """One frame; ValueError for one of more than `limit` bytes."""
+        """Return one frame. Raises ValueError if it has more than `limit` bytes."""
         (length,) = LENGTH.unpack(self._take(LENGTH.size))
         if length > self._limit:
             raise ValueError(f"a message of {length} bytes, expected at most {self._limit}")
@@ -266,7 +325,7 @@ class Pipe:
 
 
 def exactly(channel: socket.socket, length: int) -> bytes:
-    """So many bytes; EOFError where the other side is gone."""
+    """Return exactly `length` bytes. Raises EOFError if the other side is closed."""
     parts = bytearray()
     while len(parts) < length:
         part = channel.recv(min(length - len(parts), 1 << 20))

@@ -25,7 +25,15 @@ from motet.sandbox.protocol import (
 )  # fmt: skip
 
 LIMIT = 1 << 20
-KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.tuples(st.integers()))
+KEYS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.binary(),
+    st.tuples(st.integers()),
+)
 PLAIN = st.recursive(
     st.one_of(KEYS, st.sets(KEYS), st.frozensets(KEYS)),
     lambda inner: st.one_of(st.lists(inner), st.tuples(inner, inner), st.dictionaries(KEYS, inner)),
@@ -43,7 +51,17 @@ def test_a_plain_value_arrives_as_it_left(value: Any) -> None:
 
 
 def test_the_hard_values_arrive_too() -> None:
-    for value in (1 << 70_000, -(1 << 64), 1e-320, -math.inf, math.nan, "\ud800", "\0", (1, 2.0), {(1,): {b"x"}}):
+    for value in (
+        1 << 70_000,
+        -(1 << 64),
+        1e-320,
+        -math.inf,
+        math.nan,
+        "\ud800",
+        "\0",
+        (1, 2.0),
+        {(1,): {b"x"}},
+    ):
         assert same(carried(value), value)
 
 
@@ -93,9 +111,10 @@ def test_a_forged_line_is_a_value_error_and_nothing_else() -> None:
 
 
 FORGED = (
-    '{"int":1}', '{"int":"0xg"}', '{"int":"1","bytes":""}', '{"bytes":"0"}', '{"tuple":1}', '{"list":[]}', "{}", "nope",
-    "9" * 5000, '{"dict":[[1]]}', '{"dict":["ab"]}', '{"dict":[{"tuple":[1,2]}]}', '{"dict":[[[],1]]}', '{"set":[[1]]}',
-    "[" * 100_000, json.dumps({"set": list(range(MAX_KEYS + 1))}), "[" * 70 + "]" * 70,
+    '{"int":1}', '{"int":"0xg"}', '{"int":"1","bytes":""}', '{"bytes":"0"}', '{"tuple":1}',
+    '{"list":[]}', "{}", "nope", "9" * 5000, '{"dict":[[1]]}', '{"dict":["ab"]}',
+    '{"dict":[{"tuple":[1,2]}]}', '{"dict":[[[],1]]}', '{"set":[[1]]}', "[" * 100_000,
+    json.dumps({"set": list(range(MAX_KEYS + 1))}), "[" * 70 + "]" * 70,
 )  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""What goes into the sandbox and what comes out, as values. `read` makes a Report of what an untrusted child wrote."""
+"""Inputs and outputs of the sandbox as dataclasses.
+
+`read` makes a Report from the bytes that an untrusted child wrote.
+"""
 
 import marshal
 import os
@@ -15,39 +18,50 @@ from motet.sandbox import imports, protocol
 
 
 class Level(IntEnum):
-    """How well a program is locked in; each level includes the ones before. docs/sandbox.md says what each promises."""
+    """How strongly a program is isolated. Each level includes the levels before it.
+
+    docs/sandbox.md says what each level promises.
+    """
 
     LIMITS = 1
-    """A process of its own, without privileges or environment, that can open nothing and fork nothing. For accidents."""
+    """A process of its own without privileges or environment, which cannot open files or fork.
+    Protects against accidents.
+    """
     SECCOMP = 2
-    """And the kernel answers fewer than thirty system calls: no file, network, process or signal. For programs that attack."""
+    """The kernel also answers fewer than thirty system calls only: no file, network, process or
+    signal. Protects against attacks.
+    """
     LANDLOCK = 3
-    """And a Landlock domain without rules says the same a second time."""
+    """A Landlock domain without rules forbids file access a second time."""
     NAMESPACES = 4
-    """And there is nothing to reach: no other processes, no network, an empty root folder."""
+    """There is also nothing to reach: no other processes, no network, an empty root folder."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use, all its calls together."""
+    """What one program may use, for all its calls together."""
 
     wall_seconds: float = 8.0
-    """Far above the CPU limit, so that a busy machine does not decide what a program is worth."""
+    """Far above the CPU limit, so that the load of the machine does not affect the result."""
     cpu_seconds: int = 3
     memory_mb: int = 512
-    """Address space; the interpreter itself takes about 30."""
+    """Address space. The interpreter itself takes about 30 MB."""
     output_bytes: int = 1 << 20
-    """What its values may weigh as JSON."""
+    """Maximum size of its returned values as JSON."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 < value < 1 << 31:
-                raise ConfigError(f"sandbox limit {name}: got {value}, expected over 0 and under 2^31")
+                raise ConfigError(
+                    f"sandbox limit {name}: got {value}, expected over 0 and under 2^31"
+                )
 
 
 @dataclass(frozen=True)
 class Call:
-    """`function(*args)`, where the arguments are plain values: None, bool, int, float, str, bytes and containers of them."""
+    """`function(*args)`, with plain values as arguments: None, bool, int, float, str, bytes and
+    containers of them.
+    """
 
     function: str
     args: tuple[Any, ...] = ()
@@ -62,7 +76,10 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The class and the message (bounded) of what a call raised. `NotPlain` and `Oversize`: it returned what cannot be sent."""
+    """Class and (bounded) message of the exception that a call raised.
+
+    `NotPlain` and `Oversize` mean that the call returned a value that cannot be sent.
+    """
 
     kind: str
     message: str
@@ -73,45 +90,60 @@ class NotRun:
     """The program ended before this call did."""
 
 
-Answer: TypeAlias = Returned | Raised | NotRun
+CallResult: TypeAlias = Returned | Raised | NotRun
 Failure = Literal["syntax", "raised", "exited", "timeout", "memory", "output", "crashed", "garbled"]
-"""Why a program did not come to its end: it cannot be compiled; its top level raised; it left; it took too long; its top level
-ran out of memory; it wrote too much; a signal killed it; it wrote what is no answer."""
+"""Why a program did not run to its end.
+
+- syntax: it cannot be compiled.
+- raised: its top level raised an exception.
+- exited: it ended its process.
+- timeout: it took too long.
+- memory: its top level ran out of memory.
+- output: it wrote too much.
+- crashed: a signal killed it.
+- garbled: it wrote something that is not a valid answer.
+"""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a program: one answer per call, in order, and why it ended early if it did."""
+    """The results of a program: one answer per call, in order, and why it ended early if it did."""
 
-    calls: tuple[Answer, ...]
+    calls: tuple[CallResult, ...]
     failure: Failure | None = None
     message: str = ""
     seconds: float = field(default=0.0, compare=False)
 
     @property
     def deterministic(self) -> bool:
-        """Whether another run would end the same way, clocks and entropy of the program aside."""
+        """Whether another run would give the same result.
+
+        This ignores clocks and entropy that the program reads.
+        """
         return self.failure in (None, "syntax", "raised", "exited", "output")
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two plain values are equal in value and type, all the way down.
+    """Test whether two plain values are equal in value and type, at every depth.
 
-    True is not 1 and 1 is not 1.0, as keys too. nan is nan; 0.0 is -0.0. TypeError for a value that is not plain.
+    True is not 1, and 1 is not 1.0, also as keys. nan is nan; 0.0 is -0.0.
+
+    Raises TypeError for a value that is not plain.
     """
     return _spelled(left) == _spelled(right)
 
 
 def _spelled(value: Any) -> bytes:
-    """A text that is equal exactly where the values are the same.
+    """Return bytes that are equal exactly if the values are the same.
 
-    Members of sets and dicts are compared by a digest: `==` on keys that collide, one inside another, may take for ever.
+    Members of sets and dicts are compared by a digest: `==` on nested keys with equal hashes can
+    take practically forever.
     """
     kind = type(value)
     if value is None or kind is bool:
         content = b"%r" % value
     elif kind is int:
-        content = hex(value).encode()  # its decimals would cost their number squared
+        content = hex(value).encode()  # decimal conversion takes quadratic time
     elif kind is float:
         content = struct.pack("d", value + 0.0) if value == value else b"nan"  # -0.0 + 0.0 is 0.0
     elif kind is str:
@@ -126,7 +158,8 @@ def _spelled(value: Any) -> bytes:
         content = b"".join(sorted(_digest(key) + _digest(member) for key, member in value.items()))
     else:
         raise TypeError(
-            f"got a value of type {kind.__name__}, expected a plain one: None, bool, int, float, str, bytes or containers"
+            f"got a value of type {kind.__name__}, expected a plain one: None, bool, int, float, "
+            "str, bytes or containers"
         )
     return b"%s %d:%s" % (kind.__name__.encode(), len(content), content)
 
@@ -136,14 +169,24 @@ def _digest(value: Any) -> bytes:
 
 
 def write(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> bytes:
-    """The request. NotPlain or Oversize (ValueErrors) for arguments that cannot be sent."""
+    """Return the request as bytes.
+
+    Raises NotPlain or Oversize (both ValueErrors) for arguments that cannot be sent.
+    """
     body = {
         "sources": list(sources),
         "modules": imports.named(sources),
-        "calls": [[call.function, protocol.encode(list(call.args), _ARGUMENT_BYTES)] for call in calls],
+        "calls": [
+            [call.function, protocol.encode(list(call.args), _ARGUMENT_BYTES)] for call in calls
+        ],
     }
     head = protocol.REQUEST.pack(
-        limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, limits.output_bytes, protocol.CALLS, False
+        limits.wall_seconds,
+        limits.cpu_seconds,
+        limits.memory_mb,
+        limits.output_bytes,
+        protocol.CALLS,
+        False,
     )
     return head + protocol.framed(marshal.dumps(body))
 
@@ -152,16 +195,20 @@ _ARGUMENT_BYTES = 64 << 20
 
 
 def read(reply: bytes, calls: int, limits: Limits) -> Report:
-    """The server's reply as a Report of `calls` answers. SandboxFault where the child never got to run the program."""
+    """Parse the server's reply into a Report of `calls` answers.
+
+    Raises SandboxFault if the child never started to run the program.
+    """
     late, much, status, cpu_seconds, _, _, seconds = protocol.REPLY.unpack_from(reply)
     lines = reply[protocol.REPLY.size :].split(b"\n")[:-1]
     if lines[:1] != [protocol.dumps([protocol.READY])]:
         said = reply[protocol.REPLY.size :][:300]
         raise SandboxFault(
-            f"a child of the sandbox did not get as far as the program: wait status {status}, {seconds:.1f} s, said {said!r}"
+            f"a child of the sandbox did not get as far as the program: wait status {status}, "
+            f"{seconds:.1f} s, said {said!r}"
         )
     try:
-        if len(lines) > calls + 2:  # before they are read: each costs more than its bytes do
+        if len(lines) > calls + 2:  # check before parsing: a line costs more than its bytes
             raise ValueError(f"the program wrote {len(lines)} lines, expected at most {calls + 2}")
         answers, end = _answers([protocol.loads(line) for line in lines[1:]], calls)
     except ValueError as error:
@@ -173,9 +220,14 @@ def read(reply: bytes, calls: int, limits: Limits) -> Report:
     return Report(padded, failure, message, seconds)
 
 
-def _answers(lines: Sequence[Any], calls: int) -> tuple[tuple[Answer, ...], tuple[Failure | None, str] | None]:
-    """Answers, and what the last line says about the end, if it came. The lines are whatever the program chose to write."""
-    answers: list[Answer] = []
+def _answers(
+    lines: Sequence[Any], calls: int
+) -> tuple[tuple[CallResult, ...], tuple[Failure | None, str] | None]:
+    """Return the answers, and the end that the last line reports (None if that line is missing).
+
+    The program chose the content of these lines. Raises ValueError for a line that is not valid.
+    """
+    answers: list[CallResult] = []
     for index, line in enumerate(lines):
         match line:
             case [protocol.VALUE, value] if len(answers) < calls:
@@ -184,24 +236,32 @@ def _answers(lines: Sequence[Any], calls: int) -> tuple[tuple[Answer, ...], tupl
                 answers.append(Raised(kind[:300], message[:300]))
             case [protocol.END, None, ""] if len(answers) == calls and index == len(lines) - 1:
                 return tuple(answers), (None, "")
-            case [protocol.END, ("syntax" | "raised" | "exited" | "memory") as failure, str(message)] if not answers:
+            case [
+                protocol.END,
+                ("syntax" | "raised" | "exited" | "memory") as failure,
+                str(message),
+            ] if not answers:
                 return (), (failure, message[:700])
             case _:
                 raise ValueError("the program wrote a line that is no answer")
     return tuple(answers), None
 
 
-def _unfinished(late: bool, much: bool, status: int, cpu_seconds: float, limits: Limits) -> tuple[Failure, str]:
-    """Why a child stopped without saying so."""
+def _unfinished(
+    late: bool, much: bool, status: int, cpu_seconds: float, limits: Limits
+) -> tuple[Failure, str]:
+    """Return why a child stopped without reporting its end."""
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"
     if much:
         return "output", f"over {limits.output_bytes} bytes"
     if not os.WIFSIGNALED(status):
-        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the last call returned"
+        return (
+            "exited",
+            f"exit code {os.waitstatus_to_exitcode(status)} before the last call returned",
+        )
     killer = os.WTERMSIG(status)
-    if (
-        killer == signal.SIGXCPU or cpu_seconds > limits.cpu_seconds
-    ):  # a program may ignore SIGXCPU; SIGKILL comes a second later
+    # A program may ignore SIGXCPU; SIGKILL follows one second later.
+    if killer == signal.SIGXCPU or cpu_seconds > limits.cpu_seconds:
         return "timeout", f"over {limits.cpu_seconds} seconds of CPU"
     return "crashed", f"signal {killer}: {signal.strsignal(killer)}"

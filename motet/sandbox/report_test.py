@@ -46,7 +46,9 @@ def test_same_refuses_what_is_not_plain() -> None:
         same(object(), 1)
 
 
-def reply(lines: bytes, late: bool = False, much: bool = False, status: int = 0, cpu: float = 0.0) -> bytes:
+def reply(
+    lines: bytes, late: bool = False, much: bool = False, status: int = 0, cpu: float = 0.0
+) -> bytes:
     return REPLY.pack(late, much, status, cpu, 0, 0.0, 0.5) + lines
 
 
@@ -62,15 +64,30 @@ LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1)
             Report((Returned(7), Raised("ValueError", "no"))),
         ),
         (reply(READY + b'[3,"syntax","bad"]\n'), Report((NotRun(), NotRun()), "syntax", "bad")),
-        (reply(READY + b"[1,7]\n[1,", late=True), Report((Returned(7), NotRun()), "timeout", "over 2 seconds")),
-        (reply(READY, cpu=1.9, status=9), Report((NotRun(), NotRun()), "timeout", "over 1 seconds of CPU")),
-        (reply(READY, cpu=0.9, status=24), Report((NotRun(), NotRun()), "timeout", "over 1 seconds of CPU")),
+        (
+            reply(READY + b"[1,7]\n[1,", late=True),
+            Report((Returned(7), NotRun()), "timeout", "over 2 seconds"),
+        ),
+        (
+            reply(READY, cpu=1.9, status=9),
+            Report((NotRun(), NotRun()), "timeout", "over 1 seconds of CPU"),
+        ),
+        (
+            reply(READY, cpu=0.9, status=24),
+            Report((NotRun(), NotRun()), "timeout", "over 1 seconds of CPU"),
+        ),
         (
             reply(READY + b"[1,7]\n", status=11),
             Report((Returned(7), NotRun()), "crashed", "signal 11: Segmentation fault"),
         ),
-        (reply(READY, status=40), Report((NotRun(), NotRun()), "crashed", "signal 40: Real-time signal 6")),
-        (reply(READY, much=True, status=9), Report((NotRun(), NotRun()), "output", "over 1048576 bytes")),
+        (
+            reply(READY, status=40),
+            Report((NotRun(), NotRun()), "crashed", "signal 40: Real-time signal 6"),
+        ),
+        (
+            reply(READY, much=True, status=9),
+            Report((NotRun(), NotRun()), "output", "over 1048576 bytes"),
+        ),
         (
             reply(READY, status=3 << 8),
             Report((NotRun(), NotRun()), "exited", "exit code 3 before the last call returned"),
@@ -84,8 +101,9 @@ def test_a_reply_as_a_report(wire: bytes, expected: Report) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        b'[3,null,""]\n', b"[1,1]\n[1,1]\n[1,1]\n", b'[3,"setup","x"]\n', b'[3,"timeout","x"]\n', b'[1,1]\n[3,"syntax","x"]\n',
-        b"\n", b"7\n", b'[2,1,"x"]\n', b'[1,1]\n[1,1]\n[3,null,""]\n[1,1]\n',
+        b'[3,null,""]\n', b"[1,1]\n[1,1]\n[1,1]\n", b'[3,"setup","x"]\n',
+        b'[3,"timeout","x"]\n', b'[1,1]\n[3,"syntax","x"]\n', b"\n", b"7\n",
+        b'[2,1,"x"]\n', b'[1,1]\n[1,1]\n[3,null,""]\n[1,1]\n',
     ],
 )  # fmt: skip
 def test_lines_out_of_order_are_garbled(lines: bytes) -> None:
@@ -102,7 +120,9 @@ def test_a_child_that_never_began_is_a_fault_and_no_verdict(late: bool) -> None:
 def test_only_what_would_happen_again_is_deterministic() -> None:
     assert Report(()).deterministic
     assert Report((), "syntax").deterministic
-    assert not any(Report((), failure).deterministic for failure in ("timeout", "memory", "crashed", "garbled"))
+    assert not any(
+        Report((), failure).deterministic for failure in ("timeout", "memory", "crashed", "garbled")
+    )
 
 
 def test_seconds_are_no_part_of_equality() -> None:
@@ -116,15 +136,15 @@ def test_limits_and_arguments_are_checked() -> None:
         write([""], [Call("f", (object(),))], LIMITS)
 
 
-# ---------------------------------------------------------------------------------------------------- what reading costs
+# ------------------------------------------------------------------------------- what reading costs
 
 SIZE = 1 << 18
 MODULUS = (1 << 61) - 1
-"""Integers that differ by this have the same hash."""
+"""Integers that differ by this number have the same hash."""
 
 
 def filled(member: bytes) -> bytes:
-    """A returned list of as many equal members as there is room for."""
+    """Return a line with a list of equal members that fills `SIZE` bytes."""
     return b"[1,[" + b",".join([member] * (SIZE // (len(member) + 1))) + b"]]\n"
 
 
@@ -136,8 +156,12 @@ def integers(count: int) -> list[bytes]:
     return [b'{"int":"%s"}' % hex(number * MODULUS).encode() for number in range(count)]
 
 
-PAIRS = [b'{"tuple":[%s]}' % b",".join(b"-%d" % digit for digit in digits) for digits in product((1, 2), repeat=12)]
-"""Tuples of -1 and -2, which have the same hash: to compare two of them takes all their members."""
+PAIRS = [
+    b'{"tuple":[%s]}' % b",".join(b"-%d" % digit for digit in digits)
+    for digits in product((1, 2), repeat=12)
+]
+"""Tuples of -1 and -2. They have the same hash: comparing two of them compares all their members.
+"""
 HOSTILE = {
     "colliding_integers": returned("set", integers(SIZE // 32)),
     "colliding_keys": returned("dict", [b"[%s,0]" % key for key in integers(SIZE // 40)]),
@@ -145,7 +169,11 @@ HOSTILE = {
     "colliding_tuples": returned("set", PAIRS),
     "colliding_in_many_values": b"".join(returned("set", integers(900)) for _ in range(8)),
     "colliding_frozensets": returned(
-        "set", [b'{"frozenset":[%s]}' % b",".join([*integers(9)[:8], pair]) for pair in PAIRS[: SIZE // 400]]
+        "set",
+        [
+            b'{"frozenset":[%s]}' % b",".join([*integers(9)[:8], pair])
+            for pair in PAIRS[: SIZE // 400]
+        ],
     ),
     "the_same_key_again": returned("set", [b"1"] * (SIZE // 2)),
     "digits": b"[1," + b"9" * SIZE + b"]\n",
@@ -158,7 +186,9 @@ HOSTILE = {
     "deep": filled(b"[" * 60 + b"]" * 60),
     "deep_frozensets": filled(b'{"frozenset":[' * 60 + b"]}" * 60),
     "objects": filled(b'{"set":[]}'),
-    "object_of_many_keys": b"[1,{" + b",".join(b'"%d":0' % number for number in range(SIZE // 9)) + b"}]\n",
+    "object_of_many_keys": b"[1,{"
+    + b",".join(b'"%d":0' % number for number in range(SIZE // 9))
+    + b"}]\n",
     "half_characters": b'[1,"' + b"\\ud800" * (SIZE // 6) + b'"]\n',
     "spaces": b"[1," + b" " * SIZE + b"0]\n",
     "empty_lines": b"\n" * SIZE,
@@ -169,7 +199,10 @@ HOSTILE = {
 
 
 def cpu_seconds(*wires: bytes) -> list[float]:
-    """What reading each reply and comparing its values costs the host: the least of three rounds, in turn."""
+    """Return the host's CPU seconds to read each reply and compare its values.
+
+    Each figure is the minimum of three rounds, in which the replies take turns.
+    """
     suite = replace(Suite.asserts(("assert f(0)",) * 8), together=True)
     took: list[list[float]] = [[] for _ in wires]
     for _ in range(3):
@@ -189,8 +222,10 @@ def test_no_report_costs_the_host_much_more_than_a_plain_one_of_its_size(name: s
     plain, hostile = reply(READY + filled(b"0")), reply(READY + HOSTILE[name])
     assert len(hostile) < 1.2 * len(plain)
     costly = usual = math.inf
-    for _ in range(5):  # what shares the machine's caches makes some rounds dearer, never cheaper
-        costly, usual = (min(pair) for pair in zip((costly, usual), cpu_seconds(hostile, plain), strict=True))
+    for _ in range(5):  # other processes may make a round slower, never faster
+        costly, usual = (
+            min(pair) for pair in zip((costly, usual), cpu_seconds(hostile, plain), strict=True)
+        )
         if costly < 6 * usual:
             break
     assert costly < 6 * usual
@@ -201,13 +236,20 @@ def test_keys_that_collide_by_chance_may_be_returned() -> None:
     edges = {frozenset(edge) for edge in product(range(-9, 9), repeat=2)}
     for value in (grid, edges, dict.fromkeys(grid, 0), {-1, -2}, {frozenset(grid)}):
         assert same(
-            read(reply(READY + b"[1," + dumps(encode(value, 1 << 20)) + b"]\n"), 1, LIMITS).calls[0].value, value
+            read(reply(READY + b"[1," + dumps(encode(value, 1 << 20)) + b"]\n"), 1, LIMITS)
+            .calls[0]
+            .value,
+            value,
         )
 
 
 def test_keys_that_collide_on_purpose_are_neither_sent_nor_read() -> None:
     nested = {frozenset({frozenset({0}), number}) for number in (-1, -2)}
-    for value in ({number * MODULUS for number in range(9)}, dict.fromkeys(product((-1, -2), repeat=4)), nested):
+    for value in (
+        {number * MODULUS for number in range(9)},
+        dict.fromkeys(product((-1, -2), repeat=4)),
+        nested,
+    ):
         with pytest.raises(Oversize, match="keys with the same hash"):
             encode(value, 1 << 20)
     forged = returned("set", integers(9))

@@ -1,10 +1,15 @@
-"""A private folder for one request: writable, limited in size, and gone afterwards.
+"""A private folder for one request: writable, limited in size, and removed afterwards.
 
-In namespaces it is a small file system of its own, which the programs have as their root. Where only Landlock confines them it is
-a fresh folder on the machine's disk. That has no size limit, so a watchman looks at it a hundred times a second and kills the
-programs that overfill it; he also clears up where the server dies. He sees names only. A file without a name lives on while it is
-open or mapped, so there half of the room is for such files: few descriptors, small files, and no mapping of a file (seccomp.py).
-Below Landlock nothing would keep a program in its folder, and it gets none.
+With namespaces, the folder is a small file system of its own, and it is the root of the programs.
+
+With Landlock alone, the folder is a fresh folder on the machine's disk. Such a folder has no size
+limit. So a watchdog process (`_watch`) measures it a hundred times per second and kills the
+programs that exceed the limit. The watchdog also removes the folder if the server dies. It can
+measure files with a name only, but a file without a name still occupies the disk while it is open
+or mapped. So half of the space is reserved for such files, and seccomp.py bounds them: few
+descriptors, small files, and no mapping of a file.
+
+Below Landlock nothing would keep a program inside its folder, so there is no folder.
 """
 
 import contextlib
@@ -25,19 +30,25 @@ from motet.sandbox.libc import LIBC
 
 MOST_BYTES = 16 << 20
 MOST_ENTRIES = 1024
-"""Files and folders together."""
+"""Maximum number of files and folders together."""
 MOST_FILE_BYTES, MOST_OPEN_FILES = 8 << 20, 32
-"""Where the folder is a file system of its own, which counts every file, with a name or without."""
+"""Limits if the folder is a file system of its own, which counts every file, with or without a
+name.
+"""
 WATCHED_FILE_BYTES, WATCHED_OPEN_FILES = 512 << 10, 16
 _WATCHED_BYTES = MOST_BYTES - WATCHED_FILE_BYTES * WATCHED_OPEN_FILES
-"""Where a watchman counts: what he may find, so that with files that have no name there is `MOST_BYTES` at most."""
+"""The limit that the watchdog applies. Together with files without a name, a folder then holds at
+most `MOST_BYTES`.
+"""
 _NOBODY = 65534
 _GLANCE_SECONDS = 0.01
 _MOST_LOOKS = 20
-"""How often a look may be disturbed by folders that are renamed meanwhile, one after the other."""
+"""How often one measurement may be interrupted by folders that are renamed in the meantime."""
 _BLOCK = 4096
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_NOATIME", 0)
-"""Leaves no trace in the time of a folder's last access: a program could hide where somebody has looked already."""
+"""Does not change a folder's last access time, which would tell a program what was already
+measured.
+"""
 _SIMPLE = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
 _MNT_DETACH = 2
 
@@ -48,12 +59,16 @@ class Place:
 
     path: str
     group: int | None
-    """The process group that its programs join, to be killed together; None where the file system has a limit of its own."""
+    """The process group that the programs join, so that they can be killed together. None if the
+    file system limits its own size.
+    """
 
     def enter(self, layers: Collection[str]) -> str:
-        """Makes the folder this process's root where that is possible; returns its path from now on, "/" as the root.
+        """Enter the folder and return its path in this process.
 
-        From now on no import reads a file: a program could put its own where the library's stood, and its judge would load it.
+        Makes the folder the root of this process if that is possible; its path is then "/". From
+        now on no import reads a file: a program could put a file in the place of a library module,
+        and its judge would load it.
         """
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not PathFinder]
         if self.group is not None:
@@ -63,36 +78,52 @@ class Place:
         except PermissionError:
             if "namespaces" in layers:
                 raise
-            return self.path  # an ordinary user's server: Landlock confines the program alone
+            return self.path  # the server is not root: Landlock alone confines the program
         return "/"
 
     @property
     def most_files(self) -> tuple[int, int]:
-        """Bytes of a file, and open files of a process."""
-        return (MOST_FILE_BYTES, MOST_OPEN_FILES) if self.group is None else (WATCHED_FILE_BYTES, WATCHED_OPEN_FILES)
+        """Maximum bytes per file, and maximum open files per process."""
+        return (
+            (MOST_FILE_BYTES, MOST_OPEN_FILES)
+            if self.group is None
+            else (WATCHED_FILE_BYTES, WATCHED_OPEN_FILES)
+        )
 
 
 def possible(layers: Collection[str]) -> bool:
-    """Whether a program under these layers can be kept in a folder."""
+    """Test whether these layers can keep a program inside a folder."""
     return "seccomp" in layers and ("landlock" in layers or "namespaces" in layers)
 
 
 @contextlib.contextmanager
 def folder(layers: Collection[str]) -> Iterator[Place]:
-    """A fresh folder until the end of the block, by when its programs must have ended. PermissionError where none is possible."""
+    """Yield a fresh folder. Its programs must have ended by the end of the block.
+
+    Raises PermissionError if the layers cannot keep a program inside a folder.
+    """
     if not possible(layers):
-        raise PermissionError(f"a scratch folder needs seccomp with Landlock or namespaces, got {', '.join(layers)}")
+        raise PermissionError(
+            f"a scratch folder needs seccomp with Landlock or namespaces, got {', '.join(layers)}"
+        )
     with _mounted() if "namespaces" in layers else _watched() as place:
         yield place
 
 
-# ---------------------------------------------------------------------------------------------------- in namespaces
+# ------------------------------------------------------------------------------------ in namespaces
 
 
 @contextlib.contextmanager
 def _mounted() -> Iterator[Place]:
-    """Lies over the empty root for a while. The world of this server has nobody else in it, so everybody may write."""
-    target, options = namespaces.EMPTY_ROOT.encode(), f"size={MOST_BYTES},nr_inodes={MOST_ENTRIES},mode=0777"
+    """Mount a file system over the empty root.
+
+    Nobody else is in the mount namespace of this server, so the folder may be writable for
+    everybody.
+    """
+    target, options = (
+        namespaces.EMPTY_ROOT.encode(),
+        f"size={MOST_BYTES},nr_inodes={MOST_ENTRIES},mode=0777",
+    )
     if LIBC.mount(b"none", target, b"tmpfs", _SIMPLE, options.encode()):
         raise OSError(ctypes.get_errno(), "the kernel refuses to mount a scratch folder")
     try:
@@ -102,25 +133,30 @@ def _mounted() -> Iterator[Place]:
             raise OSError(ctypes.get_errno(), "the kernel refuses to unmount a scratch folder")
 
 
-# ---------------------------------------------------------------------------------------------------- with Landlock alone
+# ------------------------------------------------------------------------------ with Landlock alone
 
 
 @contextlib.contextmanager
 def _watched() -> Iterator[Place]:
-    """A folder within one that is the server's, so that what a program left can be taken apart beside it."""
+    """Yield a folder inside a folder of the server.
+
+    The outer folder is where the server later takes apart what a program left.
+    """
     top, lock = temporary.make("motet-scratch-")
-    tempfile.tempdir = None  # a program that asks for the usual place must find its own, not remember ours
+    tempfile.tempdir = None  # programs must look up their own default, not reuse the server's
     path = top / "scratch"
     path.mkdir(0o700)
     if os.geteuid() == 0:
         top.chmod(0o711)
-        with contextlib.suppress(OSError):  # where there is nobody to become, the programs are root without its rights
+        # If user 65534 does not exist, the programs run as root without its capabilities.
+        with contextlib.suppress(OSError):
             os.chown(path, _NOBODY, _NOBODY)
     server = os.getpid()
     watchman = os.fork()
     if watchman == 0:
         try:
-            os.closerange(0, lock)  # what the server has open must close where the server ends; he holds the lock on
+            # Close the server's descriptors, which must close when the server ends, but the lock.
+            os.closerange(0, lock)
             os.closerange(lock + 1, 1 << 16)
             os.setpgid(0, 0)
             _watch(path, server)
@@ -128,7 +164,8 @@ def _watched() -> Iterator[Place]:
         finally:
             os._exit(0)
     try:
-        os.setpgid(watchman, watchman)  # whoever comes first: programs must not join a group before it exists
+        # Both processes set the group: it must exist before programs join it.
+        os.setpgid(watchman, watchman)
         yield Place(str(path), watchman)
     finally:
         temporary.remove(top)
@@ -138,7 +175,7 @@ def _watched() -> Iterator[Place]:
 
 
 def _watch(path: Path, server: int) -> None:
-    """Returns once the server is gone. The programs die with it."""
+    """Measure the folder until the server is gone. The programs end when the server does."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     seen = _Folders(path)
@@ -149,17 +186,23 @@ def _watch(path: Path, server: int) -> None:
 
 
 class _Folders:
-    """A folder and those below it, each kept open from when it was first seen: whatever a program calls it since, it is found."""
+    """A folder and its subfolders, each kept open since it was first seen.
+
+    So a folder is still measured after a program renames it.
+    """
 
     def __init__(self, top: Path) -> None:
         self._open = {top.stat().st_ino: os.open(top, _LOOK)}
 
     def full(self) -> bool:
-        """Whether there is too much, or what cannot be looked at: a locked folder, or one that is never where it was."""
+        """Test whether there is too much content, or content that cannot be measured.
+
+        That is a folder without read permission, or one that is renamed before every attempt.
+        """
         for _ in range(_MOST_LOOKS):
             try:
                 return self._look()
-            except FileNotFoundError:  # a new folder was renamed or removed since it was listed
+            except FileNotFoundError:  # a new folder was renamed or removed after listing it
                 continue
             except OSError:
                 return True
@@ -174,7 +217,7 @@ class _Folders:
             if not about.st_nlink:  # removed
                 os.close(self._open.pop(number))
                 continue
-            size += _rounded(about.st_size)  # a folder of many long names is large itself
+            size += _rounded(about.st_size)  # a folder with many long names is large itself
             for entry in os.scandir(folder):
                 entries += 1
                 if entry.is_dir(follow_symlinks=False):
@@ -182,7 +225,7 @@ class _Folders:
                         self._open[entry.inode()] = os.open(entry.name, _LOOK, dir_fd=folder)
                         waiting.append((entry.inode(), self._open[entry.inode()]))
                 else:
-                    with contextlib.suppress(FileNotFoundError):  # removed since
+                    with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                         size += _rounded(entry.stat(follow_symlinks=False).st_size)
                 if size > _WATCHED_BYTES or entries > MOST_ENTRIES:
                     return True
@@ -190,5 +233,5 @@ class _Folders:
 
 
 def _rounded(size: int) -> int:
-    """What a file takes of the disk."""
+    """Return the disk space of a file of this size."""
     return -(-size // _BLOCK) * _BLOCK

@@ -17,7 +17,9 @@ import pytest
 from motet.errors import ConfigError
 from motet.sandbox import Level, Sandbox, Suite, scratch, worker
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can keep a program in a folder")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux can keep a program in a folder"
+)
 
 NAMESPACES, LANDLOCK = ("seccomp", "landlock", "namespaces"), ("seccomp", "landlock")
 PROTECTIONS = {
@@ -32,7 +34,8 @@ BOOTH = (
 import importlib, json, os, signal
 from motet.sandbox import child, namespaces, scratch, server
 wanted, user, requests = json.loads(sys.argv[2])
-for name in (*server._WARM, "csv", "pathlib", "shutil", "sqlite3", "tempfile", "zipfile", "fcntl", "mmap", "tarfile", "dbm.dumb",
+for name in (*server._WARM, "csv", "pathlib", "shutil", "sqlite3", "tempfile", "zipfile", \
+"fcntl", "mmap", "tarfile", "dbm.dumb",
              "logging", "xml.sax.expatreader", "xml.sax.saxutils", "xml.etree.ElementInclude"):
     importlib.import_module(name)
 if user is not None: child.become(user)
@@ -67,7 +70,10 @@ left = [path for path in places if os.path.exists(path) and os.listdir(path)]
 os.write(2, json.dumps([layers, answers, left]).encode())
 """
 )
-"""A server of the sandbox as far as folders go: each request is a list of programs that run one after the other in one folder."""
+"""The part of a sandbox server that handles folders.
+
+Each request is a list of programs, which run in order in one folder.
+"""
 
 
 class Booth:
@@ -75,11 +81,20 @@ class Booth:
         self._layers, self._user = layers, user
 
     def run(self, *requests: list[str]) -> list[list[Any]]:
-        """What `main()` of every program returned, or the status of a program that was killed. Checks that nothing is left."""
+        """Return what `main()` of every program returned.
+
+        For a program that was killed, that is its wait status. Asserts that nothing is left in the
+        folders.
+        """
         command = [sys.executable, *worker._FLAGS, "-c", BOOTH, str(Path(worker.__file__).parent)]
         arguments = json.dumps([self._layers, self._user, requests])
         done = subprocess.run(
-            [*command, arguments], env=worker._ENVIRONMENT, cwd="/", stderr=subprocess.PIPE, text=True, check=False
+            [*command, arguments],
+            env=worker._ENVIRONMENT,
+            cwd="/",
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         assert done.stderr.startswith("["), done.stderr
         layers, answers, left = json.loads(done.stderr)
@@ -89,11 +104,11 @@ class Booth:
         return answers
 
     def watched(self) -> bool:
-        """Whether the folder lies on the machine's disk, where a watchman counts."""
+        """Whether the folder is on the machine's disk, where a watchdog measures it."""
         return "namespaces" not in self._layers
 
     def rooted(self) -> bool:
-        """Whether a program sees nothing but its folder."""
+        """Whether the folder is the root of the programs."""
         return self.run(["import os\ndef main(): return os.getcwd()"]) == [["/"]]
 
 
@@ -105,13 +120,14 @@ def booth(request: pytest.FixtureRequest) -> Booth:
     return Booth(layers, user)
 
 
-# ---------------------------------------------------------------------------------------------------- what works
+# --------------------------------------------------------------------------------------- what works
 
 LIBRARY = """
 import contextlib, csv, fcntl, json, mmap, os, pathlib, shutil, sqlite3, tempfile, zipfile
 def main():
     pathlib.Path("x/y").mkdir(parents=True)
-    with open("x/y/table.csv", "w", newline="") as file: csv.writer(file).writerows([["a", "b"], ["1", "2"]])
+    with open("x/y/table.csv", "w", newline="") as file: \
+csv.writer(file).writerows([["a", "b"], ["1", "2"]])
     with open("x/y/table.csv", newline="") as file: rows = list(csv.reader(file))
     shutil.copy2("x/y/table.csv", "copy.csv")
     shutil.copytree("x", "z")
@@ -140,13 +156,15 @@ def main():
     os.replace("copy.csv", "x/copy.csv")
     with contextlib.chdir("x"): text = pathlib.Path("copy.csv").resolve().read_text()
     shutil.rmtree("x/y")
-    return rows, text, named, stored, sorted(os.listdir()), [os.access("x/copy.csv", os.R_OK), os.path.exists("x/y")]
+    return rows, text, named, stored, sorted(os.listdir()), \
+[os.access("x/copy.csv", os.R_OK), os.path.exists("x/y")]
 """
 
 
 def test_what_the_library_does_with_files_works(booth: Booth) -> None:
     kept = ["all.zip", "data.db", "moved", "out", "x"]
-    modes = ["delete", "memory"] if booth.watched() else ["delete", "wal"]  # a log that others read is a mapped file
+    # A write-ahead log that other processes read is a mapped file.
+    modes = ["delete", "memory"] if booth.watched() else ["delete", "wal"]
     wanted = [[["a", "b"], ["1", "2"]], "A,b", "named", modes, kept, [True, False]]
     assert booth.run([f"MAPS, MODES = {not booth.watched()}, {modes}\n{LIBRARY}"]) == [[wanted]]
 
@@ -169,22 +187,34 @@ def main():
 
 def test_a_request_has_one_folder_for_its_programs_and_the_next_has_another(booth: Booth) -> None:
     write = "def main(): return open('note', 'x').write('hello')"
-    read = "import os\ndef main(): return os.listdir(), [open(name).read() for name in os.listdir()]"
-    assert booth.run([write, read], [read], [write]) == [[5, [["note"], ["hello"]]], [[[], []]], [5]]
+    read = (
+        "import os\ndef main(): return os.listdir(), [open(name).read() for name in os.listdir()]"
+    )
+    assert booth.run([write, read], [read], [write]) == [
+        [5, [["note"], ["hello"]]],
+        [[[], []]],
+        [5],
+    ]
 
 
 def test_below_landlock_there_is_no_folder() -> None:
     for layers in ([], ["seccomp"], ["landlock"], ["namespaces"]):
-        with pytest.raises(PermissionError, match="needs seccomp with Landlock or namespaces"), scratch.folder(layers):
+        with (
+            pytest.raises(PermissionError, match="needs seccomp with Landlock or namespaces"),
+            scratch.folder(layers),
+        ):
             pass
 
 
-# ---------------------------------------------------------------------------------------------------- who tries to get out
+# ----------------------------------------------------------------------------- who tries to get out
 
 
 @pytest.fixture(scope="module")
 def arena() -> Iterator[Path]:
-    """A folder open to all, on the disk that holds scratch folders too, with a file to steal, to destroy, and to run."""
+    """A folder with files to steal, destroy and run.
+
+    It is writable for everybody, and on the same disk as scratch folders.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -238,9 +268,14 @@ ESCAPES = {
     "another_root": "os.chroot('.')",
     "file_of_the_system": "open('/etc/passwd').read()",
     "database": "sqlite3.connect('@ARENA@/pwned').execute('create table t(a)')",
-    "database_beside_another": "sqlite3.connect('a.db').execute(\"attach '@ARENA@/pwned' as b\").execute('create table b.t(a)')",
-    "database_by_address": "sqlite3.connect('file:@ARENA@/secret?mode=ro&immutable=1', uri=True).execute('pragma user_version')",
-    "database_of_dots": "sqlite3.connect('../' * 40 + '@ARENA@'[1:] + '/pwned').execute('create table t(a)')",
+    "database_beside_another":
+        "sqlite3.connect('a.db').execute(\"attach '@ARENA@/pwned' as b\")"
+        ".execute('create table b.t(a)')",
+    "database_by_address":
+        "sqlite3.connect('file:@ARENA@/secret?mode=ro&immutable=1', uri=True)"
+        ".execute('pragma user_version')",
+    "database_of_dots":
+        "sqlite3.connect('../' * 40 + '@ARENA@'[1:] + '/pwned').execute('create table t(a)')",
     "database_vacuumed_into": "sqlite3.connect('a.db').execute(\"vacuum into '@ARENA@/pwned'\")",
     "database_that_is_a_copy": "sqlite3.connect('a.db').backup(sqlite3.connect('@ARENA@/pwned'))",
     "database_with_a_folder_for_itself": "spilled('@ARENA@')",
@@ -252,7 +287,8 @@ ESCAPES = {
     "xml_external_address": "external('file://@ARENA@/secret')",
     "xml_of_a_server": "external('http://127.0.0.1:9/secret')",
     "xml_that_includes": "included('@ARENA@/secret')",
-    "archive_of_dots": "(unpacked('../' * 40 + '@ARENA@'[1:] + '/pwned'), open('@ARENA@/secret').read())",
+    "archive_of_dots":
+        "(unpacked('../' * 40 + '@ARENA@'[1:] + '/pwned'), open('@ARENA@/secret').read())",
     "archive_with_an_absolute_path": "(unpacked('@ARENA@/pwned'), open('@ARENA@/secret').read())",
     "archive_with_a_link": "(unpacked('link', tarfile.SYMTYPE), open('link@ARENA@/secret').read())",
     "archive_with_a_device": "unpacked('zero', tarfile.CHRTYPE)",
@@ -265,7 +301,8 @@ ESCAPES = {
 
 
 LIBRARIES = """
-import dbm.dumb, fcntl, io, logging, mmap, os, resource, shutil, sqlite3, sys, tarfile, tempfile, xml.sax
+import dbm.dumb, fcntl, io, logging, mmap, os, resource, shutil, sqlite3, sys, tarfile, tempfile, \
+xml.sax
 import xml.etree.ElementTree as ET
 from xml.etree import ElementInclude
 from xml.sax.handler import ContentHandler, feature_external_ges
@@ -275,7 +312,8 @@ def extended():
     return base
 def spilled(path):
     base = sqlite3.connect('a.db')
-    for name, value in (('temp_store_directory', f"'{path}'"), ('temp_store', 1), ('cache_size', 2)):
+    for name, value in (('temp_store_directory', f"'{path}'"), ('temp_store', 1), \
+('cache_size', 2)):
         base.execute(f'pragma {name} = {value}')
     base.execute('create temp table t(a)')
     base.executemany('insert into t values (?)', [('x' * 1000,)] * 2000)
@@ -288,7 +326,8 @@ def external(path):
     parser.parse(io.StringIO(f'<!DOCTYPE r [<!ENTITY e SYSTEM "{path}">]><r>&e;</r>'))
     return ''.join(said)
 def included(path):
-    root = ET.XML('<r xmlns:i="http://www.w3.org/2001/XInclude"><i:include parse="text" href="%s"/></r>' % path)
+    root = ET.XML('<r xmlns:i="http://www.w3.org/2001/XInclude">\
+<i:include parse="text" href="%s"/></r>' % path)
     ElementInclude.include(root)
     return ET.tostring(root)
 def unpacked(name, kind=b'0'):
@@ -316,24 +355,35 @@ def test_nobody_gets_out_of_the_folder(booth: Booth, arena: Path) -> None:
     (arena / "planted.py").write_text("print('SECRET123')")
     with socket.socket(socket.AF_UNIX) as listener:
         folder = os.open(arena, os.O_RDONLY)
-        listener.bind(f"/proc/self/fd/{folder}/socket")  # a socket's name may have 107 bytes, the folder's more
+        # A socket's name may have 107 bytes; the folder's path may be longer.
+        listener.bind(f"/proc/self/fd/{folder}/socket")
         os.close(folder)
         listener.listen()
         before = snapshot(arena)
         answers = dict(
-            zip(names, [answer for (answer,) in booth.run(*([program] for program in programs))], strict=True)
+            zip(
+                names,
+                [answer for (answer,) in booth.run(*([program] for program in programs))],
+                strict=True,
+            )
         )
         assert snapshot(arena) == before
         (arena / "socket").unlink()
     got_through = {name: answer for name, answer in answers.items() if "Error: " not in str(answer)}
     pretended = {} if booth.rooted() else {"chmod": "None", "utime": "None"}
-    assert got_through == pretended, "where the folder is not the root, these two say that they worked"
+    assert got_through == pretended, (
+        "where the folder is not the root, these two say that they worked"
+    )
     assert "SECRET123" not in repr(answers)
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
     return {
-        path.name: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        path.name: (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
         for path in folder.iterdir()
     }
 
@@ -362,18 +412,22 @@ def snapshot(folder: Path) -> dict[str, Any]:
         "copy",
     ],
 )
-def test_the_same_attempts_work_where_nothing_protects(name: str, arena: Path, tmp_path: Path) -> None:
+def test_the_same_attempts_work_where_nothing_protects(
+    name: str, arena: Path, tmp_path: Path
+) -> None:
     with tempfile.TemporaryDirectory(dir=arena.parent) as folder:
         victim = Path(folder)
         for file in ("secret", "victim"):
             (victim / file).write_text("SECRET123")
         before = snapshot(victim)
         program = f"{LIBRARIES}\nprint({ESCAPES[name].replace('@ARENA@', folder)})"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder
+        )
         assert "SECRET123" in done.stdout or "root" in done.stdout or snapshot(victim) != before
 
 
-# ---------------------------------------------------------------------------------------------------- who fills it
+# ------------------------------------------------------------------------------------- who fills it
 
 GREEDY = {
     "one_large_file": """
@@ -473,7 +527,7 @@ def main():
             os.rename(old, name)
             if os.listdir(".")[0] == name: break
 """
-"""Writes 300 MB into a folder that is called something else before anybody can open it, and says how far it is."""
+"""Write 300 MB into a folder that is renamed before anybody can open it; report the progress."""
 
 
 def test_nobody_hides_in_folders_that_are_renamed() -> None:
@@ -525,7 +579,7 @@ def test_a_look_that_is_disturbed_is_taken_again_and_not_for_ever(
     opened, numbers, times = os.open, itertools.count(), 3
 
     def late(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        """A program that renames each new folder before it is opened."""
+        """Act as a program that renames each new folder before it is opened."""
         number = next(numbers)
         if number < times:
             (tmp_path / f"new-{number}").rename(tmp_path / f"new-{number + 1}")
@@ -574,11 +628,13 @@ def main():
             os.close(kept[-2])
     return held
 """
-"""Keeps as many files without a name as it can, each as large as it can, and says how many bytes they have."""
+"""Keep as many files without a name as possible, each as large as possible; return their bytes."""
 
 
 @pytest.mark.parametrize("make", ["nameless", "replaced", "born_nameless"])
-def test_files_without_a_name_take_no_more_than_the_folder_may_hold(make: str, booth: Booth) -> None:
+def test_files_without_a_name_take_no_more_than_the_folder_may_hold(
+    make: str, booth: Booth
+) -> None:
     ((held,),) = booth.run([KEEPING.replace("MAKE", make).replace("MAPPED", "False")])
     most = scratch.MOST_BYTES // 2 if booth.watched() else scratch.MOST_BYTES
     assert most // 2 < held <= most
@@ -604,7 +660,9 @@ with scratch.folder(["seccomp", "landlock"]) as place:
     time.sleep(60)
 """
     folder = Path(__file__).parents[2]
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=folder) as server:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=folder
+    ) as server:
         assert server.stdout is not None
         place = Path(server.stdout.readline().strip())
         assert (place / mark).exists()
@@ -628,18 +686,23 @@ def test_nothing_is_left_where_a_sandbox_is_closed_right_after_its_answer(maximu
         ).passed
     deadline = time.monotonic() + 60.0
     while left := {
-        path for path in set(Path(tempfile.gettempdir()).iterdir()) - before if "motet-scratch-" in path.name
+        path
+        for path in set(Path(tempfile.gettempdir()).iterdir()) - before
+        if "motet-scratch-" in path.name
     }:
         assert time.monotonic() < deadline, left
         time.sleep(0.01)
 
 
 def test_where_no_folder_is_possible_a_suite_with_files_is_a_config_error() -> None:
-    suite = Suite.unittest("import unittest\nclass A(unittest.TestCase):\n    def test_a(self): pass", files=True)
+    suite = Suite.unittest(
+        "import unittest\nclass A(unittest.TestCase):\n    def test_a(self): pass", files=True
+    )
     with Sandbox(workers=1, maximum=Level.SECCOMP) as sandbox:
         for ask in (sandbox.check_folders, lambda: sandbox.judge_sync(["x = 1"], suite)):
             with pytest.raises(
-                ConfigError, match="got SECCOMP, expected at least LANDLOCK for tests that work with files"
+                ConfigError,
+                match="got SECCOMP, expected at least LANDLOCK for tests that work with files",
             ):
                 ask()
         assert sandbox.judge_sync(["x = 1"], replace(suite, files=False)).passed

@@ -1,9 +1,13 @@
-"""The warm fork server: a small Python that has the usual modules loaded, and forks one locked child per program.
+"""The warm fork server: a small Python that keeps the usual modules loaded.
 
-It is started without site packages and with an empty environment, and knows nothing of Motet but this folder. Texts of programs
-and of tests are never in its memory, where later children would inherit them: a child takes them off the channel itself, and what
-children write is relayed through a page that is gone before the next fork. Descriptor 0 is its socket to the host; where that
-closes, the children and the server end.
+It forks one locked child per program. In test mode it forks one for the candidate and one for its
+judge.
+
+It starts without site packages and with an empty environment, and imports nothing of Motet outside
+this folder. It never holds the text of a program or test, because later children would inherit it:
+a child reads it from the channel itself. The server relays what children write through a memory
+mapping that it unmaps before the next fork. Descriptor 0 is its socket to the host. If the host
+closes the socket, the children and the server end.
 """
 
 import contextlib
@@ -38,26 +42,33 @@ from motet.sandbox import (
 from motet.sandbox.world import World
 
 _WARM = (
-    "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "linecache", "math",
-    "numbers", "operator", "random", "re", "statistics", "string", "struct", "textwrap", "time", "types", "typing",
-    "unittest._log",
-    "unicodedata", "encodings.ascii", "encodings.base64_codec", "encodings.cp1252", "encodings.cp437", "encodings.hex_codec",
-    "encodings.idna", "encodings.latin_1", "encodings.punycode", "encodings.raw_unicode_escape", "encodings.rot_13",
+    "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib",
+    "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib",
+    "heapq", "io", "itertools", "json", "linecache", "math", "numbers", "operator", "random", "re",
+    "statistics", "string", "struct", "textwrap", "time", "types", "typing", "unittest._log",
+    "unicodedata", "encodings.ascii", "encodings.base64_codec", "encodings.cp1252",
+    "encodings.cp437", "encodings.hex_codec", "encodings.idna", "encodings.latin_1",
+    "encodings.punycode", "encodings.raw_unicode_escape", "encodings.rot_13",
     "encodings.unicode_escape", "encodings.utf_16", "encodings.utf_32", "encodings.utf_8_sig",
 )  # fmt: skip
-"""What most programs import, and what the library would import too late. The rest is loaded per program, if its text names it."""
+"""Modules that most programs import, and modules that the library would import too late. Other
+modules are loaded per program, if its text names them.
+"""
 _SETUP_SECONDS = 15.0
-"""How long a child may take to import and to close its doors."""
+"""Maximum time for a child to import modules and to install its locks."""
 _GLANCE_SECONDS = 0.01
 _SLACK = 1 << 16
-"""Bytes a child may write beyond its limit: the errors it reports in place of values."""
+"""Bytes that a child may write beyond its limit, for the errors it reports in place of values."""
 
 
 def main(wanted: str, user: str, allowed: str) -> None:
-    """Serves until the host hangs up. `wanted`: layers to put on, with commas; `user`: a number to give root up for, or "".
+    """Serve requests until the host closes the channel.
 
-    `allowed`: packages to load and the folders to find them in, as JSON. Greets with the layers, and a line why it cannot serve.
+    `wanted`: layers to install, separated by commas. `user`: the user id to switch to from root, or
+    "". `allowed`: packages to load and the folders to find them in, as JSON.
+
+    The first message to the host names the installed layers, or says on a second line why this
+    server cannot serve.
     """
     channel = socket.socket(fileno=0)
     sys.argv = [""]
@@ -68,14 +79,15 @@ def main(wanted: str, user: str, allowed: str) -> None:
         packages.load(*protocol.loads(allowed.encode()))
         if "numpy" in sys.modules:
             arrays.learn(sys.modules["numpy"])
-    except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported, the host has to hear
+    except Exception as error:  # noqa: BLE001 - report to the host whatever an import raises
         cause = error.__cause__ or error
         return protocol.send(channel, f"\n{type(cause).__name__}: {cause}".encode(errors="replace"))
     if user:
         child.become(int(user))
     temporary.sweep()
-    tempfile.tempdir = None  # a program that asks for the usual place must find its own
-    proc = os.open("/proc", os.O_RDONLY) if sys.platform == "linux" else None  # the namespaces cover it
+    tempfile.tempdir = None  # programs must look up their own default
+    # Opened now, because the namespaces will hide it.
+    proc = os.open("/proc", os.O_RDONLY) if sys.platform == "linux" else None
     layers = [layer for layer in wanted.split(",") if layer and works(_LOCKS[layer])]
     if "namespaces" in layers:
         namespaces.enter()
@@ -85,7 +97,7 @@ def main(wanted: str, user: str, allowed: str) -> None:
     world = trial.rehearse()
     random.seed(0)  # the same numbers for every program
     gc.collect()
-    gc.freeze()  # a child that collects garbage need not copy the server's pages
+    gc.freeze()  # garbage collection in a child then does not write to the server's pages
     if proc is not None:
         with contextlib.suppress(OSError):
             spare_faults(proc, layers, world)
@@ -93,11 +105,15 @@ def main(wanted: str, user: str, allowed: str) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         protocol.send(channel, ",".join(layers).encode())
         while True:
-            head = protocol.Request(*protocol.REQUEST.unpack(protocol.exactly(channel, protocol.REQUEST.size)))
+            head = protocol.Request(
+                *protocol.REQUEST.unpack(protocol.exactly(channel, protocol.REQUEST.size))
+            )
             with scratch.folder(layers) if head.files else contextlib.nullcontext() as place:
                 healthy = outcome(channel, head, layers, place, world)
             if not healthy:
-                return None  # a child may have left part of its frames in the channel: the host takes a fresh server
+                # A child may have left part of its frames in the channel. The host starts a fresh
+                # server.
+                return None
 
 
 _LOCKS: dict[str, Callable[[], None]] = {
@@ -108,7 +124,10 @@ _LOCKS: dict[str, Callable[[], None]] = {
 
 
 def works(lock: Callable[[], None]) -> bool:
-    """Whether this machine has the lock: tried in a process of its own, because locks do not come off."""
+    """Test whether this machine supports the lock.
+
+    The test runs in a child process, because a lock cannot be removed.
+    """
     if sys.platform != "linux":
         return False
     pid = os.fork()
@@ -128,18 +147,25 @@ def outcome(
     place: scratch.Place | None,
     world: World,
 ) -> bool:
-    """Runs one program and replies: how its processes ended, and what was written. False where they did not begin."""
+    """Run one program and send the reply: how its processes ended, and what was written.
+
+    Returns False if the program did not start.
+    """
     started = time.monotonic()
     theirs: list[int] = []
-    """The candidate's process, where another one than that which writes."""
+    """The candidate's process, if a different process writes the results."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     if head.mode == protocol.APART:
         (asked, asks), (answer, answers) = os.pipe(), os.pipe()
-        theirs = [_forked(lambda: trial.run_candidate(head, channel, layers, asked, answers, place))]
+        theirs = [
+            _forked(lambda: trial.run_candidate(head, channel, layers, asked, answers, place))
+        ]
         os.close(asked)
         os.close(answers)
-        pid = _forked(lambda: trial.run_judge(head, channel, layers, writer, answer, asks, place, world))
+        pid = _forked(
+            lambda: trial.run_judge(head, channel, layers, writer, answer, asks, place, world)
+        )
         os.close(asks)
         os.close(answer)
     elif head.mode == protocol.TOGETHER:
@@ -147,22 +173,28 @@ def outcome(
     else:
         pid = _forked(lambda: child.run(head, channel, layers, writer))
     os.close(writer)
-    # Not memory of Python: it is given back before the next fork, so that no program finds what another one's tests said.
+    # A mapping of its own, not Python's heap: it is unmapped before the next fork, so that no
+    # program finds the test results of another one.
     with mmap.mmap(-1, head.output_bytes + _SLACK) as written:
         try:
             size, late = _read(reader, channel, head.wall_seconds, written)
         finally:
             os.close(reader)
             ends = [_ended(process) for process in (pid, *theirs)]
-        if "seccomp" in layers and place is None and any(end.by_others(head.cpu_seconds) for end in ends):
-            raise EOFError(
-                "a child was killed from outside"
-            )  # nothing is known of its program: the host asks a fresh server
+        if (
+            "seccomp" in layers
+            and place is None
+            and any(end.by_others(head.cpu_seconds) for end in ends)
+        ):
+            # This says nothing about its program. The host retries on a fresh server.
+            raise EOFError("a child was killed from outside")
         statuses = [(end.status, end.cpu_seconds) for end in ends]
         much = size == len(written)
         (status, cpu_seconds), (their_status, their_cpu_seconds) = (*statuses, (0, 0.0))[:2]
         seconds = time.monotonic() - started
-        reply = protocol.REPLY.pack(late, much, status, cpu_seconds, their_status, their_cpu_seconds, seconds)
+        reply = protocol.REPLY.pack(
+            late, much, status, cpu_seconds, their_status, their_cpu_seconds, seconds
+        )
         channel.sendall(protocol.LENGTH.pack(len(reply) + size) + reply)
         with memoryview(written)[:size] as content:
             channel.sendall(content)
@@ -170,54 +202,72 @@ def outcome(
 
 
 def _forked(run: Callable[[], None]) -> int:
-    """A child that runs something and ends."""
+    """Fork a child that calls `run` and ends. Returns its process id."""
     pid = os.fork()
     if pid == 0:
         try:
             run()
         finally:
-            os._exit(0)  # nothing of the program may come back into the server's loop
+            os._exit(0)  # the child must never return into the server's loop
     return pid
 
 
 class _End(NamedTuple):
-    """How a child ended. `stopped`: it had closed its pipe and gone on, so it was us who killed it."""
+    """How a child ended.
+
+    `stopped` is True if it had closed its pipe and was still running, so this server killed it.
+    """
 
     status: int
     cpu_seconds: float
     stopped: bool
 
     def by_others(self, most_cpu_seconds: float) -> bool:
-        """Whether the machine killed it, as one that is short of memory does: under the filter no program can signal anybody."""
+        """Test whether the machine killed it, for example because memory was short.
+
+        Under the filter no program can send a signal.
+        """
         killed = os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
         return killed and not self.stopped and self.cpu_seconds <= most_cpu_seconds
 
 
 def _ended(pid: int) -> _End:
-    """Makes sure that a child has ended."""
-    os.kill(pid, signal.SIGSTOP)  # who is about to end does not hear it; who lives on cannot but
-    state = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT) if sys.platform == "linux" else None
+    """Kill a child if it is still running, and return how it ended."""
+    # A process that is already exiting ignores the signal; any other one stops.
+    os.kill(pid, signal.SIGSTOP)
+    state = (
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        if sys.platform == "linux"
+        else None
+    )
     os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     stopped = state is None or state.si_code == os.CLD_STOPPED
     return _End(status, usage.ru_utime + usage.ru_stime, stopped)
 
 
-def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mmap.mmap) -> tuple[int, bool]:
-    """Reads all that the child writes, as far as there is room: how much, and whether time was up first.
+def _read(
+    reader: int, channel: socket.socket, wall_seconds: float, written: mmap.mmap
+) -> tuple[int, bool]:
+    """Read what the child writes, up to the size of `written`.
 
-    The program's time begins with the child's first line, so a busy machine takes nothing of it for our own doings. From then on
-    lines are left in the pipe until the child has ended, but for a look now and then: waking up for each costs more than it says.
+    Returns the number of bytes, and whether the time limit came first. The program's time starts at
+    the child's first line, so setup on a busy machine does not count. After that line, the server
+    checks the pipe at intervals only: waking up for every line costs more time than it is worth.
     """
     size = 0
     deadline = time.monotonic() + _SETUP_SECONDS
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    poll.register(channel, 0)  # hang-ups only: what the host has said is the child's to read
+    poll.register(channel, 0)  # hang-ups only: the child reads what the host has sent
     with memoryview(written) as room:
         while size < len(room):
             left = deadline - time.monotonic()
-            ready = dict(poll.poll(min(left, _GLANCE_SECONDS if size else left) * 1000)) if left > 0 else {}
+            ready = (
+                dict(poll.poll(min(left, _GLANCE_SECONDS if size else left) * 1000))
+                if left > 0
+                else {}
+            )
             if channel.fileno() in ready:
                 raise EOFError("the host hung up")
             if left <= 0:
@@ -234,23 +284,29 @@ def _read(reader: int, channel: socket.socket, wall_seconds: float, written: mma
 
 
 def _available(reader: int, room: memoryview) -> int | None:
-    """Reads what is there now: how much, 0 at the end, or None."""
+    """Read the bytes that are available now.
+
+    Returns their number, 0 at the end of the stream, or None if there are none yet.
+    """
     try:
         return os.readv(reader, [room])
     except BlockingIOError:
         return None
 
 
-# ---------------------------------------------------------------------------------------------------- what every child writes
+# -------------------------------------------------------------------------- what every child writes
 
 _USUAL = "def main(xs):\n    return sum(x * 2 for x in xs if x > 2)\n"
 
 
 def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
-    """Finds the pages that a child writes, or the server beside it, and has all later forks copy them at once.
+    """Find the pages that a request writes in a child or in the server, for copying at later forks.
 
-    One child runs a program and stays, the server serves another: what the three then do not share, one of them wrote. OSError
-    where the kernel does not say which pages those are.
+    One child runs a program and stays alive while the server serves another one. Any page that
+    these three processes then do not share was written by one of them. If the fork can copy these
+    pages, they are registered for that.
+
+    Raises OSError if the kernel does not say which pages those are.
     """
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
@@ -274,6 +330,6 @@ def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
             addresses = pages.unshared(proc)
         finally:
             status = _ended(pid).status
-    # Had the child ended before we did it, all would have been unshared.
+    # If the child had ended earlier, every page would have counted as not shared.
     if status == signal.SIGKILL and works(lambda: pages.copy_at_fork(addresses)):
         pages.copy_at_fork(addresses)

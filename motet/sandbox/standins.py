@@ -1,14 +1,19 @@
-"""What stands, in the judge's process, for the candidate's classes and objects.
+"""Local stand-ins, in the judge's process, for the candidate's classes and objects.
 
-A class of the candidate has a local class that stands for it, an object of it an instance of that: attributes, calls and
-operators go to the candidate; `isinstance` and `except` work on the spot. What a comparison with a plain value says is never
-asked: an object equals no plain value, unless its class inherits a plain type, and then by the plain value that was sent once.
-Nor is an object told a plain value that stands beside it in an expression, for that may be the answer it ought to find; but
-where a suite is known to test operators, it is, and then it cannot answer by a number.
+For each class of the candidate there is a local stand-in class, and each object of it is
+represented by an instance of that class. Attribute access, calls and operators are sent to the
+candidate; `isinstance` and `except` are evaluated locally.
 
-The special methods that reach the candidate are a closed list (values.py). What inherits a plain type is counted, searched and
-compared by its content. Attributes are read for the suite's own code only: where a library would ask an object (numpy for its
-`mean`, unittest for its `difference`), the object has no such attribute.
+The candidate never decides a comparison with a plain value. An object equals no plain value, unless
+its class inherits a plain type; then the plain value that was sent once is compared. The candidate
+also does not receive a plain value that is the other operand of an operator, because that value may
+be the expected answer. If the suite is known to test operators, it does receive it, but then it
+cannot answer with a number.
+
+The special methods that reach the candidate are a closed list (values.py). An object that inherits
+a plain type is counted, searched and compared by its plain content. Only the suite's own code can
+read attributes. For a library (numpy asks for `mean`, unittest for `difference`), the object has no
+such attribute.
 """
 
 from __future__ import annotations
@@ -45,38 +50,50 @@ _MOST_CHARACTERS: Final = 200
 _PLAIN: Final = (*VALUES, *CONTAINERS)
 _SAME: Final = frozenset({*TYPES.values()} - {object})
 _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, Exception))
-"""Python's own exceptions, which remember more than their arguments."""
+"""Python's own exceptions. They store more than their arguments."""
 _RAISE: Final = opmap["RAISE_VARARGS"]
 _READERS: Final = frozenset({"contextlib", "xml.etree.ElementTree"})
-"""Modules of the library that read attributes of objects on a suite's behalf, and compare nothing."""
+"""Modules of the library that read attributes of objects for a suite, and compare nothing."""
 _Method: TypeAlias = Callable[..., Any]
 
 
 class StandIns:
-    """The classes that stand for those of one candidate."""
+    """The stand-in classes for the classes of one candidate."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made = 0
         self._hashes: dict[int, int] = {}
         self._mixed: set[int] = set()
-        """Objects that came of an operator with a plain value: they were told what may be the answer, and give no numbers."""
+        """Results of an operator with a plain value. The candidate received that value, which may
+        be the expected answer, so these objects may not answer with a number.
+        """
         self.meta, self.root = _roots(world, self)
 
     def often(self) -> dict[str, Any]:
-        """What stands for the classes of objects that tests meet often, made before there is a candidate."""
+        """Make the stand-in classes of types that tests meet often, before there is a candidate."""
         made = {}
         for kind, name in OFTEN.items():
             names = [each for each in vars(kind) if each in SPECIAL and each not in COMPARISONS]
             made[name] = self.make_class(name, "builtins", [object], names, True)
-            if kind is FunctionType:  # a decorator's, in a class of the tests, is a method there
+            if kind is FunctionType:  # a decorated function in a class of the tests is a method
                 type.__setattr__(made[name], "__get__", _as_method)
         return made
 
-    def make_class(self, name: str, module: str, bases: Sequence[Any], names: Sequence[Any], hashable: bool) -> type:
-        """What stands for a class. `names`: its special methods, and those it has overridden of a plain type. Raises: Garbled."""
+    def make_class(
+        self, name: str, module: str, bases: Sequence[Any], names: Sequence[Any], hashable: bool
+    ) -> type:
+        """Make the stand-in class of a class.
+
+        `names`: its special methods, and the methods of a plain type that it overrides. Raises
+        Garbled if the description is not valid.
+        """
         self._made += 1
-        if self._made > _MOST_CLASSES or len(names) > _MOST_NAMES or not all(type(each) is str for each in names):
+        if (
+            self._made > _MOST_CLASSES
+            or len(names) > _MOST_NAMES
+            or not all(type(each) is str for each in names)
+        ):
             raise Garbled("too many classes, or names that are none")
         if not all(isinstance(base, type) for base in bases):
             raise Garbled("a base that is no class")
@@ -85,9 +102,15 @@ class StandIns:
         if not any(issubclass(base, self.root) for base in inner):
             inner.append(self.root)
         methods: dict[str, Any] = {"__slots__": (), "__module__": module}
-        methods |= {each: self._method(each, plain) for each in names if each in SPECIAL or _overrides(each, plain)}
+        methods |= {
+            each: self._method(each, plain)
+            for each in names
+            if each in SPECIAL or _overrides(each, plain)
+        }
         if plain is not None:
-            methods |= {each: self._by_content(each, plain) for each in CONTENTS if hasattr(plain, each)}
+            methods |= {
+                each: self._by_content(each, plain) for each in CONTENTS if hasattr(plain, each)
+            }
         elif not hashable:
             methods["__hash__"] = None
         elif "__eq__" in methods:
@@ -100,16 +123,24 @@ class StandIns:
         made: type
         try:
             made = self.meta(name[:_MOST_CHARACTERS], tuple(inner), methods)
-        except TypeError:  # bases that do not go together here, where some of them stand for others
-            made = self.meta(name[:_MOST_CHARACTERS], (self.root,), {"__slots__": (), "__module__": module})
+        except TypeError:  # bases that are not compatible once some of them are replaced
+            made = self.meta(
+                name[:_MOST_CHARACTERS], (self.root,), {"__slots__": (), "__module__": module}
+            )
         return made
 
     def _may_be_base(self, kind: type) -> bool:
-        """What else there is (bool, type, numpy's types) has insides that nobody has sent."""
+        """Test whether a stand-in class can inherit from this class.
+
+        Any other class (bool, type, numpy's types) has internal state that was not sent.
+        """
         return kind in _PLAIN or issubclass(kind, (self.root, Exception))
 
     def make_object(self, number: Any, kind: Any, hashed: int | None) -> Any:
-        """What stands for an object; `hashed` is its hash, where it has one of its own."""
+        """Make the stand-in of an object.
+
+        `hashed` is its hash, or None if its class has the default one.
+        """
         if not issubclass(kind, self.root) or issubclass(kind, (Exception, *_PLAIN)):
             kind = self.root
         if hashed is not None:
@@ -117,13 +148,17 @@ class StandIns:
         return kind.__new__(kind)
 
     def make_error(self, kind: Any, args: Any, notes: Any, said: str) -> Exception:
-        """An exception; `notes` are what it remembers besides its arguments. One of the program's own is asked for the most."""
+        """Make an exception. `notes` are its attributes besides its arguments.
+
+        For an exception class of the candidate, most attributes are read from the candidate
+        instead.
+        """
         if type(args) is not tuple:
             raise Garbled("arguments that are no tuple")
         value: Exception
         try:
             value = kind(*args) if kind in _ERRORS else kind.__new__(kind, *args)
-        except Exception:  # noqa: BLE001 - a class of the library that wants other arguments than those it then remembers
+        except Exception:  # noqa: BLE001 - its constructor takes other arguments than its `args`
             value = kind.__new__(kind)
         value.args = args
         foreign = isinstance(value, self.root)
@@ -131,7 +166,7 @@ class StandIns:
             if name == "__notes__":
                 vars(value)[name] = [text(each) for each in content]
             elif name in MEMBERS or name in ("__cause__", "__context__", "__suppress_context__"):
-                if content is not None:  # a second file name that is None would be printed
+                if content is not None:  # None as second file name would be printed
                     object.__setattr__(value, name, content)
             elif not foreign:
                 vars(value)[str(name)] = content
@@ -147,10 +182,10 @@ class StandIns:
         number = self._world.numbers.get(id(value), -1)
         return self._hashes[number] if number in self._hashes else object.__hash__(value)
 
-    # ------------------------------------------------------------------------------------------------ methods
+    # -------------------------------------------------------------------------------------- methods
 
     def _method(self, name: str, plain: type | None) -> _Method:
-        """The method of a stand-in's class that has the candidate run its own."""
+        """Return a stand-in method that runs the candidate's own method."""
         ask = self._world.ask
         if plain is not None and (name not in SPECIAL or name in _ITEMS):
             return self._overridden(name, plain)
@@ -169,15 +204,18 @@ class StandIns:
         return lambda value, *args: ask("special", value, name, args)
 
     def _by_content(self, name: str, plain: type) -> Any:
-        """A method of a plain type, for its heirs."""
+        """Return a method of a plain type for subclasses, which compares their plain content."""
         own = getattr(plain, name)
         if name not in COMPARISONS or plain not in CONTAINERS:
             return own
         return lambda value, other: own(exact(value), exact(other))
 
     def _overridden(self, name: str, plain: type) -> _Method:
-        """What a class has made of a method of the plain type that it inherits: for the suite's own code only, and where it is
-        not told what may be the answer."""
+        """Return the method with which a class overrides a method of its plain type.
+
+        The candidate's override runs for the suite's own code only, and only if it does not receive
+        what may be the expected answer. Otherwise the method of the plain type runs.
+        """
         own = getattr(plain, name, None)
         settled = name in QUERIES or (name == "__getitem__" and plain in VALUES)
 
@@ -192,15 +230,22 @@ class StandIns:
         return method
 
     def _for_suite(self, frame: FrameType) -> bool:
-        """Whether code of the suite asks, and not a library that it has called."""
+        """Test whether code of the suite asks, and not a library that it has called."""
         space = self._world.space
-        return space is None or frame.f_globals is space or frame.f_globals.get("__name__") in _READERS
+        return (
+            space is None or frame.f_globals is space or frame.f_globals.get("__name__") in _READERS
+        )
 
     def read(self, value: Any, name: str, frame: FrameType) -> Any:
-        """An attribute of an object or class. AttributeError where the candidate is not asked for it."""
+        """Return an attribute of an object or class.
+
+        Raises AttributeError if this attribute is not requested from the candidate.
+        """
         if name in READABLE or (not _is_special(name) and self._for_suite(frame)):
             return self._world.ask("get", value, name)
-        raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r} for its tests")
+        raise AttributeError(
+            f"{type(value).__name__!r} object has no attribute {name!r} for its tests"
+        )
 
     def write(self, kind: str, value: Any, name: str, *to: Any) -> None:
         if _is_special(name):
@@ -208,7 +253,10 @@ class StandIns:
         self._world.ask(kind, value, name, *to)
 
     def _leave(self, value: Any, args: tuple[Any, ...], frame: FrameType) -> bool:
-        """The end of a `with` block: what the candidate says of an exception counts only where no test is skipped by it."""
+        """Handle the end of a `with` block.
+
+        The candidate may swallow an exception only if that cannot skip a test.
+        """
         swallowed = bool(self._world.ask("special", value, "__exit__", args))
         if not swallowed or len(args) != 3 or not isinstance(args[1], Exception):
             return False
@@ -223,10 +271,12 @@ class StandIns:
         if frame is None or not self._for_suite(frame):
             return False
         text, line = frame.f_code.co_filename, frame.f_lineno
-        return any((text, line, end) in self._world.lenient for end in (0, self._raised_by_suite(trace)))
+        return any(
+            (text, line, end) in self._world.lenient for end in (0, self._raised_by_suite(trace))
+        )
 
     def _raised_by_suite(self, trace: TracebackType | None) -> int:
-        """The line of the `raise` of the suite's own that raised it; -1 where none did."""
+        """Return the line of the suite's `raise` statement that raised the exception, or -1."""
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         if trace is None or not self._for_suite(trace.tb_frame):
@@ -245,9 +295,14 @@ class StandIns:
         if beside and not self._may_be_told(value):
             return NotImplemented
         result = self._world.ask("special", value, name, args)
-        if (beside or any(self._is_mixed(arg) for arg in (value, *args))) and result is not NotImplemented:
+        if (
+            beside or any(self._is_mixed(arg) for arg in (value, *args))
+        ) and result is not NotImplemented:
             if not isinstance(result, self.root) or isinstance(result, _PLAIN):
-                raise TypeError(f"{name} with a plain value gave {type(result).__name__}: only an object is believed")
+                raise TypeError(
+                    f"{name} with a plain value gave {type(result).__name__}: only an object is "
+                    "believed"
+                )
             self._mixed.add(self._world.numbers[id(result)])
         return result
 
@@ -259,7 +314,10 @@ class StandIns:
         return self._world.ask("special", value, name, args)
 
     def contains(self, value: Any, item: Any) -> Any:
-        """Whether an item is in an object: where that may not be told, it is looked through."""
+        """Test whether an item is in an object.
+
+        If the candidate may not receive the item, iterate over the object instead.
+        """
         if isinstance(item, self.root) or self._may_be_told(value):
             return self._world.ask("special", value, "__contains__", (item,))
         return any(item is member or item == member for member in value)
@@ -283,31 +341,42 @@ def _is_special(name: str) -> bool:
 
 
 def _overrides(name: str, plain: type | None) -> bool:
-    """Whether a plain type has such a method for a class to override, whatever the candidate says."""
+    """Test whether a plain type has such a method that a class can override.
+
+    The result does not depend on what the candidate reports.
+    """
     return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
 def _library_class(module: str, name: str) -> type | None:
-    """The judge's own class, for an object of the library that did not travel by value: `isinstance` finds it."""
-    often = next((kind for kind, known in OFTEN.items() if (module, name) == ("builtins", known)), None)
+    """Return the judge's own class for an object of the library, or None.
+
+    Such an object was not sent by value. `isinstance` finds this class.
+    """
+    often = next(
+        (kind for kind, known in OFTEN.items() if (module, name) == ("builtins", known)), None
+    )
     if often is not None:
         return often
     package = module.partition(".")[0]
     if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
         return None
     found = vars(sys.modules[module]).get(name)
-    plain = isinstance(found, type) and not any(base in _SAME or base is BaseException for base in found.__mro__)
+    plain = isinstance(found, type) and not any(
+        base in _SAME or base is BaseException for base in found.__mro__
+    )
     return found if plain and type(found) is type else None
 
 
 def _roots(world: World, stand_ins: StandIns) -> tuple[Any, Any]:
-    """The class of all stand-ins' classes, and the class of all stand-ins."""
+    """Return the metaclass of all stand-in classes, and the base class of all stand-ins."""
 
     class Class(type):
         def __call__(cls, *args: Any, **named: Any) -> Any:
             if id(cls) not in world.numbers:
                 raise TypeError(
-                    f"{cls.__name__} inherits from a class of the candidate: such tests must run `together`"
+                    f"{cls.__name__} inherits from a class of the candidate: such tests must run "
+                    "`together`"
                 )
             return world.ask("call", cls, args, tuple(named.items()))
 

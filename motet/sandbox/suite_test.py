@@ -61,7 +61,10 @@ def check(candidate):
     y = candidate(2)
     inner(y)
 """
-    assert [case.text for case in Suite.check(source, "f").cases] == ["twice(candidate(1), 1)", "inner(y)"]
+    assert [case.text for case in Suite.check(source, "f").cases] == [
+        "twice(candidate(1), 1)",
+        "inner(y)",
+    ]
 
 
 def test_each_statement_is_a_case_but_those_that_ask_nothing() -> None:
@@ -70,7 +73,11 @@ def test_each_statement_is_a_case_but_those_that_ask_nothing() -> None:
 
 
 def test_the_test_methods_of_test_classes_are_cases_inherited_ones_too() -> None:
-    assert [case.name for case in Suite.unittest(CLASSES).cases] == ["Base.test_b", "ATest.test_a", "ATest.test_b"]
+    assert [case.name for case in Suite.unittest(CLASSES).cases] == [
+        "Base.test_b",
+        "ATest.test_a",
+        "ATest.test_b",
+    ]
     assert Suite.unittest(CLASSES).cases[1].text == "def test_a(self): pass"
 
 
@@ -95,7 +102,9 @@ def test_tests_are_chosen_by_their_indices() -> None:
     assert suite.choose((2, 0)).chosen == (0, 2)
     assert suite.choose((2, 0)).cases == suite.cases
     for wrong in ((3,), (-1,), (1, 1)):
-        with pytest.raises(ValueError, match="of a suite with 3: expected different numbers from 0 to 2"):
+        with pytest.raises(
+            ValueError, match="of a suite with 3: expected different numbers from 0 to 2"
+        ):
             _ = suite.choose(wrong).chosen
 
 

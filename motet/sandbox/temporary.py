@@ -1,8 +1,9 @@
-"""Temporary folders that are locked while somebody uses them, so that a later start can clear up after who was killed.
+"""Temporary folders with a lock, so that a later start can remove those of killed processes.
 
-A process that is killed clears nothing up. So each folder is locked (flock) by the process that made it, and by children of it
-that keep the descriptor. The kernel lets go when the last of them ends, however it ends; process ids, which are given again, play
-no part. A folder is only ever removed by who holds its lock.
+A killed process removes nothing. So the process that made a folder locks it (flock), and so do its
+children that keep the descriptor. The kernel releases the lock when the last of them ends, for
+whatever reason. Process ids are not used, because the system reuses them. Only the process that
+holds the lock of a folder removes it.
 """
 
 import contextlib
@@ -15,45 +16,58 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MARK = ".motet-temporary"
-"""Lies in a folder from when it is locked until nothing else is in it, and says whose it is: another folder, or a copy of one,
-has none, whatever its name."""
+"""A file that identifies the owner of a folder. It exists from when the folder is locked until
+everything else in it is deleted. Other folders, and copies of a folder, have no valid mark,
+whatever their names.
+"""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARK_BYTES = 4096
-"""More than any mark has."""
+"""Larger than any mark."""
 
 
 @contextlib.contextmanager
 def folder(prefix: str = "motet-", suffix: str = "", place: Path | None = None) -> Iterator[Path]:
-    """A new folder until the end of the block, in `place` or in the machine's temporary folder, where `prefix` begins with
-    "motet-". Who was killed with such a folder left it: those with its beginning and end go first."""
+    """Yield a new folder, in `place` or in the machine's temporary folder. Removes it afterwards.
+
+    In the machine's temporary folder, `prefix` must begin with "motet-". First removes the folders
+    that killed processes left: those with this prefix and suffix, or with the prefix "motet-" in
+    the machine's temporary folder.
+    """
     sweep("motet-" if place is None else prefix, suffix, place)
     path, lock = make(prefix, suffix, place)
     try:
         yield path
     finally:
-        with contextlib.suppress(OSError):  # what is left now can be swept later
+        with contextlib.suppress(OSError):  # the rest can be swept later
             remove(path)
         os.close(lock)
 
 
 def make(prefix: str, suffix: str = "", place: Path | None = None) -> tuple[Path, int]:
-    """A new folder, and the descriptor that locks it. It is the caller's to `remove`."""
+    """Return a new folder and the descriptor that locks it. The caller must `remove` it."""
     path = Path(tempfile.mkdtemp(suffix, prefix, place)).resolve()
     lock = os.open(path, _FOLDER)
-    with contextlib.suppress(OSError):  # a file system without locks: then nobody sweeps there
-        fcntl.flock(lock, fcntl.LOCK_EX)  # who sweeps may hold it until he finds no mark
-        mark = os.open(_MARK, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=lock)
+    with contextlib.suppress(OSError):  # a file system without locks is never swept
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a sweep may hold the lock until it finds no mark
+        mark = os.open(
+            _MARK, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=lock
+        )
         os.write(mark, _said(path.name))
         os.close(mark)
     return path, lock
 
 
 def sweep(prefix: str = "motet-", suffix: str = "", place: Path | None = None) -> None:
-    """Removes the folders of this user that `make` made and no living process holds. What cannot be removed stays."""
-    with contextlib.suppress(OSError):  # a machine without a temporary folder, or one that may not be listed
+    """Remove this user's folders that `make` made and that no living process has locked.
+
+    Folders that cannot be removed stay.
+    """
+    # The machine may have no temporary folder, or one that cannot be listed.
+    with contextlib.suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir() if place is None else place):
             if entry.name.startswith(prefix) and entry.name.endswith(suffix):
-                with contextlib.suppress(OSError):  # held, another user's, no folder of ours, or gone meanwhile
+                # It may be locked, of another user, not made by us, or already removed.
+                with contextlib.suppress(OSError):
                     lock = _claimed(entry.path)
                     try:
                         remove(Path(entry.path))
@@ -62,16 +76,25 @@ def sweep(prefix: str = "motet-", suffix: str = "", place: Path | None = None) -
 
 
 def _said(name: str) -> bytes:
-    """What the mark of a folder says: locks hold on one machine only, and several may share a file system."""
+    """Return the content of a folder's mark.
+
+    It names the machine, because locks hold on one machine only and machines may share a file
+    system.
+    """
     return f"{os.uname().nodename}\n{name}\n".encode(errors="surrogateescape")
 
 
 def _claimed(path: str) -> int:
-    """The lock of a folder that nobody else holds. OSError where there is none to be had."""
+    """Return the lock of a folder that nobody else has locked.
+
+    Raises OSError if it is locked, or is not a folder of ours.
+    """
     lock = os.open(path, _FOLDER)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        mark = os.open(_MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=lock)
+        mark = os.open(
+            _MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=lock
+        )
         try:
             found, said = os.fstat(mark), os.read(mark, _MARK_BYTES)
         finally:
@@ -86,11 +109,12 @@ def _claimed(path: str) -> int:
 
 
 def remove(top: Path) -> None:
-    """Deletes a folder, whatever a program left there: folders that it may not enter itself, trees too deep for a path.
+    """Delete a folder with all its content, including unreadable folders and very deep trees.
 
-    Every folder with something in it is first moved to the top, so no path grows, and no name but those of the top is looked up
-    twice: who owns what lies deeper cannot put a link in its place. Nothing may run there any more. The mark goes last: who is
-    killed here leaves what can still be swept.
+    Each subfolder that is not empty is first moved to the top. So paths stay short, and only names
+    in the top folder are looked up twice: whoever owns deeper entries cannot replace them by a
+    link. No program may run in the folder any more. The mark is deleted last, so that a folder that
+    is only partly removed can still be swept.
     """
     handle = os.open(top, _FOLDER)
     try:
@@ -105,7 +129,7 @@ def remove(top: Path) -> None:
 
 
 def _remove(name: str, top: int) -> None:
-    """Deletes what lies in the folder `top` under this name, but moves the folders in it that are not empty to the top."""
+    """Delete the entry `name` of the folder `top`. First move its non-empty subfolders to `top`."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
         return os.unlink(name, dir_fd=top)
     os.chmod(name, 0o700, dir_fd=top)
@@ -117,7 +141,7 @@ def _remove(name: str, top: int) -> None:
                 continue
             try:
                 os.rmdir(entry.name, dir_fd=handle)
-            except OSError:  # something is in it
+            except OSError:  # the folder is not empty
                 _move(entry.name, handle, top)
     finally:
         os.close(handle)
@@ -128,6 +152,6 @@ def _move(name: str, out_of: int, into: int) -> None:
     to = secrets.token_hex(16)
     try:
         os.rename(name, to, src_dir_fd=out_of, dst_dir_fd=into)
-    except PermissionError:  # a locked folder of an ordinary user's
+    except PermissionError:  # a folder without permissions, and we are not root
         os.chmod(name, 0o700, dir_fd=out_of)
         os.rename(name, to, src_dir_fd=out_of, dst_dir_fd=into)

@@ -37,11 +37,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextlib.contextmanager
 def process(program: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process that has a temporary folder, in a group of its own, and that folder."""
+    """Start a process with a temporary folder, in its own process group. Yields both."""
     environment = os.environ | {"TMPDIR": str(place)}
     command = [sys.executable, "-c", program]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
     ) as made:
         assert made.stdout is not None
         try:
@@ -81,9 +86,10 @@ def test_a_folder_lives_as_long_as_a_child_of_its_process(place: Path) -> None:
         assert held.exists()
         os.killpg(made.pid, signal.SIGKILL)
         assert made.stdout is not None
-        made.stdout.read()  # until the child has closed its end, too
+        made.stdout.read()  # until the child has closed its end too
     with (place / "wait").open("w"):
-        while True:  # what the dead had open closes one by one: the output may be earlier than the lock
+        # A dead process closes its descriptors one by one, possibly the output before the lock.
+        while True:
             handle = os.open(held, os.O_RDONLY)
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,14 +100,16 @@ def test_a_folder_lives_as_long_as_a_child_of_its_process(place: Path) -> None:
     assert not held.exists()
 
 
-def test_what_is_not_ours_stays_whatever_its_name(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_not_ours_stays_whatever_its_name(
+    place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     model, lock = temporary.make("motet-")
     os.close(lock)
-    shutil.copytree(model, place / "motet-copy")  # of a folder that somebody wanted to keep
+    shutil.copytree(model, place / "motet-copy")  # a copy that somebody wanted to keep
     model = model.rename(place / "motet-kept")
     (elsewhere / temporary._MARK).write_bytes(temporary._said("motet-link"))
-    (place / "motet-training").mkdir()  # somebody's own, without our mark
+    (place / "motet-training").mkdir()  # a folder of the user, without our mark
     (place / "motet-training" / "results").write_text("x")
     (place / "motet-link").symlink_to(elsewhere)
     (place / "motet-file").write_text("x")
@@ -132,7 +140,7 @@ def test_another_users_folder_stays(owned: str, place: Path) -> None:
 
 
 def test_a_folder_of_another_machine_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a file system that several share, each may see its own locks only."""
+    """On a shared file system, each machine may see its own locks only."""
     folder, lock = temporary.make("motet-")
     os.close(lock)
     with monkeypatch.context() as patch:
@@ -143,8 +151,10 @@ def test_a_folder_of_another_machine_stays(place: Path, monkeypatch: pytest.Monk
     assert not folder.exists()
 
 
-def test_who_makes_a_folder_waits_for_who_looks_at_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between a folder and its mark another process may hold the lock for a moment."""
+def test_who_makes_a_folder_waits_for_who_looks_at_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making a folder and its mark, another process may briefly hold the lock."""
     looked = threading.Event()
     flock = fcntl.flock
 
@@ -170,7 +180,9 @@ def test_who_makes_a_folder_waits_for_who_looks_at_it(place: Path, monkeypatch: 
     assert not folder.exists()
 
 
-def test_a_place_that_cannot_be_listed_or_is_none_stops_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_cannot_be_listed_or_is_none_stops_nobody(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
@@ -217,7 +229,9 @@ def test_who_sweeps_at_the_same_time_does_not_fail(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_folder_that_was_half_removed_can_still_be_swept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_was_half_removed_can_still_be_swept(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left, lock = temporary.make("motet-")
     (left / "a").mkdir()
     (left / "a" / "file").touch()
@@ -248,7 +262,9 @@ def test_remove_clears_locked_folders_and_trees_too_deep_for_a_path(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_removed_is_no_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_removed_is_no_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(path)
 
@@ -267,14 +283,27 @@ def test_a_server_starts_where_its_temporary_folder_cannot_be_used(options: str)
         "with Sandbox(workers=1, user=54321) as sandbox:\n"
         "    print(sandbox.run_sync(['def main(): return 7'], [Call('main')]).calls)\n"
     )
-    # The interpreter and the sources may themselves be in a temporary folder: they are also mounted where that cannot hide them.
-    apart = next(place for place in (Path("/mnt"), Path("/media")) if place.is_dir() and place not in ROOT.parents)
+    # The interpreter and the sources may be in a temporary folder, which the mounts would hide.
+    # So they are also mounted elsewhere.
+    apart = next(
+        place
+        for place in (Path("/mnt"), Path("/media"))
+        if place.is_dir() and place not in ROOT.parents
+    )
     seen = {Path(sys.prefix): apart / "environment", ROOT: apart / "sources"}
     mounts = [f"mount -t tmpfs none {apart}"]
-    mounts += [f"mkdir {there} && mount --bind {shlex.quote(str(here))} {there}" for here, there in seen.items()]
+    mounts += [
+        f"mkdir {there} && mount --bind {shlex.quote(str(here))} {there}"
+        for here, there in seen.items()
+    ]
     mounts += [f"mount -t tmpfs -o {options} none {place}" for place in ("/tmp", "/var/tmp")]
     hidden = " && ".join(mounts)
-    if subprocess.run(["unshare", "-m", "sh", "-c", hidden], capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(
+            ["unshare", "-m", "sh", "-c", hidden], capture_output=True, check=False
+        ).returncode
+        != 0
+    ):
         pytest.skip("this machine lets nobody mount")
     python = apart / "environment" / Path(sys.executable).relative_to(sys.prefix)
     command = ["unshare", "-m", "sh", "-c", f'{hidden} && cd / && exec {python} -c "$0"', program]
@@ -294,12 +323,16 @@ with scratch.folder(["seccomp", "landlock"]) as place:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has scratch folders")
-def test_a_scratch_folder_goes_where_its_server_and_its_watchman_were_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TMPDIR", "TEMP", "TMP"):  # a server is told no variables: its place is the usual one
+def test_a_scratch_folder_goes_where_its_server_and_its_watchman_were_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A server has an empty environment, so it uses the default folder.
+    for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
     with process(
-        SERVER.replace("print(", "os.kill(place.group, signal.SIGKILL); print("), Path(tempfile.gettempdir())
+        SERVER.replace("print(", "os.kill(place.group, signal.SIGKILL); print("),
+        Path(tempfile.gettempdir()),
     ) as (
         made,
         left,

@@ -1,12 +1,14 @@
-"""Test mode's processes, from fork to end: the candidate and its judge, or one for both.
+"""The processes of test mode: a candidate and its judge, or one process for both.
 
-    server -> candidate    forked first; takes the program's texts off the host's channel
-           -> judge        forked next; takes the suite off the channel when the candidate has its own frame
+    server -> candidate    forked first; reads the program's texts from the host's channel
+           -> judge        forked next; reads the suite from the channel after the candidate
+                           has read its own frame
     judge <-> candidate    two pipes: requests and answers
-    judge  -> server       lines that say what came of the tests
+    judge  -> server       lines with the results of the tests
 
-The server reads neither frame, so it never holds a suite, and nothing that it forks, now or later, inherits one. Up to `_LOCKED`
-the candidate's bytes are ours: no line of the program has run. All later ones are the program's.
+The server reads neither frame. So it never holds a suite, and none of its later children inherits
+one. The candidate's bytes up to `_LOCKED` are trusted, because no line of the program has run. All
+later bytes come from the program.
 """
 
 import builtins
@@ -21,8 +23,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from motet.sandbox import child, judge, program, protocol
-from motet.sandbox.candidate import Candidate
-from motet.sandbox.judge import Bench, Broken, Seal
+from motet.sandbox.candidate import CandidateProcess
+from motet.sandbox.judge import Bench, JudgeFailure, Seal
 from motet.sandbox.names import namespace
 from motet.sandbox.protocol import Compiled
 from motet.sandbox.scratch import Place
@@ -30,11 +32,13 @@ from motet.sandbox.world import Gone, World
 
 _HEAR: Final = child.RESULTS + 1
 _SPEAK: Final = child.RESULTS + 2
-"""The judge's descriptors to its candidate, who hears on the same number and speaks where other programs have their results."""
+"""The judge's descriptors to its candidate. The candidate reads from the same number `_HEAR`, and
+writes to the descriptor on which other programs write their results.
+"""
 _ASIDE: Final = 64
 _TAKEN, _LOCKED = b"T", b"L"
 _WIDEST: Final = 8
-"""How many bytes of JSON a counted byte of a value may become."""
+"""Maximum number of bytes of JSON for each counted byte of a value."""
 _ROOM: Final = 1 << 16
 
 
@@ -46,7 +50,10 @@ def run_candidate(
     speak: int,
     place: Place | None,
 ) -> None:
-    """Runs the program and answers its judge, in a process made for it. The caller ends the process, whatever happens here."""
+    """Run the program and answer its judge, in a process made for it.
+
+    The caller ends the process, whatever happens here.
+    """
     _move(speak, hear)
     texts = marshal.loads(protocol.receive(channel))
     os.write(child.RESULTS, _TAKEN)
@@ -56,7 +63,7 @@ def run_candidate(
     pipe = protocol.Pipe(_HEAR, child.RESULTS)
     module = program.fresh_module()
     pipe.write(protocol.dumps(program.run(texts["sources"], module.__dict__)))
-    Candidate(pipe, module.__dict__, head.output_bytes).listen()
+    CandidateProcess(pipe, module.__dict__, head.output_bytes).listen()
 
 
 def run_judge(
@@ -69,7 +76,7 @@ def run_judge(
     place: Place | None,
     world: World,
 ) -> None:
-    """Tests a candidate, in a process made for it."""
+    """Test a candidate, in a process made for it."""
     _move(results, hear, speak)
     say = _Lines("")
     try:
@@ -83,15 +90,18 @@ def run_judge(
     pipe = protocol.Pipe(_HEAR, _SPEAK, _WIDEST * head.output_bytes + _ROOM)
     how = tried(suite, world, pipe, say)
     if world.space is not None:
-        world.space.clear()  # what tests keep of the candidate's values may have taken all memory
+        world.space.clear()  # values of the candidate in the tests' names may fill the memory
     say.end(*how)
 
 
-def tried(suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say) -> tuple[str | None, str, str]:
-    """Judges the candidate at the other end of a pipe; returns how it ended.
+def tried(
+    suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say
+) -> tuple[str | None, str, str]:
+    """Judge the candidate at the other end of a pipe; return how the trial ended.
 
-    Whatever comes out of the suite is its failure and becomes a result (judge.py). Only the candidate's end and a lack of memory,
-    which values of the candidate may cause, are left to be told here; all else is the judge's own failure.
+    Exceptions of the suite are results (judge.py). This function handles only the end of the
+    candidate, and a lack of memory, which the candidate's values may cause. Any other exception is
+    a fault of the judge.
     """
     try:
         world.connect(pipe, suite.operators, suite.lenient)
@@ -103,16 +113,20 @@ def tried(suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say) ->
         return world.end, "", ""
     except (MemoryError, RecursionError) as error:
         return "garbled", "", f"its judge met a {type(error).__name__}"
-    except Broken as error:
+    except JudgeFailure as error:
         return "fault", *error.args
     except BaseException as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return "fault", *program.described(error)
 
 
 def run_together(
-    head: protocol.Request, channel: socket.socket, layers: Collection[str], results: int, place: Place | None
+    head: protocol.Request,
+    channel: socket.socket,
+    layers: Collection[str],
+    results: int,
+    place: Place | None,
 ) -> None:
-    """Runs the program, then the tests in the same module, in one process made for both."""
+    """Run the program, then the tests in the same module, in one process made for both."""
     os.dup2(results, child.RESULTS)
     say = _Lines(secrets.token_hex(16))
     try:
@@ -126,16 +140,19 @@ def run_together(
     say([protocol.READY])
     module = program.fresh_module()
     for name in [name for name in sys.modules if name.partition(".")[0] == "motet"]:
-        del sys.modules[name]  # no lock, but no signpost either
+        del sys.modules[name]  # this protects nothing, but makes the judge harder to find
     failure, message = program.run(texts["sources"], module.__dict__)
     if failure is not None:
         return say.end("program", failure, message)
-    before.broken()  # and mended: its tests are to tell what it does
+    before.broken()  # undo the program's patches without failing it: the tests decide
     return say.end(*judge.examine(suite, module.__dict__, bench))
 
 
 def _move(*descriptors: int) -> None:
-    """Moves descriptors to where results go and behind it; they may stand in each other's place."""
+    """Move descriptors to `child.RESULTS` and the following numbers.
+
+    Source and target numbers may overlap.
+    """
     aside = [os.dup2(descriptor, _ASIDE + index) for index, descriptor in enumerate(descriptors)]
     for index, descriptor in enumerate(aside):
         os.dup2(descriptor, child.RESULTS + index)
@@ -147,7 +164,7 @@ def _expect(descriptor: int, byte: bytes) -> None:
 
 
 def _load(frame: bytes) -> Compiled:
-    """The compiled suite, with the modules loaded that it names."""
+    """Return the compiled suite, after loading the modules that it names."""
     named, compiled = marshal.loads(frame)
     suite = Compiled(*marshal.loads(compiled))
     child.import_modules([*suite.modules, *named])
@@ -155,7 +172,7 @@ def _load(frame: bytes) -> Compiled:
 
 
 class _Lines:
-    """Says lines to the host, each with a secret that no program was told."""
+    """Writes lines to the host, each with a secret that the program does not receive."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -169,7 +186,7 @@ class _Lines:
         self([protocol.END, *how])
 
 
-# ---------------------------------------------------------------------------------------------------- the rehearsal
+# ------------------------------------------------------------------------------------ the rehearsal
 
 _REHEARSALS: Final = 16
 _PROGRAM: Final = """
@@ -177,13 +194,17 @@ class Pair:
     def __init__(self, a): self.a = a
 def double(x): return [each * 2 for each in x] if isinstance(x, list) else x.a * 2
 """
-_TESTS: Final = ("assert double([1, 0.5]) == [2, 1.0]", "assert double(Pair('b')) == 'bb'", "double({'a': (1, None)})")
+_TESTS: Final = (
+    "assert double([1, 0.5]) == [2, 1.0]",
+    "assert double(Pair('b')) == 'bb'",
+    "double({'a': (1, None)})",
+)
 
 
 class _Loop:
-    """A pipe to a candidate in this very process."""
+    """A pipe to a candidate in this process."""
 
-    def __init__(self, other: Candidate) -> None:
+    def __init__(self, other: CandidateProcess) -> None:
         self._other = other
 
     def write(self, message: bytes) -> None:
@@ -194,28 +215,36 @@ class _Loop:
 
 
 def rehearse() -> World:
-    """Runs through a trial a few times in the server, and returns a World that waits for its candidate.
+    """Run a few trials in the server, and return a World that waits for its candidate.
 
-    Python's code is faster once it has run, and what its first runs write into memory every child would write, and copy, anew.
+    Python's code is faster once it has run. Without this, every child would also write, and so
+    copy, the memory pages that first runs write.
     """
 
     def compiled(text: str) -> Any:
         return compile(text, "<rehearsal>", "exec")
 
     tests = [compiled(test) for test in _TESTS]
-    suite = Compiled("asserts", compiled(""), tests, [], ["double", "Pair"], [], [], False, False, [])
+    suite = Compiled(
+        "asserts", compiled(""), tests, [], ["double", "Pair"], [], [], False, False, []
+    )
     for _ in range(_REHEARSALS):
         module = ModuleType("candidate")
         program.run([_PROGRAM], module.__dict__)
         world = World()
-        world.connect(_Loop(Candidate(None, module.__dict__, _ROOM)), suite.operators)  # type: ignore[arg-type]
+        world.connect(
+            _Loop(CandidateProcess(None, module.__dict__, _ROOM)),  # type: ignore[arg-type]
+            suite.operators,
+        )
         judge.examine(suite, namespace(world, suite), Bench(_not_said, world.lost, Seal()))
-        protocol.decode(protocol.loads(protocol.dumps(protocol.encode([1, "a", (None,), {2: 0.5}], _ROOM))))
+        protocol.decode(
+            protocol.loads(protocol.dumps(protocol.encode([1, "a", (None,), {2: 0.5}], _ROOM)))
+        )
     return World()
 
 
 def _nothing() -> None:
-    """Nothing gets lost between tests and a program in one process."""
+    """Return None: in one process, no failed assertion can get lost between tests and program."""
 
 
 def _not_said(line: list[Any]) -> None:

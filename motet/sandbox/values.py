@@ -1,4 +1,4 @@
-"""Immutable values of known types, and the types that are the same on both sides of test mode."""
+"""Immutable values of known types, and the types that exist on both sides of test mode."""
 
 import builtins
 import datetime
@@ -13,52 +13,81 @@ from typing import Any, Final, NamedTuple
 OPERATORS: Final = frozenset(
     f"__{prefix}{name}__"
     for name in (
-        "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor", "or",
+        "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow",
+        "lshift", "rshift", "and", "xor", "or",
     )
     for prefix in ("", "r", "i")
     if (prefix, name) != ("i", "divmod")
 )  # fmt: skip
 NUMBERS: Final = frozenset(
-    f"__{name}__" for name in ("abs", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "bool")
+    f"__{name}__"
+    for name in (
+        "abs",
+        "int",
+        "float",
+        "complex",
+        "index",
+        "round",
+        "trunc",
+        "floor",
+        "ceil",
+        "bool",
+    )
 )
-"""What makes a plain number of an object."""
+"""Methods that convert an object to a plain number."""
 COMPARISONS: Final = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 SPECIAL: Final = OPERATORS | NUMBERS | COMPARISONS | frozenset(
     f"__{name}__"
     for name in (
-        "len", "iter", "next", "reversed", "getitem", "setitem", "delitem", "missing", "contains", "call", "enter", "exit",
-        "str", "repr", "format", "bytes", "fspath", "neg", "pos", "invert",
+        "len", "iter", "next", "reversed", "getitem", "setitem", "delitem", "missing", "contains",
+        "call", "enter", "exit", "str", "repr", "format", "bytes", "fspath", "neg", "pos", "invert",
     )
 )  # fmt: skip
-"""The methods that Python looks for in the class, so that what stands for an object must have them
-there. The list is closed: no other special method of the candidate is ever called or read."""
+"""Special methods that reach the candidate. Python looks them up in the class, so a stand-in class
+must define them. The list is closed: no other special method of the candidate is ever called or
+read.
+"""
 READABLE: Final = frozenset(
     {
-        "__annotations__", "__dict__", "__doc__", "__match_args__", "__members__", "__name__", "__qualname__",
+        "__annotations__", "__dict__", "__doc__", "__match_args__", "__members__", "__name__",
+        "__qualname__",
     }
 )  # fmt: skip
-"""Special names that are read as attributes. The list is closed: `__array__` and its like are
-protocols by which a library would ask the candidate in the place of comparing."""
+"""Special names that may be read as attributes. The list is closed: through `__array__` and similar
+protocols, a library would ask the candidate instead of comparing.
+"""
 COMPARING: Final = COMPARISONS | {"__hash__", "__bool__", "__len__", "__contains__"}
-"""What Python may call in the midst of comparing two containers."""
-CONTENTS: Final = (*sorted(COMPARISONS), "__hash__", "__contains__", "__iter__", "__len__", "__bool__", "__reversed__")
-"""What an heir of a plain type does by its plain content, whatever its class says of it."""
+"""Methods that Python may call while it compares two containers."""
+CONTENTS: Final = (
+    *sorted(COMPARISONS),
+    "__hash__",
+    "__contains__",
+    "__iter__",
+    "__len__",
+    "__bool__",
+    "__reversed__",
+)
+"""Methods that a subclass of a plain type runs on its plain content, whatever its class defines."""
 QUERIES: Final = frozenset(
     {
-        "count", "difference", "endswith", "find", "index", "intersection", "isdisjoint", "issubset", "issuperset",
-        "rfind", "rindex", "startswith", "symmetric_difference", "union",
+        "count", "difference", "endswith", "find", "index", "intersection", "isdisjoint",
+        "issubset", "issuperset", "rfind", "rindex", "startswith", "symmetric_difference", "union",
     }
 )  # fmt: skip
-"""Methods of plain types that compare their arguments with the content: that is done on the content."""
+"""Methods of plain types that compare their arguments with the content. They run on the plain
+content.
+"""
 
 
 class Known(NamedTuple):
-    """How values of one type travel: under a tag, as parts that are values themselves."""
+    """How values of one type are sent: a tag, and parts that are values themselves."""
 
     tag: str
     parts: Callable[[Any], tuple[Any, ...]]
     make: Callable[..., Any]
-    """Checks its arguments and raises what it likes: they may be any values, and any number of them."""
+    """Builds a value from its parts. The arguments may be any values, in any number; it may raise
+    any exception.
+    """
 
 
 def _int(value: Any) -> int:
@@ -68,7 +97,7 @@ def _int(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """The value, if it is a str; else TypeError."""
+    """Return the value if it is a str. Raises TypeError otherwise."""
     if type(value) is not str:
         raise TypeError("a part that is no text")
     return value
@@ -95,17 +124,23 @@ def _time(*parts: Any) -> datetime.time:
 KNOWN: Final[dict[type, Known]] = {
     bytes: Known("bytes", lambda value: (value.hex(),), lambda of: bytes.fromhex(of)),
     complex: Known(
-        "complex", lambda value: (value.real, value.imag), lambda real, imag: complex(float(real), float(imag))
+        "complex",
+        lambda value: (value.real, value.imag),
+        lambda real, imag: complex(float(real), float(imag)),
     ),
     range: Known("range", lambda value: (value.start, value.stop, value.step), range),
     slice: Known("slice", lambda value: (value.start, value.stop, value.step), slice),
     Decimal: Known("Decimal", lambda value: (str(value),), lambda of: Decimal(text(of))),
     Fraction: Known(
-        "Fraction", lambda value: (value.numerator, value.denominator), lambda *of: Fraction(*map(_int, of))
+        "Fraction",
+        lambda value: (value.numerator, value.denominator),
+        lambda *of: Fraction(*map(_int, of)),
     ),
     datetime.date: Known("date", lambda value: (value.year, value.month, value.day), datetime.date),
     datetime.time: Known("time", _clock, _time),
-    datetime.datetime: Known("datetime", lambda value: (value.year, value.month, value.day, *_clock(value)), _datetime),
+    datetime.datetime: Known(
+        "datetime", lambda value: (value.year, value.month, value.day, *_clock(value)), _datetime
+    ),
     datetime.timedelta: Known(
         "timedelta",
         lambda value: (value.days, value.seconds, value.microseconds),
@@ -113,10 +148,16 @@ KNOWN: Final[dict[type, Known]] = {
     ),
     datetime.timezone: Known("timezone", lambda value: value.__getinitargs__(), datetime.timezone),
     PosixPath: Known("PosixPath", lambda value: (str(value),), lambda of: PosixPath(text(of))),
-    PurePosixPath: Known("PurePosixPath", lambda value: (str(value),), lambda of: PurePosixPath(text(of))),
+    PurePosixPath: Known(
+        "PurePosixPath", lambda value: (str(value),), lambda of: PurePosixPath(text(of))
+    ),
     type({}.keys()): Known("keys", lambda value: (dict(value.mapping),), lambda of: dict.keys(of)),
-    type({}.values()): Known("values", lambda value: (dict(value.mapping),), lambda of: dict.values(of)),
-    type({}.items()): Known("items", lambda value: (dict(value.mapping),), lambda of: dict.items(of)),
+    type({}.values()): Known(
+        "values", lambda value: (dict(value.mapping),), lambda of: dict.values(of)
+    ),
+    type({}.items()): Known(
+        "items", lambda value: (dict(value.mapping),), lambda of: dict.items(of)
+    ),
     type(NotImplemented): Known("NotImplemented", lambda value: (), lambda: NotImplemented),
     type(...): Known("Ellipsis", lambda value: (), lambda: ...),
 }
@@ -127,19 +168,27 @@ HEIRS: Final[dict[type, Callable[[type, Any], Any]]] = {
         base: lambda kind, value, base=base: base.__new__(kind, value)  # type: ignore[misc]
         for base in (int, float, complex, str, bytes, tuple, frozenset, Decimal)
     },
-    datetime.datetime: lambda kind, value: datetime.datetime.__new__(kind, *_moment(value), fold=value.fold),
-    datetime.date: lambda kind, value: datetime.date.__new__(kind, value.year, value.month, value.day),
-    datetime.time: lambda kind, value: datetime.time.__new__(kind, *_clock(value)[:-1], fold=value.fold),
+    datetime.datetime: lambda kind, value: datetime.datetime.__new__(
+        kind, *_moment(value), fold=value.fold
+    ),
+    datetime.date: lambda kind, value: datetime.date.__new__(
+        kind, value.year, value.month, value.day
+    ),
+    datetime.time: lambda kind, value: datetime.time.__new__(
+        kind, *_clock(value)[:-1], fold=value.fold
+    ),
     datetime.timedelta: lambda kind, value: datetime.timedelta.__new__(
         kind, value.days, value.seconds, value.microseconds
     ),
 }
-"""Immutable types that programs inherit from, and how an heir is made of a value of the type itself."""
+"""Immutable types that programs inherit from, each with a function that makes an instance of a
+subclass from a value of the type itself.
+"""
 VALUES: Final = tuple(HEIRS)
 
 
 def plain(base: type, value: Any) -> Any:
-    """What an instance of a subclass is as its builtin base."""
+    """Convert an instance of a subclass to its builtin base type."""
     if base in (tuple, frozenset):
         return base(base.__iter__(value))
     if base is str:
@@ -153,17 +202,22 @@ def plain(base: type, value: Any) -> Any:
 
 
 MEMBERS: Final = ("filename", "filename2", "name", "path")
-"""What Python's exceptions hold outside of their arguments and their `__dict__`."""
+"""Attributes that Python's exceptions store outside their arguments and their `__dict__`."""
 _ERRORS: Final[list[type]] = [
-    kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)
+    kind
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
 ]
 _SHARED: Final[tuple[type, ...]] = (
-    object, type, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
-    Decimal, Fraction, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, Counter,
-    OrderedDict, defaultdict, deque, *_ERRORS,
+    object, type, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set,
+    frozenset, range, slice, type(None), Decimal, Fraction, datetime.date, datetime.time,
+    datetime.datetime, datetime.timedelta, datetime.timezone, Counter, OrderedDict, defaultdict,
+    deque, *_ERRORS,
 )  # fmt: skip
 TYPES: Final[dict[str, type]] = {kind.__name__: kind for kind in _SHARED}
-"""Classes that are the same on both sides. SystemExit and its like are not: no candidate raises those in its judge."""
+"""Classes that are the same on both sides. SystemExit and similar ones are absent: a candidate
+cannot raise them in its judge.
+"""
 TYPE_NAMES: Final = {kind: name for name, kind in TYPES.items()}
 
 
@@ -174,9 +228,12 @@ OFTEN: Final = {
     types.GeneratorType: "generator",
     type(iter([])): "iterator",
 }
-"""Classes of objects that tests meet often. What stands for them is ready before the judge starts."""
+"""Types of objects that tests meet often. Their stand-in classes exist before the judge starts."""
 
 
 def travels(value: Any) -> bool:
-    """Whether a value of a type in KNOWN can be taken apart: a moment in a program's own time zone cannot."""
+    """Test whether a value of a type in KNOWN can be sent by value.
+
+    A datetime in a time zone that the program defines cannot.
+    """
     return type(getattr(value, "tzinfo", None)) in (type(None), datetime.timezone)

@@ -1,4 +1,7 @@
-"""From what a judge wrote to a Verdict, one attempt at a time: after a test that took too long, the rest are tried again."""
+"""Parse what a judge wrote into a Verdict.
+
+After a test that took too long, the remaining tests run again in another attempt.
+"""
 
 import marshal
 import os
@@ -13,44 +16,53 @@ from motet.sandbox.report import Failure, Limits
 from motet.sandbox.suite import CaseResult, Status, Suite, Verdict
 
 _LINE_BYTES: Final = 8 << 10
-"""More than the lines about one test take: class and message, 300 characters each, as JSON."""
+"""Larger than the lines about one test: class and message, 300 characters each, as JSON."""
 _MOST_RESTARTS: Final = 3
 _STATUSES: Final = frozenset({"passed", "failed", "not_run"})
 
 
 def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
-    """The request. ValueError for a suite without the tests that it is to run."""
+    """Return the request as bytes. Raises ValueError for a suite that has no tests to run."""
     if not suite.chosen:
         raise ValueError("a suite that is to run none of its tests")
     mode = protocol.TOGETHER if suite.together else protocol.APART
     if suite.kind == "asserts":
-        sources = [plan.imports(suite.source), *sources]  # what the set-up imports, programs rely on too
+        # Programs may also use what the set-up imports.
+        sources = [plan.imports(suite.source), *sources]
     program = {"sources": list(sources), "modules": imports.named(sources)}
     words = plan.words(suite.text)
     modules = list(dict.fromkeys(name for name, word in imports.known(sources) if word in words))
     room = max(limits.output_bytes, _LINE_BYTES * len(suite.chosen))
-    head = protocol.REQUEST.pack(limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, room, mode, suite.files)
+    head = protocol.REQUEST.pack(
+        limits.wall_seconds, limits.cpu_seconds, limits.memory_mb, room, mode, suite.files
+    )
     compiled = plan.compiled(suite.text, suite.entry_point, suite.chosen)
     frames = marshal.dumps(program), marshal.dumps((modules, compiled))
     return head + b"".join(protocol.framed(frame) for frame in frames)
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What one pair of processes came to. `results` are by position among the chosen tests."""
+class JudgeRun:
+    """The result of one pair of processes. `results` are by position among the chosen tests."""
 
     results: dict[int, CaseResult]
     hung: bool
-    """Whether time ended one of them."""
+    """Whether a time limit ended one of the processes."""
     failure: Failure | None
     message: str
     seconds: float
     unrun: tuple[str, str] = ("", "")
-    """Class and message of what kept the rest from running, where that was no failure of the program."""
+    """Class and message of what kept the remaining tests from running, if that was not a failure of
+    the program.
+    """
 
 
-def judge(suite: Suite, attempt: Callable[[Suite], Attempt]) -> Verdict:
-    """What comes of a suite: where time ended a test, it costs that test, and those not yet run are tried in fresh processes."""
+def judge(suite: Suite, attempt: Callable[[Suite], JudgeRun]) -> Verdict:
+    """Judge a suite in several attempts.
+
+    If a time limit ends a test, that test fails with status timeout. The tests that did not run yet
+    run again in fresh processes.
+    """
     cases, results = suite.cases, dict[int, CaseResult]()
     seconds, failure, message = 0.0, None, ""
     part = suite
@@ -65,31 +77,44 @@ def judge(suite: Suite, attempt: Callable[[Suite], Attempt]) -> Verdict:
             break
         part = suite.choose(missing)
     results |= {index: CaseResult(cases[index].name, "not_run", *done.unrun) for index in missing}
-    return Verdict(tuple(results[index] for index in suite.chosen), failure, message, suite.together, seconds)
+    return Verdict(
+        tuple(results[index] for index in suite.chosen), failure, message, suite.together, seconds
+    )
 
 
-def read(reply: bytes, suite: Suite, limits: Limits) -> Attempt:
-    """What a reply says about the chosen tests of a suite. SandboxFault where the sandbox is to blame."""
+def read(reply: bytes, suite: Suite, limits: Limits) -> JudgeRun:
+    """Parse a reply into the results of the chosen tests of a suite.
+
+    Raises SandboxFault if the sandbox itself failed.
+    """
     late, much, status, cpu, their_status, their_cpu, seconds = protocol.REPLY.unpack_from(reply)
     written = reply[protocol.REPLY.size :]
     cases = suite.cases
     names = [cases[index].name for index in suite.chosen]
     if protocol.READY_LINE.match(written) is None:
         raise SandboxFault(
-            f"a judge of the sandbox did not get as far as its program: wait status {status}, {seconds:.1f} s, "
-            f"said {written[:300]!r}"
+            f"a judge of the sandbox did not get as far as its program: wait status {status}, "
+            f"{seconds:.1f} s, said {written[:300]!r}"
         )
     try:
         results, current, end = _lines(written, names)
     except ValueError as error:
         if not suite.together:
-            raise SandboxFault(f"a judge of the sandbox wrote what is no line of its: {error}") from error
-        results, current, end = {}, None, ("garbled", "", "the program wrote among the lines of its tests")
+            raise SandboxFault(
+                f"a judge of the sandbox wrote what is no line of its: {error}"
+            ) from error
+        results, current, end = (
+            {},
+            None,
+            ("garbled", "", "the program wrote among the lines of its tests"),
+        )
     if end is None:
         ended = _unfinished(late, much, status, cpu, limits)
         bounded = ended[0] in ("timeout", "output") or (suite.files and _killed(status))
         if not suite.together and not bounded:
-            raise SandboxFault(f"a judge of the sandbox ended early: wait status {status}, {seconds:.1f} s")
+            raise SandboxFault(
+                f"a judge of the sandbox ended early: wait status {status}, {seconds:.1f} s"
+            )
         return _cut(results, current, names, ended, seconds)
     kind, first, second = end
     if kind == "fault" and not suite.together:
@@ -97,14 +122,23 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> Attempt:
     if kind == "gone":
         return _cut(results, current, names, _gone(their_status, their_cpu, limits), seconds)
     if kind == "garbled":
-        return _cut(results, current, names, ("garbled", second or "what the program sent is no answer"), seconds)
+        return _cut(
+            results,
+            current,
+            names,
+            ("garbled", second or "what the program sent is no answer"),
+            seconds,
+        )
     if kind == "program":
-        return Attempt(results, False, cast(Failure, first), second, seconds)
-    return Attempt(results, False, None, "", seconds, (first, second))
+        return JudgeRun(results, False, cast(Failure, first), second, seconds)
+    return JudgeRun(results, False, None, "", seconds, (first, second))
 
 
 def _killed(status: int) -> bool:
-    """Whether it was killed outright, as those are who overfill a scratch folder, and all who share it."""
+    """Test whether the process was killed with SIGKILL.
+
+    That happens to programs that overfill a scratch folder, and to all processes that share it.
+    """
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
@@ -114,20 +148,27 @@ def _cut(
     names: Sequence[str],
     ended: tuple[Failure, str],
     seconds: float,
-) -> Attempt:
-    """The attempt whose test `current` was the last, because the program or its time came to an end."""
+) -> JudgeRun:
+    """Return the result of an attempt in which the program, or its time, ended during test
+    `current`.
+    """
     failure, message = ended
     if current is None:
-        return Attempt(results, False, failure, message, seconds)
+        return JudgeRun(results, False, failure, message, seconds)
     status: Status = "timeout" if failure == "timeout" else "failed"
     results = results | {current: CaseResult(names[current], status, failure, message)}
-    return Attempt(results, failure == "timeout", failure, message, seconds)
+    return JudgeRun(results, failure == "timeout", failure, message, seconds)
 
 
-def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult], int | None, tuple[Any, ...] | None]:
-    """Results, the test that had begun and not ended, and what the last line says of the end. ValueError for other lines."""
+def _lines(
+    written: bytes, names: Sequence[str]
+) -> tuple[dict[int, CaseResult], int | None, tuple[Any, ...] | None]:
+    """Return results, the test that had begun and not ended, and the end from the last line.
+
+    Raises ValueError for any other line.
+    """
     texts = written.split(b"\n")[:-1]
-    if len(texts) > 2 * len(names) + 2:  # before they are read: each costs more than its bytes do
+    if len(texts) > 2 * len(names) + 2:  # check before parsing: a line costs more than its bytes
         raise ValueError(f"{len(texts)} lines about {len(names)} tests")
     first, *rest = map(protocol.loads, texts)
     secret = first[0]
@@ -143,7 +184,9 @@ def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult],
             case [_, protocol.DONE, int(index), str(status), str(kind), str(message)] if (
                 status in _STATUSES and 0 <= index < len(names) and index not in results
             ):
-                results[index] = CaseResult(names[index], cast(Status, status), kind[:300], message[:300])
+                results[index] = CaseResult(
+                    names[index], cast(Status, status), kind[:300], message[:300]
+                )
                 current = None
             case [
                 _,
@@ -158,8 +201,10 @@ def _lines(written: bytes, names: Sequence[str]) -> tuple[dict[int, CaseResult],
     return results, current, end
 
 
-def _unfinished(late: bool, much: bool, status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
-    """Why a process stopped without saying so."""
+def _unfinished(
+    late: bool, much: bool, status: int, cpu: float, limits: Limits
+) -> tuple[Failure, str]:
+    """Return why a process stopped without reporting its end."""
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"
     if much:
@@ -168,7 +213,10 @@ def _unfinished(late: bool, much: bool, status: int, cpu: float, limits: Limits)
 
 
 def _gone(status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
-    """Why the program's process is no more. Where it hung up and lived on, it was killed afterwards, by us."""
+    """Return why the program's process ended.
+
+    If it closed its pipe and continued, the server killed it afterwards.
+    """
     if not os.WIFSIGNALED(status):
         return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the tests were over"
     killer = os.WTERMSIG(status)

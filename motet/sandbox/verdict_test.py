@@ -7,7 +7,7 @@ import pytest
 from motet.errors import SandboxFault
 from motet.sandbox import CaseResult, Limits, Suite, verdict
 from motet.sandbox.protocol import BEGIN, DONE, END, READY, REPLY
-from motet.sandbox.verdict import Attempt, read
+from motet.sandbox.verdict import JudgeRun, read
 
 SUITE = Suite.asserts(("assert f(1)", "assert f(2)", "assert f(3)"))
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1)
@@ -15,22 +15,25 @@ PASSED = [DONE, 0, "passed", "", ""]
 
 
 def reply(
-    *lines: Sequence[Any], secret: str = "", late: bool = False, much: bool = False, ended: int = 0, cpu: float = 0.0,
-    theirs: int = 9, their_cpu: float = 0.0,
+    *lines: Sequence[Any], secret: str = "", late: bool = False, much: bool = False,
+    ended: int = 0, cpu: float = 0.0, theirs: int = 9, their_cpu: float = 0.0,
 ) -> bytes:  # fmt: skip
     written = b"".join(
-        json.dumps([secret, *line], separators=(",", ":")).encode() + b"\n" for line in ([READY], *lines)
+        json.dumps([secret, *line], separators=(",", ":")).encode() + b"\n"
+        for line in ([READY], *lines)
     )
     return REPLY.pack(late, much, ended, cpu, theirs, their_cpu, 0.5) + written
 
 
-def statuses(attempt: Attempt) -> list[str]:
+def statuses(attempt: JudgeRun) -> list[str]:
     return [f"{position}:{result.status}" for position, result in attempt.results.items()]
 
 
 def test_the_lines_of_a_judge_are_results() -> None:
     failed = [DONE, 1, "failed", "AssertionError", "1 != 2"]
-    attempt = read(reply([BEGIN, 0], PASSED, [BEGIN, 1], failed, [END, None, "", ""]), SUITE, LIMITS)
+    attempt = read(
+        reply([BEGIN, 0], PASSED, [BEGIN, 1], failed, [END, None, "", ""]), SUITE, LIMITS
+    )
     assert attempt.results == {
         0: CaseResult("test 1", "passed"),
         1: CaseResult("test 2", "failed", "AssertionError", "1 != 2"),
@@ -50,15 +53,23 @@ def test_the_lines_of_a_judge_are_results() -> None:
         (reply([BEGIN, 0], [END, "garbled", "", ""]), "garbled", "failed"),
     ],
 )
-def test_how_a_candidate_ended_costs_the_test_that_ran(wire: bytes, failure: str, status: str) -> None:
+def test_how_a_candidate_ended_costs_the_test_that_ran(
+    wire: bytes, failure: str, status: str
+) -> None:
     attempt = read(wire, SUITE, LIMITS)
-    assert (attempt.failure, statuses(attempt), attempt.hung) == (failure, [f"0:{status}"], failure == "timeout")
+    assert (attempt.failure, statuses(attempt), attempt.hung) == (
+        failure,
+        [f"0:{status}"],
+        failure == "timeout",
+    )
 
 
 def test_a_program_that_did_not_come_to_its_tests_says_why() -> None:
     attempt = read(reply([END, "program", "syntax", "bad"]), SUITE, LIMITS)
     assert (attempt.results, attempt.failure, attempt.message) == ({}, "syntax", "bad")
-    assert read(reply(late=True), SUITE, LIMITS) == Attempt({}, False, "timeout", "over 2 seconds", 0.5)
+    assert read(reply(late=True), SUITE, LIMITS) == JudgeRun(
+        {}, False, "timeout", "over 2 seconds", 0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +92,9 @@ def test_a_judge_that_fails_is_a_fault_and_no_verdict(wire: bytes) -> None:
 
 
 def test_who_shares_a_folder_with_its_candidate_may_be_killed_with_it() -> None:
-    attempt = read(reply([BEGIN, 0], ended=9), Suite(SUITE.kind, "", SUITE.statements, files=True), LIMITS)
+    attempt = read(
+        reply([BEGIN, 0], ended=9), Suite(SUITE.kind, "", SUITE.statements, files=True), LIMITS
+    )
     assert (attempt.failure, statuses(attempt)) == ("crashed", ["0:failed"])
 
 
@@ -108,21 +121,26 @@ def test_together_a_program_may_write_among_the_lines_but_not_know_their_secret(
         assert read(fine + line, suite, LIMITS).failure == "garbled"
 
 
-def attempts(*made: Attempt) -> tuple[list[tuple[int, ...]], Any]:
-    """What was asked for, and a function that answers with these attempts in turn."""
+def attempts(*made: JudgeRun) -> tuple[list[tuple[int, ...]], Any]:
+    """Return the list of requested tests, and a function that returns these attempts in turn."""
     asked: list[tuple[int, ...]] = []
     waiting = list(made)
 
-    def attempt(part: Suite) -> Attempt:
+    def attempt(part: Suite) -> JudgeRun:
         asked.append(part.chosen)
         return waiting.pop(0)
 
     return asked, attempt
 
 
-def ran(*statuses: str, failure: Any = None) -> Attempt:
-    results = {position: CaseResult("", status) for position, status in enumerate(statuses)}  # type: ignore[arg-type]
-    return Attempt(results, failure == "timeout" and statuses[-1:] == ("timeout",), failure, failure or "", 1.0)
+def ran(*statuses: str, failure: Any = None) -> JudgeRun:
+    results = {
+        position: CaseResult("", status)  # type: ignore[arg-type]
+        for position, status in enumerate(statuses)
+    }
+    return JudgeRun(
+        results, failure == "timeout" and statuses[-1:] == ("timeout",), failure, failure or "", 1.0
+    )
 
 
 def judged(suite: Suite, attempt: Any) -> tuple[list[str], Any, float]:
@@ -147,7 +165,9 @@ def test_what_ends_otherwise_does_not_start_again() -> None:
     asked, attempt = attempts(ran("passed", "failed", failure="exited"))
     assert judged(SUITE, attempt) == (["passed", "failed", "not_run"], "exited", 1.0)
     asked, attempt = attempts(ran(failure="timeout"))
-    assert judged(SUITE, attempt) == (["not_run"] * 3, "timeout", 1.0), "the set-up would take too long again"
+    assert judged(SUITE, attempt) == (["not_run"] * 3, "timeout", 1.0), (
+        "the set-up would take too long again"
+    )
     assert len(asked) == 1
 
 

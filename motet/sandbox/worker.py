@@ -22,27 +22,41 @@ for name, path in (("motet", []), ("motet.sandbox", [sys.argv[1]])):
 from motet.sandbox import server
 server.main(*sys.argv[2:])
 """
-"""Stands empty packages where ours are, so that the server loads this folder's files and nothing else of Motet. What the library
-would do after every fork (seed generators, look after threads) would cost a child a third of its time, for nothing."""
+"""Replaces Motet's packages by empty ones, so that the server loads the files of this folder and
+nothing else of Motet. It also disables the library's hooks after a fork (seeding generators,
+handling threads). They are useless here and would cost a child a third of its time.
+"""
 _FLAGS = ("-P", "-s", "-S", "-W", "ignore", "-X", "utf8")
-"""Together with the environment below this is -I -S, but for the one variable that makes the order of sets repeatable."""
+"""Together with the environment below, these flags equal -I -S, except for the variable that makes
+the order of sets repeatable.
+"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _START_SECONDS = 60.0
 
 
 class Worker:
-    """One server process, started when made. It belongs to the thread that made it: Linux ends it with that thread.
+    """One server process. It starts when this object is created.
 
-    ConfigError where one of `packages` cannot be imported.
+    It belongs to the thread that created it: Linux kills the process when that thread ends.
+
+    Raises ConfigError if one of `packages` cannot be imported.
     """
 
     def __init__(self, maximum: Level, user: int | None, packages: Sequence[str]) -> None:
         wanted = ",".join(level.name.lower() for level in Level if Level.LIMITS < level <= maximum)
-        allowed = json.dumps([packages, [str(Path(folder).absolute()) for folder in sys.path] if packages else []])
-        arguments = [_BOOT, str(Path(__file__).parent), wanted, "" if user is None else str(user), allowed]
+        allowed = json.dumps(
+            [packages, [str(Path(folder).absolute()) for folder in sys.path] if packages else []]
+        )
+        arguments = [
+            _BOOT,
+            str(Path(__file__).parent),
+            wanted,
+            "" if user is None else str(user),
+            allowed,
+        ]
         self._channel, theirs = socket.socketpair()
         with theirs:
-            # A session of its own: Ctrl-C in the host's terminal is the host's to handle.
+            # A new session, so that Ctrl-C in the host's terminal reaches the host only.
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, *_FLAGS, "-c", *arguments],
                 stdin=theirs.fileno(),
@@ -65,7 +79,9 @@ class Worker:
         return self._process.pid
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        """The server's reply. SandboxFault where it is gone or needs over `seconds`."""
+        """Return the server's reply. Raises SandboxFault if it is gone or needs more than
+        `seconds`.
+        """
         try:
             self._channel.settimeout(seconds)
             self._channel.sendall(request)
@@ -74,7 +90,10 @@ class Worker:
         return self._receive(seconds)
 
     def kill(self) -> None:
-        """Ends the server and, by their ties to it, its children. Safe to call twice, and while another thread waits in `ask`."""
+        """Kill the server, and with it its children.
+
+        Safe to call twice, and while another thread waits in `ask`.
+        """
         self._process.kill()
         self._process.wait()
         with contextlib.suppress(OSError):  # the other side may be gone already
@@ -86,34 +105,43 @@ class Worker:
             self._channel.settimeout(seconds)
             return protocol.receive(self._channel)
         except (EOFError, OSError) as error:
-            raise SandboxFault(f"a sandbox server did not answer: {type(error).__name__}: {error}") from error
+            raise SandboxFault(
+                f"a sandbox server did not answer: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _why_not(packages: Sequence[str], problem: str) -> str:
     absent = re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", problem)
     if absent is None:
         return (
-            f"sandbox packages: got {', '.join(packages)}; importing them fails: {problem}. Mend that, or leave it out"
+            f"sandbox packages: got {', '.join(packages)}; importing them fails: {problem}. "
+            "Mend that, or leave it out"
         )
     missing = absent[1]
     if missing.partition(".")[0] not in {name.partition(".")[0] for name in packages}:
-        return f"sandbox packages: got {', '.join(packages)}, expected {missing} too, because one of them imports it: add it"
+        return (
+            f"sandbox packages: got {', '.join(packages)}, expected {missing} too, because one of "
+            "them imports it: add it"
+        )
     install = _INSTALLED_AS.get(missing, missing.partition(".")[0])
     return (
-        f"sandbox packages: got {missing}, which this Python does not have; expected an installed package. "
-        f"Run pip install {install}, or leave it out"
+        f"sandbox packages: got {missing}, which this Python does not have; expected an installed "
+        f"package. Run pip install {install}, or leave it out"
     )
 
 
 _INSTALLED_AS = {
-    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "docx": "python-docx", "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
+    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "docx": "python-docx",
+    "sklearn": "scikit-learn", "yaml": "PyYAML",
 }  # fmt: skip
-"""Packages whose distributions have another name."""
+"""Packages whose distribution has another name."""
 
 
 def _highest(layers: Iterable[str]) -> Level:
-    """The rung reached without a gap: a layer above a missing one is on, and not counted."""
+    """Return the highest level without a missing layer below it.
+
+    A layer above a missing one is installed but does not count.
+    """
     reached = Level.LIMITS
     for level in Level:
         if level == reached + 1 and level.name.lower() in layers:

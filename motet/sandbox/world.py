@@ -1,8 +1,9 @@
-"""The judge's end of test mode: what its tests and a candidate in another process say to each other.
+"""The judge's end of test mode: the messages between its tests and a candidate in another process.
 
-Every byte of the candidate is an attacker's. It is read as JSON, sized and typed by heap.py, and becomes a value, a stand-in, or
-an exception of a class that is harmless to raise. Functions and objects that a test hands over are called back, and objects read,
-by public names and with such values only.
+All bytes of the candidate may come from an attacker. They are parsed as JSON, and heap.py checks
+sizes and types. Each message becomes a value, a stand-in, or an exception of a class that is
+harmless to raise. The candidate can call functions that a test passed to it, and access objects
+that a test passed to it: by public names, and with such values only.
 """
 
 import copy
@@ -28,45 +29,87 @@ from unittest import TestCase
 
 from motet.sandbox import protocol
 from motet.sandbox.containers import CONTAINERS, kind_of
-from motet.sandbox.heap import Form, Garbled, Heap
+from motet.sandbox.heap import Garbled, Heap, WireValue
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.standins import StandIns
-from motet.sandbox.values import COMPARING, HEIRS, SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
+from motet.sandbox.values import (
+    COMPARING,
+    HEIRS,
+    SPECIAL,
+    TYPE_NAMES,
+    TYPES,
+    VALUES,
+    plain,
+    travels,
+)
 
-_FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodDescriptorType, functools.partial, type)
-"""What is called back, and has no attributes for a candidate."""
+_FUNCTIONS: Final = (
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+    MethodDescriptorType,
+    functools.partial,
+    type,
+)
+"""The candidate can call these, and sees no attributes of them."""
 _HERITABLE: Final = frozenset(
     {*VALUES, *CONTAINERS} | {kind for kind in TYPES.values() if issubclass(kind, Exception)}
 ) - {kind for kind, container in CONTAINERS.items() if not container.heirs}
-"""What a class of the tests inherits is also what the candidate's class for it inherits."""
+"""Base classes of the tests' classes that the candidate's counterpart inherits too."""
 _OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _READERS: Final = (str.format, str.format_map)
-"""Their fields name attributes, private ones too, and a program may choose the text of a text's heir."""
+"""Their format fields read attributes, private ones too, and a program may choose the content of a
+str subclass.
+"""
 _INSIDES: Final = (TracebackType, FrameType, CodeType)
-"""Ways from a generator or an error to everything that the tests know: they do not travel."""
+"""From a generator or an error, these lead to everything in the tests. They are never sent."""
 _DEEPEST: Final = 40
-"""Calls back and forth within one another."""
+"""Maximum depth of nested calls between tests and candidate."""
 _MOST_LEVELS: Final = 10_000
-"""Tuples within tuples, which come by number: Python hashes them on the C stack, and does not look how much is left."""
+"""Maximum nesting of tuples that are sent by number. Python hashes tuples recursively on the C
+stack, without checking how much of it is left.
+"""
 _SWEEP: Final = 64
-"""Every so many requests, objects that the tests no longer hold are let go. Containers are at once: they cost something."""
+"""Every this many requests, objects that the tests no longer hold are released. Containers are
+released at every request, because each request compares them.
+"""
 _PURE: Final = frozenset(
-    {"bisect", "cmath", "copy", "datetime", "functools", "heapq", "itertools", "math", "operator", "statistics"}
+    {
+        "bisect",
+        "cmath",
+        "copy",
+        "datetime",
+        "functools",
+        "heapq",
+        "itertools",
+        "math",
+        "operator",
+        "statistics",
+    }
 )
-"""Functions of these modules are each side's own: they can do no harm there."""
+"""Each side uses its own functions of these modules, which are harmless."""
 EXPORTS: Final = (
-    "collections", "copy", "datetime", "decimal", "fractions", "functools", "itertools", "math", "operator", "cmath",
-    "statistics", "heapq", "bisect", "string",
+    "collections", "copy", "datetime", "decimal", "fractions", "functools", "itertools", "math",
+    "operator", "cmath", "statistics", "heapq", "bisect", "string",
 )  # fmt: skip
-"""Modules whose functions and classes tests may mean by their bare names."""
+"""Modules whose functions and classes tests may use by their bare names."""
 for _each in EXPORTS:
     importlib.import_module(_each)
-ALIASES: Final = {"np": "numpy", "pd": "pandas", "ET": "xml.etree.ElementTree", "dt": "datetime", "path": "posixpath"}
+ALIASES: Final = {
+    "np": "numpy",
+    "pd": "pandas",
+    "ET": "xml.etree.ElementTree",
+    "dt": "datetime",
+    "path": "posixpath",
+}
 _NO_LIMIT: Final = 1 << 40
 
 
 class Gone(BaseException):
-    """The candidate is no more, or speaks nonsense; the tests cannot go on. Not an Exception, so that no test catches it."""
+    """The candidate has ended or sends invalid messages, so the tests cannot continue.
+
+    Not an Exception, so that no test catches it.
+    """
 
 
 class Absent(Exception):
@@ -74,42 +117,60 @@ class Absent(Exception):
 
 
 class World(Heap):
-    """The judge's side of all that it and its candidate share."""
+    """The judge's side of everything that it shares with its candidate."""
 
     _pipe: protocol.Pipe
     operators: bool
 
     def __init__(self) -> None:
-        """Before there is a candidate: what takes time is done by the server, once for all judges."""
+        """Do the slow part of the set-up. The server does this once for all judges.
+
+        There is no candidate yet; see `connect`.
+        """
         super().__init__(first=0)
         self.unpacking = False
-        """Nothing may be asked now: the candidate's last message is not read to its end."""
+        """True while a message of the candidate is being parsed. No request may be sent then."""
         self.named: list[Any] = []
         """Classes that the suite knows by name."""
         self.space: dict[str, Any] | None = None
-        """The global names of the suite. Without one, whoever asks is taken for the suite."""
+        """The global names of the suite. If None, all code counts as code of the suite."""
         self.lenient: frozenset[tuple[str, int, int]] = frozenset()
         """The `with` blocks of the suite in which the candidate may swallow an exception."""
         self.swallowed: list[AssertionError] = []
-        """Failed assertions of functions that tests handed over, while the candidate has not passed them on."""
+        """Assertions that failed in functions that tests passed to the candidate, and that the
+        candidate has not raised again yet.
+        """
         self.end: str | None = None
         """Why there is no candidate any more: "gone" or "garbled"."""
         self._depth = self._asked = 0
         self._lent: dict[int, Any] = {}
-        """By id, and kept: the candidate may keep it longer than the tests do."""
+        """Objects passed to the candidate, by id. They are kept, because the candidate may use them
+        longer than the tests do.
+        """
         self._levels: dict[int, int] = {}
-        """Number of a tuple's heir -> how many tuples lie in one another there."""
+        """Number of an instance of a tuple subclass -> its depth of nested tuples."""
         self._errors: list[int] = []
-        """The library's exceptions that came with the last answer: all there is to know of them has come too."""
+        """Exceptions of the library's classes that arrived with the last answer. They arrived with
+        all their attributes, so the candidate may forget them.
+        """
         self._stand_ins = StandIns(self)
         self.types = TYPES | self._stand_ins.often()
 
-    def connect(self, pipe: protocol.Pipe, operators: bool, lenient: Iterable[tuple[str, int, int]] = ()) -> None:
-        """`operators`: whether the suite tests what operators do with plain values and objects that it made."""
+    def connect(
+        self, pipe: protocol.Pipe, operators: bool, lenient: Iterable[tuple[str, int, int]] = ()
+    ) -> None:
+        """Connect to a candidate.
+
+        `operators`: whether the suite applies operators to plain values and objects that it
+        created.
+        """
         self._pipe, self.operators, self.lenient = pipe, operators, frozenset(lenient)
 
     def began(self) -> tuple[str, str] | None:
-        """Waits until the candidate's module has run: why it did not come to its end, if so. Raises: Gone."""
+        """Wait until the candidate's module has run.
+
+        Returns None, or the failure that ended it and its message. Raises Gone.
+        """
         match self._read():
             case [None, ""]:
                 return None
@@ -118,51 +179,65 @@ class World(Heap):
         self._over("garbled", "no word of how the program began")
 
     def lost(self) -> AssertionError | None:
-        """A failed assertion of the tests that the candidate caught and did not pass on. Raises: Gone, where the candidate is."""
+        """Return a failed assertion that the candidate caught and did not raise again, or None.
+
+        It failed in a function that a test passed to the candidate. Raises Gone if the candidate
+        has ended.
+        """
         if self.end is not None:
             raise Gone(self.end)
         kept, self.swallowed = self.swallowed, []
         return kept[0] if kept else None
 
-    # ------------------------------------------------------------------------------------------------ asking
+    # --------------------------------------------------------------------------------------- asking
 
     def ask(self, kind: str, *values: Any) -> Any:
-        """Has the candidate do something; returns or raises what comes of it. Raises: Gone."""
+        """Send a request to the candidate; return or raise its result. Raises Gone."""
         if self.end is not None:
             raise Gone(self.end)
         if self.unpacking:
             raise Garbled("an answer that asks something before it is read")
         self._asked += 1
         before = self.disturbed
-        # Before anything is dropped: of `it.items["a"] = 1` nothing is left but a change.
+        # Pack before dropping anything: after `it.items["a"] = 1`, the tests hold no reference to
+        # the container, but its change must be sent.
         forms = self.pack(list(values), _NO_LIMIT)
         self._send([kind, self._drop(), *forms])
         asked = kind
         while True:
             kind, (value, *more) = self._receive()
             if kind == "returned":
-                # Dicts and sets are compared member by member, and would end as equal.
+                # Dicts and sets are compared member by member: a changed one could seem equal.
                 if self.disturbed != before and self._is_comparing(asked, values, sys._getframe(1)):
                     raise RuntimeError("a comparison changed a container that its tests hold")
                 return value
             if kind == "raised":
                 try:
                     self._passed_on(value)
-                    if isinstance(value, (StopIteration, StopAsyncIteration)) and not _is_step(asked, values):
+                    if isinstance(value, (StopIteration, StopAsyncIteration)) and not _is_step(
+                        asked, values
+                    ):
                         raise RuntimeError(f"the program raised {type(value).__name__}") from None
                     raise value
                 finally:
-                    del value  # else the error would hold, by way of this frame, itself and all that was handed over
+                    # Otherwise the error would refer to itself through this frame, and so keep
+                    # everything alive that was passed to the candidate.
+                    del value
             self._send(self._called_back(value, *more))
 
     def _is_comparing(self, asked: str, values: tuple[Any, ...], frame: FrameType | None) -> bool:
-        """Whether Python may be in the midst of comparing containers: by what is asked, or by a method of the suite's own."""
+        """Test whether Python may be comparing containers now.
+
+        This follows from the request itself, or from a method of the suite's own on the call stack.
+        """
         if asked == "special" and values[1] in COMPARING - {"__contains__"}:
             return True
         while frame is not None:
             code = frame.f_code
             first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
-            kind = type(first[0] if code.co_argcount == 0 and type(first) is tuple and first else first)
+            kind = type(
+                first[0] if code.co_argcount == 0 and type(first) is tuple and first else first
+            )
             if self._is_own(kind) and any(_code(kind, name) is code for name in COMPARING):
                 return True
             if code.co_name in COMPARING and frame.f_globals is self.space:
@@ -174,16 +249,17 @@ class World(Heap):
         self.swallowed = [kept for kept in self.swallowed if kept is not error]
 
     def _drop(self) -> list[int]:
-        """Forgets what the tests no longer hold, and returns its numbers."""
+        """Forget what the tests no longer hold, and return its numbers."""
         errors = self._errors.copy()
         self._errors.clear()
-        self.forget(errors)  # first: an error holds the frames that it came through, and they what was handed over
+        # Errors first: an error holds its frames, and these hold what was passed to the candidate.
+        self.forget(errors)
         dropped = self.unreferenced(self.objects if self._asked % _SWEEP == 0 else self.containers)
         self.forget(dropped)
         return errors + dropped
 
     def name(self, name: str) -> Any:
-        """What the candidate's module means by a name. Raises: Absent."""
+        """Return what a name means in the candidate's module. Raises Absent."""
         match self.ask("name", name):
             case ():
                 raise Absent(name)
@@ -192,17 +268,25 @@ class World(Heap):
                     self.named.append(value)
                 return value
             case (False, str(module), ""):
-                if module in (name, ALIASES.get(name)) and isinstance(sys.modules.get(module), ModuleType):
+                if module in (name, ALIASES.get(name)) and isinstance(
+                    sys.modules.get(module), ModuleType
+                ):
                     return sys.modules[module]
                 raise Absent(name)
             case (False, str(module), str(qualified), value):
-                own = vars(sys.modules[module]).get(name) if module in _PURE and module in sys.modules else None
+                own = (
+                    vars(sys.modules[module]).get(name)
+                    if module in _PURE and module in sys.modules
+                    else None
+                )
                 return own if isinstance(own, _FUNCTIONS) and qualified == name else value
         self._over("garbled", "no answer about a name")
 
     def library(self, name: str) -> Any:
-        """What the library means by a name that the suite does not define. The candidate only says which of its things it has
-        imported by that name, such as the module `datetime` or the class in it. Raises: Absent, where it has none.
+        """Return what a name that the suite does not define means in the library.
+
+        The candidate only says which object of the library it has imported by that name, such as
+        the module `datetime` or the class in it. Raises Absent if the library has no such name.
         """
         home = ALIASES.get(name, name)
         match self.ask("name", name):
@@ -226,7 +310,7 @@ class World(Heap):
             self._stand_ins.forget(number)
             self._levels.pop(number, None)
 
-    def _send(self, message: list[Form]) -> None:
+    def _send(self, message: list[WireValue]) -> None:
         try:
             self._pipe.write(marshal.dumps(message))
         except EOFError as error:
@@ -238,12 +322,14 @@ class World(Heap):
         try:
             kind, *forms = message
             values = self.unpack(forms)
-            if kind not in ("returned", "raised", "asks") or len(values) != (4 if kind == "asks" else 1):
+            if kind not in ("returned", "raised", "asks") or len(values) != (
+                4 if kind == "asks" else 1
+            ):
                 raise Garbled("a message of no known kind")
             if kind == "raised" and not isinstance(values[0], Exception):
                 raise Garbled("what was raised is no exception")
             return kind, values
-        except Exception as error:  # noqa: BLE001 - whatever reading its bytes raises is the candidate's doing
+        except Exception as error:  # noqa: BLE001 - the candidate's bytes cause any error here
             self._over("garbled", f"{type(error).__name__}: {error}")
         finally:
             self.unpacking = False
@@ -260,11 +346,18 @@ class World(Heap):
         self.end = end
         raise Gone(f"{end}: {why}"[:300]) from None
 
-    # ------------------------------------------------------------------------------------------------ the candidate's things
+    # ----------------------------------------------------------------------- the candidate's things
 
-    def adopt(self, tag: str, parts: list[Form]) -> Any:
+    def adopt(self, tag: str, parts: list[WireValue]) -> Any:
         match tag, parts:
-            case "class", [number, str(name), str(module), list(bases), list(names), bool(hashable)]:
+            case "class", [
+                number,
+                str(name),
+                str(module),
+                list(bases),
+                list(names),
+                bool(hashable),
+            ]:
                 value: Any = _known_error(module, name)
                 if value is None:
                     within = [self.decode(base, 1) for base in bases]
@@ -278,7 +371,10 @@ class World(Heap):
                 levels = self._levels_of(content)
                 value = HEIRS[type(content)](self._class_of(kind, type(content)), content)
             case "error", [number, kind, args, notes, str(said)]:
-                known, about = self._class_of(kind, Exception), (self.decode(args, 1), self.decode(notes, 1))
+                known, about = (
+                    self._class_of(kind, Exception),
+                    (self.decode(args, 1), self.decode(notes, 1)),
+                )
                 value = self._stand_ins.make_error(known, *about, said)
             case _:
                 raise Garbled("an unknown form")
@@ -290,7 +386,7 @@ class World(Heap):
         return value
 
     def _levels_of(self, value: Any) -> int:
-        """How many tuples lie in one another. Raises: Garbled, where they are too many."""
+        """Return the depth of nested tuples. Raises Garbled if it is too large."""
         levels = self._levels.get(self.numbers.get(id(value), -1))
         if levels is None:
             inner = tuple.__iter__(value) if isinstance(value, tuple) else ()
@@ -299,21 +395,21 @@ class World(Heap):
             raise Garbled(f"over {_MOST_LEVELS} tuples within one another")
         return levels
 
-    def _class_of(self, form: Form, base: type) -> Any:
+    def _class_of(self, form: WireValue, base: type) -> Any:
         kind = self.decode(form, 1)
         if not self.inherits(kind, base):
             raise Garbled("an object of no such class")
         return kind
 
     def inherits(self, kind: Any, base: type) -> bool:
-        """Only the tests make objects of their own classes."""
+        """Exclude classes of the tests: only the tests create objects of these."""
         return super().inherits(kind, base) and not self._is_own(kind)
 
-    # ------------------------------------------------------------------------------------------------ the tests' things
+    # ---------------------------------------------------------------------------- the tests' things
 
-    def export(self, value: Any, depth: int) -> Form:
+    def export(self, value: Any, depth: int) -> WireValue:
         if isinstance(value, BaseException):
-            # What an assertion says that has failed is what was expected.
+            # The message of a failed assertion contains the expected value, so it is not sent.
             failed = isinstance(value, AssertionError) and value.__traceback__ is not None
             args = ["tuple"] if failed else self.arguments(value, depth)
             return ["borrowed error", self._lend(value), self._kind(type(value), depth, True), args]
@@ -325,8 +421,14 @@ class World(Heap):
             return self._function(value, depth)
         if isinstance(value, TestCase):
             raise NotPlain("a TestCase is not for the candidate")
-        if isinstance(value, re.Pattern):  # only on the way out: nobody's pattern is compiled or run here
-            return ["pattern", self._lend(value), self.encode(value.pattern, depth + 1), value.flags]
+        # Patterns are only sent, never received: this process compiles no pattern of a program.
+        if isinstance(value, re.Pattern):
+            return [
+                "pattern",
+                self._lend(value),
+                self.encode(value.pattern, depth + 1),
+                value.flags,
+            ]
         kind = type(value)
         container = kind_of(value) if self._is_own(kind) else None
         if container is not None and container.heirs:
@@ -338,37 +440,69 @@ class World(Heap):
             levels, number = self._levels_of(value), self._lend(value)
             self._levels[number] = levels
             return ["borrowed value", number, self._kind(kind, depth, True), content]
-        return ["borrowed", self._lend(value), self._kind(kind, depth, _HERITABLE.isdisjoint(kind.__mro__))]
+        return [
+            "borrowed",
+            self._lend(value),
+            self._kind(kind, depth, _HERITABLE.isdisjoint(kind.__mro__)),
+        ]
 
     def _is_own(self, kind: Any) -> bool:
-        """Whether the suite has made a class, other than its TestCases: to the candidate only such a one is a class."""
+        """Test whether the suite defines a class, other than its TestCases.
+
+        The candidate treats only such a class as a class.
+        """
         if self.space is None or kind.__module__ != self.space["__name__"]:
             return False
         return not issubclass(kind, (TestCase, type)) and not isinstance(kind, self._stand_ins.meta)
 
-    def _kind(self, kind: type, depth: int, inherits: bool) -> Form:
-        """The form of the class of something. `inherits`: with the plain type in it, whose content travels."""
+    def _kind(self, kind: type, depth: int, inherits: bool) -> WireValue:
+        """Return the form of a class of some value.
+
+        `inherits`: include the plain type that it inherits, whose content is sent.
+        """
         if inherits and (kind in TYPE_NAMES or self._is_own(kind)):
             return self.encode(kind, depth + 1)
         return ["class of", *self._described(kind, depth, inherits)]
 
-    def _described(self, kind: type, depth: int, inherits: bool = True) -> list[Form]:
-        """A class's name, its bases that the candidate may know, and which special methods and which of a plain type's names
-        are its own."""
+    def _described(self, kind: type, depth: int, inherits: bool = True) -> list[WireValue]:
+        """Describe a class for the candidate.
+
+        Returns its name, the bases that the candidate may know, its own special methods, and the
+        names of a plain type that it overrides.
+        """
         mro = kind.__mro__
-        known = [base for base in mro[1:] if self._is_own(base) or base in _HERITABLE] if inherits else []
-        if issubclass(kind, BaseException) and not any(issubclass(base, Exception) for base in known):
+        known = (
+            [base for base in mro[1:] if self._is_own(base) or base in _HERITABLE]
+            if inherits
+            else []
+        )
+        if issubclass(kind, BaseException) and not any(
+            issubclass(base, Exception) for base in known
+        ):
             known.append(Exception)
         bases = [base for base in known if sum(base in other.__mro__ for other in known) == 1]
         inherited = next((base for base in mro if base in known and not self._is_own(base)), object)
         own = {name for each in mro[: mro.index(inherited)] for name in vars(each)}
-        special = [name for name in (*SPECIAL, "__hash__") if name in own and getattr(kind, name) is not None]
-        if issubclass(kind, BaseException) and (issubclass(kind, AssertionError) or not self._is_own(kind)):
+        special = [
+            name
+            for name in (*SPECIAL, "__hash__")
+            if name in own and getattr(kind, name) is not None
+        ]
+        if issubclass(kind, BaseException) and (
+            issubclass(kind, AssertionError) or not self._is_own(kind)
+        ):
             special = []
-        overridden = [name for name in own if not name.startswith("__") and hasattr(inherited, name)]
-        return [kind.__name__, [self.encode(base, depth + 1) for base in bases], special, overridden]
+        overridden = [
+            name for name in own if not name.startswith("__") and hasattr(inherited, name)
+        ]
+        return [
+            kind.__name__,
+            [self.encode(base, depth + 1) for base in bases],
+            special,
+            overridden,
+        ]
 
-    def _function(self, value: Any, depth: int) -> Form:
+    def _function(self, value: Any, depth: int) -> WireValue:
         name, module = str(getattr(value, "__name__", "")), str(getattr(value, "__module__", ""))
         if isinstance(value, MethodDescriptorType) and value.__objclass__ in TYPES.values():
             return ["attribute", self.encode(value.__objclass__, depth + 1), name]
@@ -382,16 +516,20 @@ class World(Heap):
         self._lent[id(value)] = value
         return self.register(value)
 
-    def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[Form]:
-        """The message that says what came of the candidate's use of something that a test handed over."""
+    def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[WireValue]:
+        """Return the message with the result of the candidate's use of something of the tests."""
         if id(value) not in self._lent or type(args) is not tuple or type(named) is not tuple:
             self._over("garbled", "asks about what was not handed over")
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
                 raise RecursionError("tests and candidate call each other too deeply")
-            return ["returned", [], *self.pack([self._used(value, called, args, dict(named))], _NO_LIMIT)]
-        except Exception as error:  # noqa: BLE001 - as it would through any caller
+            return [
+                "returned",
+                [],
+                *self.pack([self._used(value, called, args, dict(named))], _NO_LIMIT),
+            ]
+        except Exception as error:  # noqa: BLE001 - it goes to the caller, which is the candidate
             if isinstance(error, AssertionError):
                 self.swallowed.append(error)
             return ["raised", [], *self.pack([error], _NO_LIMIT)]
@@ -399,7 +537,7 @@ class World(Heap):
             self._depth -= 1
 
     def _used(self, value: Any, called: Any, args: tuple[Any, ...], named: dict[Any, Any]) -> Any:
-        """What comes of calling something of the tests, or of reading, changing or using it by a public name."""
+        """Return the result of calling something of the tests, or of accessing a public name."""
         if called == "__call__":
             return value(*args, **named)
         if isinstance(value, type) and self._is_own(value):
@@ -411,10 +549,16 @@ class World(Heap):
             return getattr(type(value), called)(value, *args)
         match called, args:
             case "get", ("__dict__",) if own:
-                return {name: content for name, content in vars(value).items() if _is_public(name, type(value))}
+                return {
+                    name: content
+                    for name, content in vars(value).items()
+                    if _is_public(name, type(value))
+                }
             case "get", (str(name),) if _is_public(name, type(value)):
                 return getattr(value, name)
-            case "set", (str(name), content) if not name.startswith("_") and not _is_method(name, type(value)):
+            case "set", (str(name), content) if not name.startswith("_") and not _is_method(
+                name, type(value)
+            ):
                 return setattr(value, name, content)
             case "del", (str(name),) if not name.startswith("_"):
                 return delattr(value, name)
@@ -423,22 +567,34 @@ class World(Heap):
         raise AttributeError("an object of the tests has no such attribute for the candidate")
 
     def _used_class(self, kind: type, called: Any, args: tuple[Any, ...]) -> Any:
-        """What comes of reading a class of the suite's: what the suite has written into it, and the members of an Enum."""
+        """Return the result of reading a class of the suite.
+
+        Readable are the attributes that the suite defines in it, and the members of an Enum.
+        """
         match called, args:
-            case "get", (str(name),) if _is_public(name, kind) and not issubclass(kind, AssertionError):
-                found = [vars(base)[name] for base in kind.__mro__ if self._is_own(base) and name in vars(base)]
+            case "get", (str(name),) if _is_public(name, kind) and not issubclass(
+                kind, AssertionError
+            ):
+                found = [
+                    vars(base)[name]
+                    for base in kind.__mro__
+                    if self._is_own(base) and name in vars(base)
+                ]
                 value = getattr(kind, name) if found else None
-                # What answers for the objects (a property, a cached one) can often be changed: that is not for a program.
+                # Descriptors (a property, a cached property) can often be changed, so a program
+                # may not access them.
                 plain = not hasattr(type(value), "__get__") or isinstance(value, _FUNCTIONS)
                 if found and (plain or value is not found[0]):
                     return value
-            case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(kind, EnumMeta):
+            case (("__iter__" | "__len__" | "__getitem__" | "__contains__"), _) if isinstance(
+                kind, EnumMeta
+            ):
                 return getattr(type(kind), called)(kind, *args)
         raise AttributeError("a class of the tests has no such attribute for the candidate")
 
 
 def _code(kind: type, name: str) -> Any:
-    """What runs as a method of a class, however it was called where it was written."""
+    """Return the code object of a class's method, whatever the name in its `def` was."""
     return getattr(getattr(kind, name, None), "__code__", None)
 
 
@@ -449,24 +605,39 @@ def _is_public(name: str, kind: type) -> bool:
 
 
 def _is_method(name: str, kind: type) -> bool:
-    """Whether a class's own text says what calling this name does: its `__eq__` may call it, and ask no program."""
+    """Test whether the class itself defines what calling this name does.
+
+    The class's own `__eq__` may call it, so the candidate may not replace it.
+    """
     found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    return callable(found) or (hasattr(type(found), "__get__") and not hasattr(type(found), "__set__"))
+    return callable(found) or (
+        hasattr(type(found), "__get__") and not hasattr(type(found), "__set__")
+    )
 
 
 def _known_error(module: str, name: str) -> type | None:
-    """The judge's own class for an exception of the standard library. What ends a test run is none."""
+    """Return the judge's own class for an exception of the standard library, or None.
+
+    None also for exceptions that end a test run.
+    """
     if module == "builtins" and name == "BaseException":
         return Exception
     package = module.partition(".")[0]
     if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
         return None
     found = vars(sys.modules[module]).get(name)
-    if not isinstance(found, type) or not issubclass(found, Exception) or found.__module__.startswith("unittest"):
+    if (
+        not isinstance(found, type)
+        or not issubclass(found, Exception)
+        or found.__module__.startswith("unittest")
+    ):
         return None
     return found
 
 
 def _is_step(asked: str, values: tuple[Any, ...]) -> bool:
-    """Whether an iterator was asked for its next value: elsewhere StopIteration would end a loop of the tests."""
+    """Test whether the request asks an iterator for its next value.
+
+    For any other request, StopIteration would end a loop of the tests.
+    """
     return asked == "special" and values[1] in ("__next__", "__anext__")

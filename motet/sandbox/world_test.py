@@ -1,4 +1,4 @@
-"""A judge's view of a candidate, without walls: the candidate listens in a thread."""
+"""Tests of a judge's view of a candidate, without a sandbox: the candidate runs in a thread."""
 
 import contextlib
 import copy
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from motet.sandbox import program, protocol
-from motet.sandbox.candidate import Candidate
+from motet.sandbox.candidate import CandidateProcess
 from motet.sandbox.world import Absent, Gone, World
 
 LIMIT = 1 << 20
@@ -23,7 +23,7 @@ Enter = Callable[..., World]
 
 @pytest.fixture
 def enter() -> Iterator[Enter]:
-    """Makes a World whose candidate has run a text."""
+    """Returns a function that makes a World whose candidate has run a source text."""
     pipes: list[int] = []
 
     def world(source: str, operators: bool = False) -> World:
@@ -31,7 +31,7 @@ def enter() -> Iterator[Enter]:
         pipes.append(asks)
         space: dict[str, Any] = {"__name__": "candidate"}
         assert program.run([source], space) == (None, "")
-        candidate = Candidate(protocol.Pipe(asked, answers), space, LIMIT)
+        candidate = CandidateProcess(protocol.Pipe(asked, answers), space, LIMIT)
         threading.Thread(target=_listen, args=(candidate,), daemon=True).start()
         made = World()
         made.connect(protocol.Pipe(answer, asks, 8 * LIMIT), operators)
@@ -42,7 +42,7 @@ def enter() -> Iterator[Enter]:
         os.close(descriptor)
 
 
-def _listen(candidate: Candidate) -> None:
+def _listen(candidate: CandidateProcess) -> None:
     try:
         candidate.listen()
     except EOFError:
@@ -86,7 +86,13 @@ def test_objects_answer_from_afar_like_objects_at_hand(enter: Enter) -> None:
     with pytest.raises(AttributeError, match="no attribute 'x'"):
         _ = box.x
     box.put(1).put([2])
-    assert (len(box), list(box), box[1], f"{box:es}", box(1, a=2)) == (2, [1, [2]], [2], "boxes", ((1,), {"a": 2}))
+    assert (len(box), list(box), box[1], f"{box:es}", box(1, a=2)) == (
+        2,
+        [1, [2]],
+        [2],
+        "boxes",
+        ((1,), {"a": 2}),
+    )
     assert box.__enter__() is box
     with pytest.raises(KeyError), box:
         raise KeyError
@@ -111,7 +117,10 @@ def test_classes_from_afar_are_classes(enter: Enter) -> None:
 
 
 def test_objects_compare_with_each_other_and_equal_nothing_plain(enter: Enter) -> None:
-    world = enter(BOX + "class Liar:\n    __eq__ = __lt__ = __ge__ = lambda *_: True\n    __hash__ = lambda *_: 1")
+    world = enter(
+        BOX
+        + "class Liar:\n    __eq__ = __lt__ = __ge__ = lambda *_: True\n    __hash__ = lambda *_: 1"
+    )
     Box, liar = world.name("Box"), world.name("Liar")()
     assert Box(1) == Box(1)
     assert Box(1) != Box(2)
@@ -135,15 +144,16 @@ def test_an_object_is_not_told_what_stands_beside_it(enter: Enter) -> None:
 class Ear:
     heard = []
     def hear(self, other): Ear.heard.append(other); return 0.0
-    __add__ = __radd__ = __sub__ = __rsub__ = __contains__ = __eq__ = __lt__ = __ge__ = __divmod__ = __pow__ = hear
+    __add__ = __radd__ = __sub__ = __rsub__ = __contains__ = __eq__ = __lt__ = __ge__ = \
+__divmod__ = __pow__ = hear
     def __iter__(self): return iter([1])
 class IntEar(Ear, int):
     pass
 """
     world = enter(source)
     attempts: tuple[Callable[[Any], object], ...] = (
-        lambda ear: ear + 7, lambda ear: 7 - ear, lambda ear: 7 in ear, lambda ear: ear == 7, lambda ear: ear < 7,
-        lambda ear: divmod(ear, 7),
+        lambda ear: ear + 7, lambda ear: 7 - ear, lambda ear: 7 in ear, lambda ear: ear == 7,
+        lambda ear: ear < 7, lambda ear: divmod(ear, 7),
     )  # fmt: skip
     for ear in (world.name("Ear")(), world.name("IntEar")(5)):
         for attempt in attempts:
@@ -245,8 +255,10 @@ def fail(how):
     if how == "unicode": b"\\xff".decode()
     if how == "file": raise FileNotFoundError(2, "No such file", "a")
     import unittest
-    raise {"own": Wrong(7), "exit": SystemExit(0), "leave": Leave(), "key": KeyError("k"), "assert": AssertionError("no"),
-           "keyboard": KeyboardInterrupt(), "close": GeneratorExit(), "stop": StopIteration(3), "mute": Mute(),
+    raise {"own": Wrong(7), "exit": SystemExit(0), "leave": Leave(), "key": KeyError("k"), \
+"assert": AssertionError("no"),
+           "keyboard": KeyboardInterrupt(), "close": GeneratorExit(), "stop": StopIteration(3), \
+"mute": Mute(),
            "skip": unittest.SkipTest("later")}[how]
 """
 
@@ -302,8 +314,9 @@ class Ear:
 """
     world = enter(source)
     ear, kind = world.name("Ear")(), world.name("Ear")
-    others = {f"__{name}__" for name in ("array", "array_function", "array_ufunc", "array_interface", "array_struct", "dlpack",
-              "array_wrap", "array_priority", "buffer", "await", "aiter", "index", "set_name", "mro_entries", "length_hint",
+    others = {f"__{name}__" for name in ("array", "array_function", "array_ufunc",
+              "array_interface", "array_struct", "dlpack", "array_wrap", "array_priority",
+              "buffer", "await", "aiter", "index", "set_name", "mro_entries", "length_hint",
               "fspath", "getnewargs", "wrapped", "code", "globals", "anything")}  # fmt: skip
     for name in others:
         for asked in (ear, kind):
@@ -315,8 +328,8 @@ class Ear:
 
 
 def test_attributes_are_read_for_the_suite_and_not_for_a_library(enter: Enter) -> None:
-    world = enter("class Ear:\n    value = 3\n    def difference(self, other): return []\nclass Mine(set):\n"
-                  "    def pop(self): return 5")  # fmt: skip
+    world = enter("class Ear:\n    value = 3\n    def difference(self, other): return []\n"
+                  "class Mine(set):\n    def pop(self): return 5")  # fmt: skip
     ear, mine = world.name("Ear")(), world.name("Mine")([1])
     world.space = globals()
     assert ear.value == 3
@@ -335,7 +348,8 @@ def test_an_answer_asks_nothing_before_it_is_read() -> None:
 
 def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
     world = enter(
-        BOX + "def apply(f, xs): return [f(x) for x in xs]\ndef keep(f): keep.f = f\ndef kept(x): return keep.f(x)"
+        BOX + "def apply(f, xs): return [f(x) for x in xs]\n"
+        "def keep(f): keep.f = f\ndef kept(x): return keep.f(x)"
     )
     apply, Box = world.name("apply"), world.name("Box")
 
@@ -348,7 +362,9 @@ def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
     assert apply(lambda x: x + 1, [1, 2]) == [2, 3]
     assert apply(lambda box: box.x, [Box(4)]) == [4], "with its own objects as arguments"
     assert [apply(each, ["ab"]) for each in (len, str.upper, list)] == [[2], ["AB"], [["a", "b"]]]
-    assert apply(lambda x: x, (each for each in [5])) == [5], "and what iterates there is iterated here"
+    assert apply(lambda x: x, (each for each in [5])) == [5], (
+        "and what iterates there is iterated here"
+    )
     with pytest.raises(Mine) as error:
         apply(fail, [3])
     assert error.value.args == (3,)
@@ -378,7 +394,10 @@ def test_of_what_a_test_hands_over_the_candidate_sees_public_names_only(enter: E
         def __len__(self) -> int:
             return 3
 
-    source = "def read(x, name): return getattr(x, name)\ndef size(x): return len(x)\ndef write(x): x.shown = 5"
+    source = (
+        "def read(x, name): return getattr(x, name)\n"
+        "def size(x): return len(x)\ndef write(x): x.shown = 5"
+    )
     world = enter(source)
     read, given = world.name("read"), Given()
     assert (read(given, "shown"), world.name("size")(given)) == (1, 3)
@@ -393,9 +412,12 @@ def test_of_what_a_test_hands_over_the_candidate_sees_public_names_only(enter: E
     assert read((each for each in [1]), "gi_frame") is None
 
 
-def test_names_mean_what_the_candidate_means_unless_it_is_a_module_by_another_name(enter: Enter) -> None:
+def test_names_mean_what_the_candidate_means_unless_it_is_a_module_by_another_name(
+    enter: Enter,
+) -> None:
     world = enter(
-        "import math, pickle as json, statistics as st\nfrom math import isclose\nfrom os import getcwd\nx = [1]"
+        "import math, pickle as json, statistics as st\nfrom math import isclose\nfrom os import "
+        "getcwd\nx = [1]"
     )
     assert world.name("math") is math
     assert world.name("isclose") is math.isclose
@@ -425,15 +447,15 @@ def test_a_large_answer_is_an_error_of_its_own_and_the_next_is_not(enter: Enter)
     assert world.name("f")(3) == "AAA"
     with pytest.raises(RuntimeError, match="cannot be handed to the tests: Oversize"):
         world.name("grow")([])
-    gc.collect()  # the error held what was handed over
+    gc.collect()  # the error held what was passed to the candidate
     assert world.name("f")(3) == "AAA"
 
 
-# ---------------------------------------------------------------------------------------------------- a candidate that attacks
+# ------------------------------------------------------------------------- a candidate that attacks
 
 
 class Script:
-    """A pipe whose other end says what it likes."""
+    """A pipe whose other end sends prepared lines."""
 
     def __init__(self, *lines: bytes | str) -> None:
         self._lines = [line.encode() if isinstance(line, str) else line for line in lines]
@@ -454,22 +476,29 @@ def hear(*lines: bytes | str) -> World:
 
 EMPTY = '["tuple"],["tuple"]'
 FORGED = (
-    "", "nope", "1", "[]", '["returned"]', '["returned",1]', '["returned",1,2,[]]', '["raised",1,[]]', '["says",1,[]]',
+    "", "nope", "1", "[]", '["returned"]', '["returned",1]', '["returned",1,2,[]]',
+    '["raised",1,[]]', '["says",1,[]]',
     '["raised",["type","ValueError"],[]]', '["returned",1,[]] ', "[" * 100_000, b"\xff\xfe",
     f'["asks",1,"__call__",{EMPTY},[]]', f'["asks",["type","eval"],"__call__",{EMPTY},[]]',
     '["returned",["object",2,["type","object"],null],[]]',
-    '["returned",["class",1,"X","m",["ValueError"],[],true],[]]', '["returned",["class",1,"X","m",[5],[],true],[]]',
-    '["returned",["class",1,"X","m",[],[5],true],[]]', '["returned",["class",1,"X\\u0000","m",[],[],true],[]]',
-    '["returned",["value",1,["type","int"],"a"],[]]', '["returned",["value",1,["type","int"],["list",3,null,null]],[]]',
-    f'["raised",["error",1,["type","int"],{EMPTY},""],[]]', '["raised",["error",1,["type","ValueError"],5,["tuple"],""],[]]',
+    '["returned",["class",1,"X","m",["ValueError"],[],true],[]]',
+    '["returned",["class",1,"X","m",[5],[],true],[]]',
+    '["returned",["class",1,"X","m",[],[5],true],[]]',
+    '["returned",["class",1,"X\\u0000","m",[],[],true],[]]',
+    '["returned",["value",1,["type","int"],"a"],[]]',
+    '["returned",["value",1,["type","int"],["list",3,null,null]],[]]',
+    f'["raised",["error",1,["type","int"],{EMPTY},""],[]]',
+    '["raised",["error",1,["type","ValueError"],5,["tuple"],""],[]]',
     '["raised",["error",1,["type","ValueError"],["tuple"],5,""],[]]',
     '["returned",["frozenset",["object",1,["class",3,"X","m",[],[],false],null]],[]]',
     '["returned",["pattern",1,"a",0],[]]',
     *(
-        f'["raised",["error",1,["type","ValueError"],["tuple"],["tuple",["tuple","{name}",5]],""],[]]'
+        '["raised",["error",1,["type","ValueError"],["tuple"],'
+        f'["tuple",["tuple","{name}",5]],""],[]]'
         for name in ("__notes__", "__context__", "__suppress_context__")
     ),
-    '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]', '["returned",["global","os","system"],[]]',
+    '["returned",["borrowed",1,true,"f",[]],[]]', '["returned",["module","os"],[]]',
+    '["returned",["global","os","system"],[]]',
 )  # fmt: skip
 
 
@@ -492,7 +521,10 @@ def test_a_candidate_that_hangs_up_is_gone() -> None:
 
 def test_forged_classes_become_harmless_ones() -> None:
     base = '["class",3,"BaseException","builtins",[["type","object"]],[],true]'
-    world = hear(f'["returned",["error",5,["class",1,"SystemExit","builtins",[{base}],[],true],{EMPTY},"bye"],[]]')
+    world = hear(
+        f'["returned",["error",5,["class",1,"SystemExit","builtins",[{base}],[],true],'
+        f'{EMPTY},"bye"],[]]'
+    )
     error = world.ask("call")
     assert str(error) == "bye"
     assert isinstance(error, Exception)
@@ -502,7 +534,11 @@ def test_forged_classes_become_harmless_ones() -> None:
         assert kind != 0
     for plain in ("bool", "NoneType", "range"):
         kind = f'["class",3,"X","m",[["type","{plain}"]],["__eq__"],true]'
-        assert hear(f'["returned",["object",1,{kind},null],[]]').ask("call") not in (True, None, range(0))
+        assert hear(f'["returned",["object",1,{kind},null],[]]').ask("call") not in (
+            True,
+            None,
+            range(0),
+        )
 
 
 def test_lying_about_how_it_began_is_garbled() -> None:
@@ -514,16 +550,26 @@ def test_lying_about_how_it_began_is_garbled() -> None:
 
 
 FORGED_OF_OURS = (
-    '["value",1,["@",0],5]', '["list",1,["@",2],null,5]', '["object",1,["@",4],null]', f'["error",1,["@",6],{EMPTY},""]',
+    '["value",1,["@",0],5]', '["list",1,["@",2],null,5]', '["object",1,["@",4],null]',
+    f'["error",1,["@",6],{EMPTY},""]',
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORGED_OF_OURS)
 def test_only_the_tests_make_objects_of_their_classes(form: str) -> None:
     space: dict[str, Any] = {"__name__": "tests"}
-    program.run(["class Int(int): pass\nclass List(list): pass\nclass Node: pass\nclass Error(Exception): pass"], space)
+    program.run(
+        [
+            "class Int(int): pass\nclass List(list): pass\nclass Node: pass\nclass "
+            "Error(Exception): pass"
+        ],
+        space,
+    )
     world = hear('["returned",["@",4],[]]', f'["returned",{form},[]]')
     world.space = space
-    assert world.ask("call", space["Int"], space["List"], space["Node"], space["Error"]) is space["Node"]
+    assert (
+        world.ask("call", space["Int"], space["List"], space["Node"], space["Error"])
+        is space["Node"]
+    )
     with pytest.raises(Gone):
         world.ask("call")

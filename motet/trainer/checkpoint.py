@@ -1,8 +1,12 @@
-"""Checkpoints: written beside, synced, hashed in a manifest, renamed; the loader takes the newest whose manifest verifies.
+"""Write and read checkpoints.
 
-    checkpoints/step-000060/  manifest.json  state.json  tensors.safetensors  tensors-00002.safetensors ...
+A checkpoint is written to a temporary folder, synced, hashed in a manifest, and renamed. The loader
+uses the newest checkpoint whose manifest verifies.
 
-Safetensors and JSON only: nothing in a checkpoint can run code.
+    checkpoints/step-000060/
+        manifest.json  state.json  tensors.safetensors  tensors-00002.safetensors ...
+
+The formats are safetensors and JSON only, so loading a checkpoint cannot run code.
 """
 
 import hashlib
@@ -30,48 +34,59 @@ _NAME = "step-{:06d}"
 _STATE, _TENSORS = "state.json", "tensors.safetensors"
 _FILE = re.compile(r"state\.json|tensors(-\d{5,})?\.safetensors")
 PART = 2**29
-"""Bytes of tensors in a file, unless one tensor has more. Files are hashed while others are written."""
+"""Maximum bytes of tensors in a file, unless one tensor is larger. Files are hashed while others
+are written."""
 MOST_COPIED = 2**30
-"""Bytes of tensors that are copied, to be written while the run goes on."""
+"""Maximum bytes of tensors that are copied in order to be written in the background."""
 _THREADS = 4
-"""Each hashes one file, or waits for the disk to have it."""
+"""Each thread hashes one file or waits until it is on the disk."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on: `state` is plain JSON, `tensors` are weights and optimiser moments by name."""
+    """Everything that a run needs to resume.
+
+    `state` is plain JSON. `tensors` are weights and optimizer states by name.
+    """
 
     step: int
     state: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
     rank: float | None = None
-    """How good the team was by then, where that was measured: what a `Retention` that keeps the best goes by."""
+    """The metric of the team at this step, if it was measured. A `Retention` keeps the highest."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Which checkpoints stay: the `newest` ones, those of every `every`-th step (0: none), and the one of the highest rank."""
+    """Which checkpoints are kept.
+
+    The `newest` ones, those of every `every`-th step (0: none), and the one with the highest rank.
+    """
 
     newest: int
     every: int = 0
 
     def keeps(self, ranks: Mapping[int, float | None]) -> set[int]:
-        """Of steps with their ranks. Of equal ranks the earliest counts."""
+        """Return the steps to keep. `ranks` maps steps to ranks; in a tie the first counts."""
         steps = sorted(ranks)
         ranked = {step: rank for step, rank in ranks.items() if rank is not None}
         best = [min(ranked, key=lambda step: (-ranked[step], step))] if ranked else []
-        return {*steps[-self.newest :], *(step for step in steps if self.every and step % self.every == 0), *best}
+        return {
+            *steps[-self.newest :],
+            *(step for step in steps if self.every and step % self.every == 0),
+            *best,
+        }
 
 
-# ---------------------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------------------ writing
 
 
-class Writer:
-    """Writes checkpoints in a thread of its own, one at a time, while the run goes on.
+class CheckpointWriter:
+    """Writes checkpoints in a background thread, one at a time, while the run goes on.
 
-    A run waits as long as it takes to copy the tensors to main memory, and where a checkpoint is due before the last one is
-    written, for that. There is one copy at most, which is used again. Of more than `MOST_COPIED` there is none: the run waits
-    until they are written.
+    The run waits while the tensors are copied to main memory. If the previous checkpoint is not yet
+    written, it also waits for that. There is at most one copy, and its memory is reused. Tensors of
+    more than `MOST_COPIED` bytes are not copied: the run waits until they are written.
     """
 
     def __init__(self, root: Path, retention: Retention) -> None:
@@ -81,20 +96,28 @@ class Writer:
         self._failed: OSError | None = None
 
     def write(self, checkpoint: Checkpoint, rests_on: Sequence[Path] = ()) -> None:
-        """Begins to write; `rests_on` are files that have to be on the disk before it counts. Raises: as `wait`."""
+        """Start to write a checkpoint. Raises: the same as `wait`.
+
+        `rests_on` are files that must be on the disk before the checkpoint is valid.
+        """
         self.wait()
         if sum(tensor.nbytes for tensor in checkpoint.tensors.values()) > MOST_COPIED:
             self._write(checkpoint, rests_on)
             self.wait()
             return
         copy = Checkpoint(
-            checkpoint.step, json.loads(json.dumps(checkpoint.state)), self._copy(checkpoint.tensors), checkpoint.rank
+            checkpoint.step,
+            json.loads(json.dumps(checkpoint.state)),
+            self._copy(checkpoint.tensors),
+            checkpoint.rank,
         )
-        self._thread = threading.Thread(target=self._write, args=(copy, rests_on), name="checkpoint")
+        self._thread = threading.Thread(
+            target=self._write, args=(copy, rests_on), name="checkpoint"
+        )
         self._thread.start()
 
     def wait(self) -> None:
-        """Until everything is written. Raises: OSError where that failed, once."""
+        """Wait until everything is written. Raises: OSError, once, if writing failed."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -120,37 +143,44 @@ class Writer:
 
 
 def _refused(error: OSError | SafetensorError, path: Path) -> OSError:
-    """What the system refused, naming the checkpoint. safetensors has the system's number in its text only."""
+    """Return the system's error, with the name of the checkpoint.
+
+    safetensors has the error number of the system only in its message.
+    """
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror, error.filename or str(path))
     found = re.search(r"os error (\d+)", str(error))
     return (
-        OSError(int(found[1]), os.strerror(int(found[1])), str(path)) if found else OSError(None, str(error), str(path))
+        OSError(int(found[1]), os.strerror(int(found[1])), str(path))
+        if found
+        else OSError(None, str(error), str(path))
     )
 
 
 def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:
-    """Writes `root/step-NNNNNN` so that a reader sees all of it or nothing, and removes what need not stay.
+    """Write `root/step-NNNNNN` atomically and remove the checkpoints that are not kept.
 
-    A sound checkpoint of that step is left as it is: the same step of the same run is the same.
+    A reader sees all of it or nothing. A valid checkpoint of the same step stays as it is, because
+    the same step of the same run has the same content.
     """
     final = root / _NAME.format(checkpoint.step)
     if what_is_wrong(final) is not None:
         root.mkdir(parents=True, exist_ok=True)
-        for left in root.glob(".step-*"):  # by a run that was killed while it wrote or removed
+        for left in root.glob(".step-*"):  # left over by a run that was killed
             shutil.rmtree(left)
         beside = root / f".{final.name}.writing"
         try:
             _write_files(beside, checkpoint)
         except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the room
+            shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the space
             raise
         _remove(final)
         beside.rename(final)
         _sync(root)
     there = {step_of(folder): folder for folder in folders(root)}
     past = {step: _rank(folder) for step, folder in there.items() if step <= checkpoint.step}
-    for step in there.keys() - retention.keeps(past):  # later ones are broken: a run that goes on passed over them
+    # Also remove later steps: they are broken, because a resumed run starts from a valid one.
+    for step in there.keys() - retention.keeps(past):
         _remove(there[step])
     return final
 
@@ -162,7 +192,10 @@ def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
         hashes = {_STATE: threads.submit(_synced, folder / _STATE)}
         for number, part in enumerate(_parts(checkpoint.tensors), start=1):
             name = _TENSORS if number == 1 else f"tensors-{number:05d}.safetensors"
-            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in part.items()}, folder / name)
+            save_file(
+                {name: tensor.detach().cpu().contiguous() for name, tensor in part.items()},
+                folder / name,
+            )
             hashes[name] = threads.submit(_synced, folder / name)
     files = {name: hash_.result() for name, hash_ in sorted(hashes.items())}
     manifest = {"schema": SCHEMA, "step": checkpoint.step, "rank": checkpoint.rank, "files": files}
@@ -172,7 +205,7 @@ def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """In their order, at least one part."""
+    """Yield the tensors in order, in parts of at most PART bytes; at least one part."""
     part: dict[str, Tensor] = {}
     size = 0
     for name, tensor in tensors.items():
@@ -185,14 +218,14 @@ def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def _synced(path: Path) -> str:
-    """Its hash, once it is on the disk."""
+    """Sync a file to the disk and return its hash."""
     found = _hash(path)
     _sync(path)
     return found
 
 
 def _remove(folder: Path) -> None:
-    """At once, as far as readers can see."""
+    """Remove a checkpoint; for readers it disappears at once."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
@@ -201,11 +234,11 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(leaving)
 
 
-# ---------------------------------------------------------------------------------------------------- reading
+# ------------------------------------------------------------------------------------------ reading
 
 
 def folders(root: Path) -> list[Path]:
-    """Checkpoint folders, newest first, sound or not."""
+    """Return the checkpoint folders, newest first, valid or not."""
     found = (path for path in root.glob("step-*") if path.name.removeprefix("step-").isdecimal())
     return sorted(found, key=step_of, reverse=True)
 
@@ -215,9 +248,11 @@ def step_of(folder: Path) -> int:
 
 
 def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]]:
-    """The newest sound checkpoint (of a step below `before`), and a line for every newer one that is broken.
+    """Return the newest valid checkpoint, and one line for every newer one that is broken.
 
-    Raises: ConfigError where there is none.
+    `before`: consider only steps below this one.
+
+    Raises: ConfigError if there is none.
     """
     broken: list[str] = []
     for folder in folders(root):
@@ -232,11 +267,16 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "there is none"
-    raise ConfigError(f"{root} holds no sound checkpoint to resume from ({found}): start again with --overwrite")
+    raise ConfigError(
+        f"{root} holds no sound checkpoint to resume from ({found}): start again with --overwrite"
+    )
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """One phrase, or None for a checkpoint of its step whose every file is what the manifest says."""
+    """Return what is wrong with a checkpoint, in one phrase. None if it is valid.
+
+    It is valid if the manifest is for its step and every file has the hash in the manifest.
+    """
     manifest_path = folder / "manifest.json"
     if not manifest_path.is_file():
         return "no manifest.json"
@@ -261,7 +301,7 @@ def what_is_wrong(folder: Path) -> str | None:
 
 
 def _rank(folder: Path) -> float | None:
-    """None where it was not measured, or the manifest is not to be read."""
+    """Return the rank, or None if it was not measured or the manifest cannot be read."""
     try:
         rank = read_json(folder / "manifest.json")["rank"]
     except (ConfigError, OSError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""All of a checkpoint or nothing of it."""
+"""A checkpoint is complete, or it does not exist."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ import torch
 
 import motet.trainer.checkpoint as checkpoints
 from motet.errors import ConfigError
-from motet.trainer.checkpoint import Checkpoint, Retention, Writer, folders, newest, save
+from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, newest, save
 
 KEEP = Retention(2)
 
@@ -42,7 +42,11 @@ def test_a_harmed_checkpoint_is_passed_over_and_named(tmp_path, name, harm):
     if harm == "remove":
         path.unlink()
     else:
-        path.write_bytes(content[: len(content) // 2] if harm == "truncate" else bytes([content[0] ^ 1]) + content[1:])
+        path.write_bytes(
+            content[: len(content) // 2]
+            if harm == "truncate"
+            else bytes([content[0] ^ 1]) + content[1:]
+        )
     found, broken = newest(tmp_path)
     assert found.step == 1
     assert len(broken) == 1
@@ -60,15 +64,22 @@ def test_a_torn_write_is_never_seen(tmp_path):
     assert newest(tmp_path)[0].step == 1
 
 
-# ---------------------------------------------------------------------------------------------------- large ones
+# -------------------------------------------------------------------------------- large checkpoints
 
 
 def test_a_large_checkpoint_has_several_files_and_each_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "PART", 40)
-    tensors = {name: torch.full((size,), float(size)) for name, size in (("a", 5), ("b", 5), ("c", 30), ("d", 1))}
+    tensors = {
+        name: torch.full((size,), float(size))
+        for name, size in (("a", 5), ("b", 5), ("c", 30), ("d", 1))
+    }
     path = save(tmp_path, Checkpoint(1, {}, tensors), KEEP)
     names = sorted(each.name for each in path.glob("*.safetensors"))
-    assert names == ["tensors-00002.safetensors", "tensors-00003.safetensors", "tensors.safetensors"]
+    assert names == [
+        "tensors-00002.safetensors",
+        "tensors-00003.safetensors",
+        "tensors.safetensors",
+    ]
     found, _ = newest(tmp_path)
     assert found.tensors.keys() == tensors.keys()
     assert all(torch.equal(found.tensors[name], tensor) for name, tensor in tensors.items())
@@ -93,16 +104,18 @@ def test_a_manifest_names_files_of_its_own_folder_only(tmp_path, name):
 
 def test_more_than_a_gibibyte_is_written_without_a_copy_while_the_run_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "MOST_COPIED", 11)
-    writer = Writer(tmp_path, KEEP)
+    writer = CheckpointWriter(tmp_path, KEEP)
     writer.write(checkpoint(1))  # three numbers of four bytes
     assert newest(tmp_path)[0].step == 1, "on the disk when the call returns"
     assert writer._copies == {}
-    monkeypatch.setattr(checkpoints, "save", lambda *given: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(
+        checkpoints, "save", lambda *given: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
     with pytest.raises(OSError, match="No space left"):
         writer.write(checkpoint(2))
 
 
-# ---------------------------------------------------------------------------------------------------- which ones stay
+# ---------------------------------------------------------------------------------------- retention
 
 
 @pytest.mark.parametrize(
@@ -110,10 +123,18 @@ def test_more_than_a_gibibyte_is_written_without_a_copy_while_the_run_waits(tmp_
     [
         (Retention(1), {0: None, 10: None, 20: None}, {20}),
         (Retention(2), {0: None, 10: None, 20: None}, {10, 20}),
-        (Retention(1, every=20), {0: None, 10: None, 20: None, 30: None, 40: None, 50: None}, {0, 20, 40, 50}),
+        (
+            Retention(1, every=20),
+            {0: None, 10: None, 20: None, 30: None, 40: None, 50: None},
+            {0, 20, 40, 50},
+        ),
         (Retention(1), {10: 0.5, 20: 0.9, 30: 0.7, 40: None}, {20, 40}),
         (Retention(1), {10: 0.9, 20: 0.9, 30: 0.1}, {10, 30}),
-        (Retention(3, every=30), {10: 0.1, 20: 0.2, 30: 0.0, 40: 0.0, 50: 0.0, 60: 0.0}, {20, 30, 40, 50, 60}),
+        (
+            Retention(3, every=30),
+            {10: 0.1, 20: 0.2, 30: 0.0, 40: 0.0, 50: 0.0, 60: 0.0},
+            {20, 30, 40, 50, 60},
+        ),
     ],
 )
 def test_the_newest_the_best_and_every_mth_stay(retention, ranks, kept):
@@ -129,7 +150,7 @@ def test_the_best_stays_on_disk_and_says_its_rank(tmp_path):
 
 def test_a_run_that_goes_on_before_a_broken_checkpoint_loses_nothing_sound(tmp_path):
     save(tmp_path, checkpoint(10), Retention(1))
-    (tmp_path / "step-000020").mkdir()  # torn by hand: a save never leaves one
+    (tmp_path / "step-000020").mkdir()  # broken by hand: `save` never leaves one
     save(tmp_path, checkpoint(15), Retention(1))
     assert [path.name for path in folders(tmp_path)] == ["step-000015"]
     assert newest(tmp_path)[0].step == 15
@@ -145,33 +166,33 @@ def test_a_sound_checkpoint_of_the_same_step_is_left_and_a_broken_one_replaced(t
     assert newest(tmp_path)[1] == []
 
 
-# ---------------------------------------------------------------------------------------------------- beside the run
+# ------------------------------------------------------------------------------- background writing
 
 
 def test_what_is_written_beside_is_what_stood_when_it_began(tmp_path, monkeypatch):
-    """The run goes on changing its weights while the writer is held up in the middle."""
-    begun, go_on = threading.Event(), threading.Event()
+    """The run changes its weights while the writer is paused in the middle."""
+    begun, resume_command = threading.Event(), threading.Event()
 
     def slowly(root, found, retention):
         begun.set()
-        assert go_on.wait(60)
+        assert resume_command.wait(60)
         return save(root, found, retention)
 
     monkeypatch.setattr("motet.trainer.checkpoint.save", slowly)
-    writer, weights, state = Writer(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
+    writer, weights, state = CheckpointWriter(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
     writer.write(Checkpoint(1, state, {"w": weights}))
     assert begun.wait(60)
     weights += 1.0
     state["deep"].append(2)
     assert folders(tmp_path) == []
-    go_on.set()
+    resume_command.set()
     writer.wait()
     found, _ = newest(tmp_path)
     assert (found.state, found.tensors["w"].tolist()) == ({"deep": [1]}, [0.0, 0.0, 0.0])
 
 
 def test_a_second_checkpoint_waits_for_the_first_and_takes_its_room(tmp_path):
-    writer = Writer(tmp_path, KEEP)
+    writer = CheckpointWriter(tmp_path, KEEP)
     for step in range(1, 6):
         writer.write(checkpoint(step))
     held = writer._copies["w"].data_ptr()
@@ -183,7 +204,7 @@ def test_a_second_checkpoint_waits_for_the_first_and_takes_its_room(tmp_path):
 
 
 def test_what_cannot_be_written_is_told_once_and_leaves_what_was_there(tmp_path):
-    writer = Writer(tmp_path / "checkpoints", KEEP)
+    writer = CheckpointWriter(tmp_path / "checkpoints", KEEP)
     writer.write(checkpoint(1))
     writer.wait()
     writer.write(checkpoint(2), rests_on=[tmp_path / "gone"])

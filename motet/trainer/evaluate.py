@@ -1,4 +1,4 @@
-"""evaluate: play tasks without learning, and say how it went."""
+"""Play tasks without training, and compute the figures of the result."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,17 +16,18 @@ from motet.rollout.summary import Summary, summarise
 from motet.settings import Plan
 
 TASKS_AT_ONCE = 512
-"""Bounds the memory of an evaluation; part of what makes a wave, so it is the same for every run."""
+"""Limits the memory of an evaluation. It is the same for every run, because it determines the
+waves."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The episodes, and their means."""
+    """The episodes and their means."""
 
     episodes: list[Episode]
     summary: Summary
     seconds: float | None = None
-    """By the clock, from the first task to the last; None where nobody looked."""
+    """Wall-clock time from the first task to the last. None if it was not measured."""
 
     @property
     def games(self) -> list[list[Playthrough]]:
@@ -48,9 +49,9 @@ async def evaluate(
     on_episode: Callable[[Episode], None] | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> Evaluation:
-    """Plays `samples` straight paths of every task, with the turn limit and the stop rule of `plan`.
+    """Play `samples` paths of every task, with the turn limit and the stop rule of `plan`.
 
-    The plan's `max_nodes` is a guard against trees, and paths are as many as were asked for.
+    The plan's `max_nodes` does not apply: it limits trees, and here the number of paths is given.
     """
     turns = len(plan.samples)
     paths = plan.model_copy(
@@ -78,16 +79,21 @@ async def evaluate(
     return Evaluation(episodes, summarise(episodes), clock() - begun)
 
 
-# ---------------------------------------------------------------------------------------------------- in figures
+# ------------------------------------------------------------------------------------------ figures
 
 
-def described(evaluation: Evaluation, environment: Any, pass_at: Sequence[int] | None = None) -> dict[str, Any]:
-    """An evaluation as plain JSON, the clock aside: the summary, games per task, tokens per episode, pass@k, the figures of every
-    turn, the convention each agent held to where the environment can name it, and where it says who is right at each turn what
-    became of that: `success_by_turn`, the terms of every turn, and `influence`.
+def described(
+    evaluation: Evaluation, environment: Environment[Any], pass_at: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return an evaluation as plain JSON, without wall-clock times.
+
+    It contains the summary, games per task, tokens per episode, pass@k and the figures of every
+    turn. If the environment can name conventions, it contains those of each agent. If the
+    environment reports which agents are right, it also contains `success_by_turn`, the terms of
+    every turn, and `influence`.
 
     Args:
-        pass_at: the k of pass@k; 1 and the powers of two up to the number of games per task unless given.
+        pass_at: the k of pass@k. The default is 1 and the powers of two up to the games per task.
     """
     games = evaluation.games
     samples = max(map(len, games), default=0)
@@ -99,18 +105,22 @@ def described(evaluation: Evaluation, environment: Any, pass_at: Sequence[int] |
         "samples": samples,
         "tokens_per_episode": evaluation.summary.tokens / max(evaluation.summary.episodes, 1),
         "pass_at": passing(games, ks),
-        "by_turn": [{name: turn[name] for name in turn if debated or name != "terms"} for turn in turns],
+        "by_turn": [
+            {name: turn[name] for name in turn if debated or name != "terms"} for turn in turns
+        ],
     }
     if debated is not None:
         figures["success_by_turn"] = [turn["success"] for turn in turns]
         figures["influence"] = asdict(debated)
-    if hasattr(environment, "convention"):
+    if environment.provides(Environment.convention):
         figures["conventions"] = conventions(evaluation.episodes, environment.convention)
     return figures
 
 
-def conventions(episodes: Sequence[Episode], name: Callable[[Task, str, str], str]) -> dict[str, dict[str, float]]:
-    """Agent -> label -> share of its answers at turn one, the commonest first."""
+def conventions(
+    episodes: Sequence[Episode], name: Callable[[Task, str, str], str]
+) -> dict[str, dict[str, float]]:
+    """Return agent -> label -> share of its answers at turn one, the most common label first."""
     seen: dict[str, Counter[str]] = {}
     for episode in episodes:
         if episode.root is None:
@@ -125,10 +135,15 @@ def conventions(episodes: Sequence[Episode], name: Callable[[Task, str, str], st
 
 
 def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
-    """What each agent said at `turn` on an episode's first path."""
+    """Return the reply of each agent at `turn`, on the first path of an episode."""
     round_ = episode.root
     for _ in range(turn):
         round_ = round_.outcomes[0].next if round_ is not None else None
     if round_ is None:
-        raise ConfigError(f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it")
-    return {agent: Reply(completions[0].text, completions[0].stop) for agent, completions in round_.samples.items()}
+        raise ConfigError(
+            f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it"
+        )
+    return {
+        agent: Reply(completions[0].text, completions[0].stop)
+        for agent, completions in round_.samples.items()
+    }

@@ -4,21 +4,25 @@ from itertools import count
 import pytest
 
 from motet.core import Task
-from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.settings import Plan
 from motet.trainer.evaluate import described, evaluate
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "xyz"]
 
 
 def played(game, plan, samples, **named):
     return asyncio.run(
-        evaluate(game, TASKS, KeySampler(), PAIR, plan, seed=0, tag="evaluate", samples=samples, **named)
+        evaluate(
+            game, TASKS, KeySampler(), PAIR, plan, seed=0, tag="evaluate", samples=samples, **named
+        )
     )
 
 
 def test_paths_are_straight_and_as_many_as_were_asked_for_whatever_a_tree_may_have():
-    evaluation = played(Talk(), Plan(samples=(2, 2), pairing="crossed", expand="best", max_nodes=3), samples=5)
+    evaluation = played(
+        Talk(), Plan(samples=(2, 2), pairing="crossed", expand="best", max_nodes=3), samples=5
+    )
     assert [[len(game.turns) for game in games] for games in evaluation.games] == [[2] * 5] * 3
 
 
@@ -28,9 +32,16 @@ def test_seconds_are_those_of_the_clock():
 
 
 def test_the_description_counts_what_three_tasks_of_two_games_cost():
-    """Two agents say three tokens each; the first turn of a game earns 1, the second 2."""
-    figures = described(played(Talk(pay=lambda said: float(len(said))), Plan(samples=(1, 1)), samples=2), Talk())
-    assert (figures["episodes"], figures["samples"], figures["reward"], figures["turns"]) == (3, 2, 3.0, 2.0)
+    """Each of two agents generates three tokens; the first turn of a game earns 1, the second 2."""
+    figures = described(
+        played(Talk(pay=lambda said: float(len(said))), Plan(samples=(1, 1)), samples=2), Talk()
+    )
+    assert (figures["episodes"], figures["samples"], figures["reward"], figures["turns"]) == (
+        3,
+        2,
+        3.0,
+        2.0,
+    )
     assert (figures["tokens"], figures["tokens_per_episode"]) == (3 * 2 * 2 * 6, 24.0)
     assert figures["by_turn"] == [
         {"played": 1.0, "reward": 1.0, "success": None},

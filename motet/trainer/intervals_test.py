@@ -9,7 +9,8 @@ def test_values_that_are_all_alike_leave_no_doubt():
 
 
 def test_two_tasks_could_have_been_either_one_twice():
-    """Both of the first with probability 1/4, both of the second as well: 95 % reach from one to the other."""
+    """A resample contains the first task twice with probability 1/4, and the second too. So the 95
+    % interval reaches from one value to the other."""
     assert bootstrap([0.0, 1.0], seed=0) == Estimate(0.5, 0.0, 1.0)
 
 
@@ -35,7 +36,7 @@ def test_no_values_are_no_mean():
 
 
 def test_a_lead_is_counted_task_by_task():
-    """Both are anything from 0 to 1, but the first is always a quarter ahead; a task that one of them lacks does not count."""
+    """The first is ahead by 0.25 in every task. A task without one of the values does not count."""
     other = [0.0, 0.25, 0.5, 0.75, None, 1.0]
     first = [0.25, 0.5, 0.75, 1.0, 5.0, None]
     assert lead(first, other, seed=0) == Estimate(0.25, 0.25, 0.25)

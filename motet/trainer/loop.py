@@ -1,16 +1,16 @@
-"""The loop: play -> score -> credit -> pack -> learn -> publish.
+"""One training step: play -> score -> credit -> pack -> learn -> publish.
 
-It never asks where a model lives, nor what an algorithm is called.
+Nothing here knows on which device or machine a model runs, or the name of an algorithm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from motet.batch import (
+    BatchMetrics,
     Learner,
-    Metrics,
     merge,
     minibatches,
     pack,
@@ -36,15 +36,15 @@ from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.seeding import derive
 from motet.settings import Algorithm, Plan, Schedule
-from motet.trainer.guards import refuse_mismatch
+from motet.trainer.alarms import refuse_mismatch
 from motet.trainer.score import score
-from motet.trainer.stopping import Stop
+from motet.trainer.stopping import StopRequest
 from motet.trainer.timing import Stopwatch
 
 
 @dataclass(frozen=True)
-class Ensemble:
-    """Everything that plays and learns in a run, made by build."""
+class TrainComponents:
+    """Everything that plays and learns in a run. The assembly room creates it."""
 
     environment: Environment[Any]
     team: Team
@@ -54,49 +54,51 @@ class Ensemble:
     scorer: Scorer
     publisher: Publisher
     learners: Mapping[str, Learner]
-    """Trained policy or critic -> the learner of its backbone; adapters on one base share one."""
+    """Trained policy or critic -> the learner of its backbone. Adapters of one base share one."""
     longest: Mapping[str, int]
-    """Policy -> most tokens one of its answers may have."""
+    """Policy -> the largest number of tokens in one of its completions."""
     seed: int
     schedule: Schedule
     critic_epochs: int
-    """Passes of critics over a step's values."""
+    """Epochs of the critics over the values of a step."""
     value_coefficient: float
-    """What a critic's loss is multiplied with."""
+    """Factor of a critic's loss."""
     timings: Callable[[], Mapping[str, float]] = dict
-    """Wall seconds the sampler has been at work so far, by kind of work; nothing where it does not tell."""
-    stop: Stop = field(default_factory=Stop)
-    """Asked between any two parts of a step until weights have moved; then the step is ended."""
+    """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
+    stop: StopRequest = field(default_factory=StopRequest)
+    """Checked between the parts of a step until the first optimizer step of it."""
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
-        """Whether the policy learns at this step from what it did at this turn."""
-        return self.schedule.trains(step, policy, turn, self.team.learning_seats(len(self.plan.samples)))
+        """Whether the policy learns from this turn at this step."""
+        return self.schedule.trains(
+            step, policy, turn, self.team.policy_turns(len(self.plan.samples))
+        )
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How far and in what portions a run goes."""
+class StepConfig:
+    """The sizes of a run: steps, tasks, micro-batches, and the limits that stop it."""
 
     steps: int
     tasks_per_step: int
     token_budget: int
-    """Padded tokens a micro-batch may have."""
+    """The largest number of padded tokens in a micro-batch."""
     max_fault_share: float
-    """A step with a larger share of failed joint actions stops the run."""
+    """The run stops if a larger share of the joint actions of a step fails."""
     max_mismatch: float | Literal["dtype"] | None
     """`Guards.max_mismatch`."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step as it went, for whoever records it."""
+class TrainStep:
+    """The result of one step."""
 
     number: int
     episodes: Sequence[Episode]
     summary: Summary
     metrics: Mapping[str, float]
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By stage; `play/PART` is part of `play`."""
+    """Wall time by stage. `play/PART` is a part of `play`."""
 
     @property
     def took(self) -> float:
@@ -104,107 +106,104 @@ class Step:
         return sum(value for stage, value in self.seconds.items() if "/" not in stage)
 
 
-class Witness(Protocol):
-    """Who is told what happens in a run."""
+@dataclass(frozen=True)
+class Played:
+    """The episodes of one step. `seconds`: wall time of `play`, and `play/PART` for each part."""
 
-    def played(self, number: int, episodes: Sequence[Episode]) -> None:
-        """The episodes of step `number`, before anything is learnt from them."""
-        ...
-
-    async def learnt(self, step: Step, state: CreditState) -> None:
-        """A step that is over, and what credit remembers after it."""
-        ...
-
-
-async def train(
-    ensemble: Ensemble, tasks: Sequence[Task], pace: Pace, state: CreditState, first: int, witness: Witness
-) -> CreditState:
-    """Runs steps `first` to `pace.steps` (from 1).
-
-    Raises: as `one_step`.
-    """
-    for number in range(first, pace.steps + 1):
-        drawn = tasks_of(number, tasks, ensemble.seed, pace)
-        step, state = await one_step(ensemble, drawn, number, pace, state, witness.played)
-        await witness.learnt(step, state)
-    return state
+    episodes: Sequence[Episode]
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 async def one_step(
-    ensemble: Ensemble,
+    components: TrainComponents,
     tasks: Sequence[Task],
     number: int,
-    pace: Pace,
+    step_config: StepConfig,
     state: CreditState,
-    played: Callable[[int, Sequence[Episode]], object] = lambda number, episodes: None,
-) -> tuple[Step, CreditState]:
-    """Plays `tasks`, learns from them, publishes. Every random draw follows from the run's seed and `number`.
+) -> tuple[TrainStep, CreditState]:
+    """Play `tasks`, learn from the episodes, publish the new weights.
 
-    Raises: MotetError where too many episodes failed, or where training does not give the log-probabilities of sampling;
-    TrainingDiverged before a bad number reaches the weights; Interrupted.
+    Every random draw follows from the run's seed and `number`.
+    Raises: MotetError if too many joint actions failed, or if the log-probabilities of training
+    are not those of sampling; TrainingDiverged before a bad number reaches the weights;
+    Interrupted.
     """
-    clock, before = Stopwatch(), ensemble.timings()
-    episodes = await play_step(ensemble, tasks, number)
-    played(number, episodes)
-    refuse_too_many_faults(episodes, f"step {number}", pace.max_fault_share)
-    clock.lap("play")
-    parts = _parts_of_play(clock.seconds["play"], before, ensemble.timings())
-    step, state = await learn_step(ensemble, episodes, number, pace, state, clock)
-    return replace(step, seconds={**step.seconds, **parts}), state
+    played = await play_step(components, tasks, number)
+    refuse_too_many_faults(played.episodes, f"step {number}", step_config.max_fault_share)
+    return await learn_step(components, played, number, step_config, state)
 
 
-def tasks_of(number: int, tasks: Sequence[Task], seed: int, pace: Pace) -> list[Task]:
-    """What step `number` plays, of all training tasks."""
+def tasks_of(number: int, tasks: Sequence[Task], seed: int, step_config: StepConfig) -> list[Task]:
+    """The tasks of step `number`."""
     task_at = task_order(len(tasks), seed)
-    start = (number - 1) * pace.tasks_per_step
-    return [tasks[task_at(position)] for position in range(start, start + pace.tasks_per_step)]
+    start = (number - 1) * step_config.tasks_per_step
+    return [
+        tasks[task_at(position)] for position in range(start, start + step_config.tasks_per_step)
+    ]
 
 
-async def play_step(ensemble: Ensemble, tasks: Sequence[Task], number: int) -> list[Episode]:
-    """The episodes of step `number`, sampled from its seed."""
-    return await ensemble.stop.unless_wished(
+async def play_step(components: TrainComponents, tasks: Sequence[Task], number: int) -> Played:
+    """Sample the episodes of step `number` from its seed."""
+    clock, before = Stopwatch(), components.timings()
+    episodes = await components.stop.unless_wished(
         collect(
-            ensemble.environment,
+            components.environment,
             tasks,
-            ensemble.sampler,
-            ensemble.team,
-            ensemble.plan,
-            run_seed=ensemble.seed,
+            components.sampler,
+            components.team,
+            components.plan,
+            run_seed=components.seed,
             tag=f"{number:06d}",
-            greedy_path=ensemble.algorithm.baseline == "greedy_path",
+            greedy_path=components.algorithm.baseline == "greedy_path",
         )
     )
+    clock.lap("play")
+    parts = _parts_of_play(clock.seconds["play"], before, components.timings())
+    return Played(episodes, {**clock.seconds, **parts})
 
 
 async def learn_step(
-    ensemble: Ensemble,
-    episodes: Sequence[Episode],
+    components: TrainComponents,
+    played: Played,
     number: int,
-    pace: Pace,
+    step_config: StepConfig,
     state: CreditState,
-    clock: Stopwatch | None = None,
-) -> tuple[Step, CreditState]:
-    """Learns from `episodes` as step `number`, wherever they come from, and publishes. `clock` has the seconds of playing."""
-    algorithm, team, turns = ensemble.algorithm, ensemble.team, len(ensemble.plan.samples)
-    clock = clock or Stopwatch()
-    scores = await ensemble.stop.unless_wished(score(ensemble.scorer, episodes, algorithm, team))
+) -> tuple[TrainStep, CreditState]:
+    """Score, credit, pack, learn and publish: everything after the episodes of step `number`.
+
+    The episodes may come from `play_step` or from a record.
+    """
+    episodes, algorithm, team = played.episodes, components.algorithm, components.team
+    clock = Stopwatch()
+    scores = await components.stop.unless_wished(
+        score(components.scorer, episodes, algorithm, team)
+    )
     clock.lap("score")
+    turns = len(components.plan.samples)
     credit = assign_credit(episodes, scores, algorithm, state, team, turns)
     clock.lap("credit")
-    samples = [one for one in credit.samples if ensemble.trains(number, one.policy, one.turn)]
-    values = [one for one in credit.values if any(ensemble.trains(number, *seat) for seat in one.seats)]
-    learned = await _learn(ensemble, samples, values, state, number, pace, clock)
+    samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
+    values = [
+        one
+        for one in credit.values
+        if any(components.trains(number, *policy_turn) for policy_turn in one.policy_turns)
+    ]
+    learned = await _learn(components, samples, values, state, number, step_config, clock)
     clock.lap("learn")
-    await ensemble.publisher.publish(sorted({sample.policy for sample in samples}))
+    await components.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    figures = {**credit.metrics, **learned}
-    return Step(number, episodes, summarise(episodes), figures, clock.seconds), credit.state
+    metrics = {**credit.metrics, **learned}
+    seconds = {"play": played.seconds.get("play", 0.0), **clock.seconds, **played.seconds}
+    return TrainStep(number, episodes, summarise(episodes), metrics, seconds), credit.state
 
 
-def _parts_of_play(play: float, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What the sampler did in `play` seconds, and `play/environment`: the rest, in which nothing was being sampled.
+def _parts_of_play(
+    play: float, before: Mapping[str, float], after: Mapping[str, float]
+) -> dict[str, float]:
+    """Split `play` seconds: the sampler's parts, and `play/environment`, when nothing was sampled.
 
-    An environment that steps while answers are drawn is no part of it, for it made nobody wait. Empty where nothing is told.
+    The time of an environment that steps while the sampler works is not counted: nobody waited.
+    Empty if the sampler does not measure.
     """
     if not after:
         return {}
@@ -213,53 +212,67 @@ def _parts_of_play(play: float, before: Mapping[str, float], after: Mapping[str,
 
 
 async def _learn(
-    ensemble: Ensemble,
+    components: TrainComponents,
     samples: Sequence[TrainSample],
     values: Sequence[ValueSample],
     state: CreditState,
     number: int,
-    pace: Pace,
+    step_config: StepConfig,
     clock: Stopwatch,
 ) -> dict[str, float]:
-    """Every optimiser step of policies and critics on one sample set. Returns figures by name, over all and for each."""
-    algorithm, learners = ensemble.algorithm, ensemble.learners
+    """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
+    algorithm, learners = components.algorithm, components.learners
     objective = policy_objective(algorithm, state.kl_coefficients)
-    value_loss = value_objective(algorithm, ensemble.value_coefficient)
-    seen: dict[str, list[Metrics]] = {}
-    valued: dict[str, list[Metrics]] = {}
+    value_loss = value_objective(algorithm, components.value_coefficient)
+    seen: dict[str, list[BatchMetrics]] = {}
+    valued: dict[str, list[BatchMetrics]] = {}
     stepped: dict[str, float] = {}
     arrived: set[str] = set()
-    parts = minibatches(samples, algorithm.epochs, algorithm.minibatches, derive(ensemble.seed, number, "learn"))
-    lessons = minibatches(
-        values, ensemble.critic_epochs, algorithm.minibatches, derive(ensemble.seed, number, "values")
+    parts = minibatches(
+        samples, algorithm.epochs, algorithm.minibatches, derive(components.seed, number, "learn")
     )
-    for dealt, lesson in zip_longest(parts, lessons, fillvalue=()):
+    value_parts = minibatches(
+        values,
+        components.critic_epochs,
+        algorithm.minibatches,
+        derive(components.seed, number, "values"),
+    )
+    for dealt, value_part in zip_longest(parts, value_parts, fillvalue=()):
         part = [sample for sample in dealt if sample.policy not in arrived]
-        batches = pack(part, pace.token_budget, algorithm.reduce, ensemble.longest)
-        readings = pack_values(lesson, pace.token_budget)
+        batches = pack(part, step_config.token_budget, algorithm.reduce, components.longest)
+        value_batches = pack_values(value_part, step_config.token_budget)
         clock.lap("pack")
-        now: dict[str, list[Metrics]] = {}
+        now: dict[str, list[BatchMetrics]] = {}
         for batch in batches:
             if not stepped:
-                ensemble.stop.check()
+                components.stop.check()
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
             if batch.policy in seen:
                 del measured["sampler_mismatch"]  # after an update the policies differ on purpose
             now.setdefault(batch.policy, []).append(measured)
-        for reading in readings:
+        for value_batch in value_batches:
             if not stepped:
-                ensemble.stop.check()
-            told = await learners[reading.critic].accumulate_values(reading, value_loss)
-            valued.setdefault(reading.critic, []).append(told)
-        for name in [name for name in now if name not in seen]:  # its weights are still those that sampled
+                components.stop.check()
+            value_metrics = await learners[value_batch.critic].accumulate_values(
+                value_batch, value_loss
+            )
+            valued.setdefault(value_batch.critic, []).append(value_metrics)
+        for name in [name for name in now if name not in seen]:
+            # The first update of a policy: its weights are still those that sampled.
             own = [batch for batch in batches if batch.policy == name]
-            refuse_mismatch(own, now[name], pace.max_mismatch, learners[name])
+            refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
         for name, figures in now.items():
             seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
-            arrived |= {name for name, figures in now.items() if merge(figures)["moved"].value > algorithm.stop_at_kl}
+            arrived |= {
+                name
+                for name, figures in now.items()
+                if merge(figures)["moved"].value > algorithm.stop_at_kl
+            }
         due = [name for name in now if name not in arrived]
-        stepped |= await _step(learners, [*due, *dict.fromkeys(sample.critic for sample in lesson)])
+        stepped |= await _step(
+            learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
+        )
         clock.lap("learn")
     overall = merge(metrics for figures in seen.values() for metrics in figures)
     each = {
@@ -271,22 +284,33 @@ async def _learn(
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
-    """One optimiser step of each of `names`, learner by learner; every learner hears of it, to forget what is not stepped."""
+    """One optimizer step of each of `names`.
+
+    Every learner is called, also without names: it then drops its accumulated gradients.
+    """
     figures: dict[str, float] = {}
     for learner in dict.fromkeys(learners.values()):
-        for name, said in (await learner.step([n for n in names if learners[n] is learner])).items():
+        for name, said in (
+            await learner.step([n for n in names if learners[n] is learner])
+        ).items():
             figures |= {f"learn/{key}/{name}": value for key, value in said.items()}
     return figures
 
 
 def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float) -> None:
-    """Raises: MotetError where a larger share than `limit` of the joint actions failed: results would be the survivors'."""
+    """Raises MotetError if more than `limit` of the joint actions failed.
+
+    Training on the rest would be biased towards the joint actions that survive.
+    """
     share = fault_share(episodes)
     if share > limit:
         causes = summarise(episodes).causes
         commonest = max(causes, key=lambda cause: causes[cause])
-        messages = (fault.message for episode in episodes for fault in episode_stats(episode).faults)
+        messages = (
+            fault.message for episode in episodes for fault in episode_stats(episode).faults
+        )
         raise MotetError(
-            f"{when}: {share:.0%} of the joint actions failed, more than train.max_fault_share {limit:.0%}; "
+            f"{when}: {share:.0%} of the joint actions failed, "
+            f"more than train.max_fault_share {limit:.0%}; "
             f"most often {commonest}. The first: {next(messages)}"
         )

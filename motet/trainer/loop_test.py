@@ -1,4 +1,5 @@
-"""Who learns what in a step, and how often: the loop on a game without models."""
+"""Tests of the training loop, on a game without models: what is trained in a step, and how
+often."""
 
 import asyncio
 import selectors
@@ -10,19 +11,29 @@ import pytest
 
 from motet.algorithms import resolve
 from motet.batch import Batch, Mean, ValueBatch
-from motet.core import CreditState, OnAnswer, SampleRequest, ScoreRequest, Task, Team, Transition, Valued, ValueRequest
+from motet.core import (
+    CreditState,
+    OnAnswer,
+    SampleRequest,
+    ScoreRequest,
+    Task,
+    Team,
+    Transition,
+    ValueEstimate,
+    ValueRequest,
+)
 from motet.errors import MotetError
-from motet.rollout.fakes import PAIR, KeySampler, Talk
 from motet.settings import Plan, Schedule
 from motet.trainer import timing
-from motet.trainer.loop import Ensemble, Pace, Step, one_step
+from motet.trainer.loop import StepConfig, TrainComponents, TrainStep, one_step
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "wxyz"]
 SHARED = Team(dict.fromkeys(PAIR.agents, ("p",)), PAIR.decode)
 
 
 class Stage:
-    """A scorer to which everything is worth 0.5, and a publisher that remembers."""
+    """A scorer whose every value is 0.5, and a publisher that records its calls."""
 
     def __init__(self) -> None:
         self.published: list[list[str]] = []
@@ -30,9 +41,9 @@ class Stage:
     async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         return [(-0.7,) * len(request.tokens) for request in requests]
 
-    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+    async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
         counts = [max(1, len(request.completion)) for request in requests]
-        return [Valued((3,) * n, tuple(range(n)), (0.5,) * n) for n in counts]
+        return [ValueEstimate((3,) * n, tuple(range(n)), (0.5,) * n) for n in counts]
 
     async def publish(self, names: Sequence[str]) -> int:
         self.published.append(list(names))
@@ -41,7 +52,10 @@ class Stage:
 
 @dataclass(eq=False)
 class Diary:
-    """A learner that writes down what it is given between one step and the next. `moved` says how far a policy has come."""
+    """A learner that records what it gets between two updates.
+
+    `moved`: the KL divergence that it reports for a policy.
+    """
 
     moved: Mapping[str, Sequence[float]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
@@ -71,15 +85,18 @@ class Diary:
         return {name: {"loss": 0.0} for name in names}
 
 
-def ensemble(name: str, team: Team = PAIR, diary: Diary | None = None, **changes: Any) -> Ensemble:
+def components(
+    name: str, team: Team = PAIR, diary: Diary | None = None, **changes: Any
+) -> TrainComponents:
     stage, diary = Stage(), diary or Diary()
-    chosen = resolve(name, {"absorb": False, **changes.pop("fields", {})})
+    chosen = resolve(name, {"repeat_last_reward": False, **changes.pop("fields", {})})
     if chosen.critic_view is not None:
         critics = {
-            agent: "critic-joint" if chosen.critic_view == "joint" else f"critic-{agent}" for agent in team.agents
+            agent: "critic-joint" if chosen.critic_view == "joint" else f"critic-{agent}"
+            for agent in team.agents
         }
         team = replace(team, critics=critics)
-    made = Ensemble(
+    made = TrainComponents(
         environment=Talk(pay=lambda said: len(said) + int(said[-1][0][1]) / 1000),
         team=team,
         plan=Plan(samples=(1, 1)),
@@ -97,35 +114,39 @@ def ensemble(name: str, team: Team = PAIR, diary: Diary | None = None, **changes
     return replace(made, **changes)
 
 
-PACE = Pace(steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0, max_mismatch=None)
+PACE = StepConfig(
+    steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0, max_mismatch=None
+)
 
 
-def go(made: Ensemble, number: int = 1) -> tuple[Diary, dict[str, float]]:
+def go(made: TrainComponents, number: int = 1) -> tuple[Diary, dict[str, float]]:
     step, _ = asyncio.run(one_step(made, TASKS, number, PACE, CreditState()))
     return next(iter(made.learners.values())), dict(step.metrics)
 
 
-# ---------------------------------------------------------------------------------------------------- how many steps
+# ---------------------------------------------------------------------------------- number of steps
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 1), (1, 4), (2, 3)])
 def test_a_sample_set_gives_epochs_times_minibatches_steps(epochs, minibatches):
     fields = {"epochs": epochs, "minibatches": minibatches}
-    diary, _ = go(ensemble("mappo", fields=fields, critic_epochs=epochs))
+    diary, _ = go(components("mappo", fields=fields, critic_epochs=epochs))
     assert len(diary.updates) == epochs * minibatches
     assert all(update[-1] == "critic-joint" for update in diary.updates)
-    assert sum(len(batch.tokens_BL) for batch in diary.batches) == epochs * 4 * 2 * 2  # tasks, turns, agents
+    assert (
+        sum(len(batch.tokens_BL) for batch in diary.batches) == epochs * 4 * 2 * 2
+    )  # tasks, turns, agents
     assert sum(len(batch.tokens_BL) for batch in diary.values) == epochs * 4 * 2  # tasks, turns
 
 
 def test_critics_may_pass_over_a_step_more_often_than_policies():
-    diary, _ = go(ensemble("iac", critic_epochs=3))
+    diary, _ = go(components("iac", critic_epochs=3))
     assert diary.updates[0] == ("ann-policy", "bob-policy", "critic-ann", "critic-bob")
     assert diary.updates[1:] == [("critic-ann", "critic-bob")] * 2
 
 
 def test_two_agents_of_one_policy_take_one_step_on_the_sum_and_not_one_each():
-    diary, _ = go(ensemble("mareinforce", SHARED))
+    diary, _ = go(components("mareinforce", SHARED))
     assert diary.updates == [("p",)]
     (batch,) = diary.batches
     assert len(batch.tokens_BL) == 4 * 2 * 2
@@ -133,39 +154,44 @@ def test_two_agents_of_one_policy_take_one_step_on_the_sum_and_not_one_each():
 
 
 def test_every_update_has_the_old_probabilities_of_the_sampling():
-    diary, _ = go(ensemble("ippo", fields={"epochs": 3}))
+    diary, _ = go(components("ippo", fields={"epochs": 3}))
     assert len(diary.batches) == 3 * 2
     for batch in diary.batches:
-        assert batch.old_logp_BL is None  # the sampler's own are compared with
+        assert batch.old_logp_BL is None  # the comparison uses the sampler's own
         assert set(batch.behaviour_logp_BL[batch.mask_BL].tolist()) == {-0.5}
 
 
 def test_the_sampler_is_compared_with_before_anything_has_moved():
-    _, figures = go(ensemble("ippo", fields={"epochs": 3}))
+    _, figures = go(components("ippo", fields={"epochs": 3}))
     assert figures["learn/sampler_mismatch"] == 0.0
 
 
-# ---------------------------------------------------------------------------------------------------- far enough
+# --------------------------------------------------------------------------- stopping at a KL bound
 
 
 def test_a_policy_that_has_moved_far_enough_is_not_updated_again_and_its_partner_goes_on():
     diary = Diary({"ann-policy": [0.0, 0.04, 0.2], "bob-policy": [0.0, 0.01, 0.02, 0.03]})
-    go(ensemble("ippo", diary=diary, fields={"epochs": 4, "stop_at_kl": 0.1}, critic_epochs=5))
-    policies = [tuple(name for name in update if not name.startswith("critic")) for update in diary.updates]
+    go(components("ippo", diary=diary, fields={"epochs": 4, "stop_at_kl": 0.1}, critic_epochs=5))
+    policies = [
+        tuple(name for name in update if not name.startswith("critic")) for update in diary.updates
+    ]
     both, bob = ("ann-policy", "bob-policy"), ("bob-policy",)
     assert policies == [both, both, bob, bob, ()]
-    assert diary.seen == {"ann-policy": 3, "bob-policy": 4}  # it is looked at once more, and left where it is
+    assert diary.seen == {
+        "ann-policy": 3,
+        "bob-policy": 4,
+    }  # evaluated once more, but not updated
     assert all(set(update) >= {"critic-ann", "critic-bob"} for update in diary.updates)
 
 
 def test_how_far_one_may_move_is_unlimited_unless_set():
     diary = Diary({name: [0.0, 9.0, 9.0, 9.0] for name in PAIR.policies})
-    go(ensemble("ippo", diary=diary))
+    go(components("ippo", diary=diary))
     assert diary.seen == dict.fromkeys(PAIR.policies, 4)
     assert all(set(update) >= set(PAIR.policies) for update in diary.updates)
 
 
-# ---------------------------------------------------------------------------------------------------- whose turn it is
+# ----------------------------------------------------------------------------------------- schedule
 
 
 def rows(diary: Diary) -> dict[str, int]:
@@ -179,14 +205,14 @@ def rows(diary: Diary) -> dict[str, int]:
 def test_in_round_robin_one_policy_learns_with_its_critic_and_is_published():
     schedule = Schedule(kind="round_robin")
     for number, who in ((1, "ann"), (2, "bob"), (3, "ann")):
-        made = ensemble("iac", schedule=schedule)
+        made = components("iac", schedule=schedule)
         diary, _ = go(made, number)
         assert rows(diary) == {f"{who}-policy": 8, f"critic-{who}": 8}
         assert made.publisher.published == [[f"{who}-policy"]]
 
 
 def test_in_round_robin_a_joint_critic_learns_at_every_step():
-    diary, _ = go(ensemble("maac", schedule=Schedule(kind="round_robin")))
+    diary, _ = go(components("maac", schedule=Schedule(kind="round_robin")))
     assert rows(diary) == {"ann-policy": 8, "critic-joint": 8}
 
 
@@ -195,10 +221,17 @@ PER_TURN = Team({"ann": ("early", "late"), "bob": ("early", "late")}, PAIR.decod
 
 def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
     schedule = Schedule(kind="turns", warmup=1, block=2)
-    for number, who in ((1, "early"), (2, "late"), (3, "late"), (4, "early"), (5, "early"), (6, "late")):
-        made = ensemble("iac", PER_TURN, schedule=schedule)
+    for number, who in (
+        (1, "early"),
+        (2, "late"),
+        (3, "late"),
+        (4, "early"),
+        (5, "early"),
+        (6, "late"),
+    ):
+        made = components("iac", PER_TURN, schedule=schedule)
         diary, _ = go(made, number)
-        # turn one's credit reads the values of both turns, turn two's those of its own
+        # The credit of turn one reads the values of both turns, that of turn two only its own.
         values = 8 if who == "early" else 4
         assert rows(diary) == {who: 8, "critic-ann": values, "critic-bob": values}
         assert made.publisher.published == [[who]]
@@ -207,22 +240,26 @@ def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
 def test_a_turn_at_which_nobody_is_trained_has_no_block():
     team = replace(PER_TURN, frozen=frozenset({"early"}))
     for number in (1, 2, 3):
-        diary, _ = go(ensemble("mareinforce", team, schedule=Schedule(kind="turns", warmup=1)), number)
+        diary, _ = go(
+            components("mareinforce", team, schedule=Schedule(kind="turns", warmup=1)), number
+        )
         assert rows(diary) == {"late": 8}
 
 
 def test_frozen_policies_are_left_out_of_the_rounds():
     team = replace(PAIR, frozen=frozenset({"ann-policy"}))
     for number in (1, 2):
-        diary, _ = go(ensemble("mareinforce", team, schedule=Schedule(kind="round_robin")), number)
+        diary, _ = go(
+            components("mareinforce", team, schedule=Schedule(kind="round_robin")), number
+        )
         assert rows(diary) == {"bob-policy": 8}
 
 
-# ---------------------------------------------------------------------------------------------------- where the time goes
+# ------------------------------------------------------------------------------------------- timing
 
 
 class Clock(selectors.DefaultSelector):
-    """A clock that jumps to what a loop waits for, so that only what is waited for takes time."""
+    """A selector that jumps to the next timer, so that only waiting takes (virtual) time."""
 
     now = 0.0
 
@@ -233,7 +270,7 @@ class Clock(selectors.DefaultSelector):
 
 @dataclass
 class Slow(Talk):
-    """A game in which steps take a while, but for every fourth, the last of the four games that are played at once."""
+    """A game whose steps take time, except every fourth: the last of four concurrent games."""
 
     begun: int = 0
 
@@ -246,12 +283,17 @@ class Slow(Talk):
 
 @dataclass
 class Timed(KeySampler):
-    """Reads for 20 ms and draws for 60 ms a call, and says so; `early` hands everything out before it draws."""
+    """A sampler that spends 20 ms on the prompts and 60 ms on sampling per call, and reports it.
+
+    With `early` it returns all answers before it samples.
+    """
 
     early: bool = False
     spent: dict[str, float] = field(default_factory=lambda: {"prefill": 0.0, "decode": 0.0})
 
-    async def sample(self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None) -> Any:
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> Any:
         answers = await super().sample(requests)
         for kind, seconds in (("prefill", 0.02), ("decode", 0.06)):
             begun = Clock.now
@@ -266,11 +308,11 @@ class Timed(KeySampler):
         return dict(self.spent)
 
 
-def timed(environment: Talk, sampler: Timed) -> tuple[Step, float]:
-    """The second of two steps, and its seconds by the clock."""
-    made = ensemble("ippo", environment=environment, sampler=sampler, timings=sampler.timings)
+def timed(environment: Talk, sampler: Timed) -> tuple[TrainStep, float]:
+    """Return the second of two steps, and its wall-clock seconds."""
+    made = components("ippo", environment=environment, sampler=sampler, timings=sampler.timings)
 
-    async def main() -> tuple[Step, float]:
+    async def main() -> tuple[TrainStep, float]:
         await one_step(made, TASKS, 1, PACE, CreditState())
         begun = Clock.now
         step, _ = await one_step(made, TASKS, 2, PACE, CreditState())
@@ -285,14 +327,22 @@ def timed(environment: Talk, sampler: Timed) -> tuple[Step, float]:
 
 def test_the_stages_of_a_step_add_up_to_what_it_took():
     step, wall = timed(Slow(), Timed())
-    assert list(step.seconds)[:7] == ["play", "score", "credit", "pack", "learn", "publish", "play/prefill"]
+    assert list(step.seconds)[:7] == [
+        "play",
+        "score",
+        "credit",
+        "pack",
+        "learn",
+        "publish",
+        "play/prefill",
+    ]
     assert step.took == pytest.approx(wall)
     parts = [value for stage, value in step.seconds.items() if stage.startswith("play/")]
     assert sum(parts) == pytest.approx(step.seconds["play"])
 
 
 def test_a_slow_environment_is_the_environments_time_and_not_the_models():
-    """Two turns: two calls of the sampler, and twice the steps of all games at once."""
+    """Two turns: two calls of the sampler, and two concurrent steps of all games."""
     fast, slow = (timed(game, Timed())[0].seconds for game in (Talk(), Slow()))
     assert slow["play/environment"] == pytest.approx(2 * 0.1)
     assert fast["play/environment"] == pytest.approx(0.0)
@@ -302,23 +352,27 @@ def test_a_slow_environment_is_the_environments_time_and_not_the_models():
 
 
 def test_an_environment_that_steps_while_answers_are_drawn_costs_only_what_is_waited_for():
-    """All but the last game of a turn step while the sampler draws; whoever is last waits for it."""
+    """All but the last game of a turn step while the sampler works; the last one has to be waited
+    for."""
     seconds = timed(Slow(), Timed(early=True))[0].seconds
     assert seconds["play/environment"] == pytest.approx(2 * (0.1 - 0.06))
     assert seconds["play/decode"] == pytest.approx(2 * 0.06)
 
 
 def test_play_is_one_stage_where_the_sampler_tells_no_times():
-    step, _ = asyncio.run(one_step(ensemble("ippo"), TASKS, 1, PACE, CreditState()))
+    step, _ = asyncio.run(one_step(components("ippo"), TASKS, 1, PACE, CreditState()))
     assert list(step.seconds) == ["play", "score", "credit", "pack", "learn", "publish"]
 
 
-# ---------------------------------------------------------------------------------------------------- wrong numbers
+# ------------------------------------------------------------------------- log-probability mismatch
 
 
 @dataclass(eq=False)
 class Wrong(Diary):
-    """A learner that gives log-probabilities of its own, `apart` nats from those of sampling, at its first update already."""
+    """A learner whose log-probabilities differ from those of sampling already at the first update.
+
+    `apart`: the difference in nats.
+    """
 
     apart: float = 0.0
 
@@ -331,14 +385,24 @@ class Wrong(Diary):
 def test_log_probabilities_that_sampling_did_not_give_stop_the_step_before_any_update(bound, apart):
     diary = Wrong(apart=apart)
     with pytest.raises(MotetError, match=r"policy ann-policy: .* Model of ann-policy") as error:
-        asyncio.run(one_step(ensemble("ippo", diary=diary), TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
+        asyncio.run(
+            one_step(
+                components("ippo", diary=diary),
+                TASKS,
+                1,
+                replace(PACE, max_mismatch=bound),
+                CreditState(),
+            )
+        )
     assert "\n" not in str(error.value)
     assert diary.updates == []
 
 
 @pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.005), (0.5, 0.4), (None, 5.0)])
-def test_what_rounding_explains_does_not_stop_and_after_the_first_update_nothing_is_looked_at(bound, apart):
-    made = ensemble("ippo", diary=Wrong(apart=apart), fields={"epochs": 2})
+def test_what_rounding_explains_does_not_stop_and_after_the_first_update_nothing_is_looked_at(
+    bound, apart
+):
+    made = components("ippo", diary=Wrong(apart=apart), fields={"epochs": 2})
     asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
     assert len(next(iter(made.learners.values())).updates) == 2
 
@@ -351,15 +415,18 @@ class OneWrong(Diary):
 
     async def accumulate(self, batch: Batch, objective: Any) -> dict[str, Mean]:
         figures = await super().accumulate(batch, objective)
-        return {**figures, "sampler_mismatch": Mean(5.0 if batch.policy == self.wrong else 0.0, 1.0)}
+        return {
+            **figures,
+            "sampler_mismatch": Mean(5.0 if batch.policy == self.wrong else 0.0, 1.0),
+        }
 
 
 def test_a_policy_that_no_sample_of_the_first_update_is_of_is_looked_at_before_its_own_first():
-    fields = {"minibatches": 100}  # an update for every sample
-    first, _ = go(ensemble("ippo", fields=fields))
+    fields = {"minibatches": 100}  # one update per sample
+    first, _ = go(components("ippo", fields=fields))
     late = next(batch.policy for batch in first.batches if batch.policy != first.batches[0].policy)
     diary = OneWrong(wrong=late)
-    made = ensemble("ippo", diary=diary, fields=fields)
+    made = components("ippo", diary=diary, fields=fields)
     with pytest.raises(MotetError, match=rf"policy {late}: before its first update"):
         asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch="dtype"), CreditState()))
     assert diary.updates

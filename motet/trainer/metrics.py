@@ -1,4 +1,4 @@
-"""The metrics of a run, a JSON object per line, and the mirrors that get them too."""
+"""Write the metrics of a run as JSON lines, and pass them to further loggers."""
 
 import hashlib
 import json
@@ -17,25 +17,27 @@ STAGES = ("play", "credit", "pack", "learn", "evaluate", "warmup", "time", "run"
 _NAME = re.compile(rf"({'|'.join(STAGES)})/[a-z][a-z0-9_]*(/[^/]+)*")
 
 
-class Mirror(Protocol):
-    """Another place that metrics go to."""
+class MetricsLogger(Protocol):
+    """Another destination of metrics."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Metrics:
-    """metrics.jsonl: one object per write, `step` first, then names in order; the same run writes the same bytes but for time/.
+class MetricsWriter:
+    """Writes metrics.jsonl, one object per line: `step` first, then the names in order.
 
-    A name is `stage/name`, or `stage/name/WHO` for one agent or policy. Figures of the clock stand under `time/` only. What has
-    no value is left out. Steps of the warm-up are step 0 and say their own number as `warmup/step`.
+    Names have the form `stage/name`, or `stage/name/WHO` for one agent or policy. Only `time/`
+    metrics depend on the clock; all others are the same bytes in every repetition of a run. Metrics
+    without a value are left out. The warm-up writes step 0 and its own step number as
+    `warmup/step`.
     """
 
-    def __init__(self, path: Path, mirrors: Sequence[Mirror] = (), keep: int = 0) -> None:
-        """`keep`: lines of an interrupted run that count; what it wrote after them is dropped.
+    def __init__(self, path: Path, mirrors: Sequence[MetricsLogger] = (), keep: int = 0) -> None:
+        """Open the file. Keep the first `keep` lines of an interrupted run and drop the rest.
 
-        Raises: ConfigError as `kept_lines`, unless there is no file any more.
+        Raises: ConfigError like `kept_lines`, unless the file does not exist any more.
         """
         kept = kept_lines(path, keep) if path.exists() else ""
         self.path = path
@@ -46,15 +48,20 @@ class Metrics:
         self._mirrors = mirrors
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Raises: MotetError for a name outside the grammar, or a value that is not a finite number."""
+        """Write one line.
+
+        Raises: MotetError if a name has the wrong form, or a value is not finite.
+        """
         for name, value in values.items():
             if not _NAME.fullmatch(name):
                 raise MotetError(
-                    f"metric {name!r}: expected stage/name or stage/name/WHO, with a stage of {', '.join(STAGES)}"
+                    f"metric {name!r}: expected stage/name or stage/name/WHO, with a stage of "
+                    f"{', '.join(STAGES)}"
                 )
             if not isfinite(value):
                 raise MotetError(
-                    f"metric {name} is {value} at step {step}; expected a finite number: leave out what has no value"
+                    f"metric {name} is {value} at step {step}; expected a finite number: leave out "
+                    "what has no value"
                 )
         line = _line({"step": step, **{name: values[name] for name in sorted(values)}})
         with writing(self.path):
@@ -67,11 +74,11 @@ class Metrics:
 
     @property
     def digest(self) -> str:
-        """Of all lines so far: what a checkpoint says of them, so that a resumed run notices if they are others."""
+        """The hash of all lines so far. Checkpoints store it, to detect changed lines."""
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        with writing(self.path):  # what a full disk did not take is tried once more
+        with writing(self.path):  # retries what a full disk did not accept
             self._file.close()
         for mirror in self._mirrors:
             mirror.close()
@@ -84,28 +91,36 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every whole line, in order; a last line that was cut short by a kill is not there.
+    """Return all complete lines in order. A last line that was cut off by a kill is left out.
 
-    Raises: ConfigError naming a line that is none of ours.
+    Raises: ConfigError that names a line which is not valid.
     """
-    return [_row(line, f"{path}, line {number}") for number, line in enumerate(_whole_lines(path), start=1)]
+    return [
+        _row(line, f"{path}, line {number}")
+        for number, line in enumerate(_whole_lines(path), start=1)
+    ]
 
 
 def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
-    """The first `keep` lines, as they stand. Raises: ConfigError where there are fewer, or they are not those of `digest`.
+    """Return the first `keep` lines unchanged.
 
-    To go on without them would leave a gap in the record that nobody sees.
+    Without them, the record would have a gap that nobody notices.
+
+    Raises: ConfigError if there are fewer lines, or if their hash is not `digest`.
     """
     lines = _whole_lines(path)[:keep]
     if len(lines) < keep:
         raise ConfigError(
-            f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint counted: {_MEND}"
+            f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint "
+            f"counted: {_MEND}"
         )
     for number, line in enumerate(lines, start=1):
         _row(line, f"{path}, line {number}")
     kept = b"".join(lines)
     if digest is not None and hashlib.sha256(kept).hexdigest() != digest:
-        raise ConfigError(f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}")
+        raise ConfigError(
+            f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}"
+        )
     return kept.decode()
 
 
@@ -113,7 +128,7 @@ _MEND = "put the file back as it was, or move it away to go on without"
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Only a line feed ends one: names may hold other characters that end lines elsewhere."""
+    """Split at line feeds only: names may contain other characters that end lines elsewhere."""
     try:
         return [line + b"\n" for line in read_bytes(path, ROWS).split(b"\n")[:-1]]
     except OSError as error:
@@ -126,7 +141,9 @@ def _row(line: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or "step" not in row:
-        raise ConfigError(f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}")
+        raise ConfigError(
+            f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}"
+        )
     return row
 
 
@@ -134,11 +151,12 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-class TensorBoard:
-    """Metrics as scalars for `tensorboard --logdir runs`."""
+class TensorBoardLogger:
+    """Writes metrics as scalars for `tensorboard --logdir runs`."""
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # a second of imports, for those who want it
+        # Imported here because the import takes a second.
+        from torch.utils.tensorboard import SummaryWriter
 
         purge = None if resumed_at is None else resumed_at + 1
         self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)
@@ -151,17 +169,25 @@ class TensorBoard:
         self._writer.close()
 
 
-class Wandb:
-    """Metrics at Weights & Biases. Raises: ConfigError where the extra is not installed."""
+class WandbLogger:
+    """Logs metrics to Weights & Biases. Raises: ConfigError if the extra is not installed."""
 
     def __init__(
-        self, folder: Path, name: str, project: str, entity: str | None, tags: Sequence[str], config: Mapping[str, Any]
+        self,
+        folder: Path,
+        name: str,
+        project: str,
+        entity: str | None,
+        tags: Sequence[str],
+        config: Mapping[str, Any],
     ) -> None:
         try:
             import wandb
         except ImportError as error:
-            raise ConfigError('report.wandb is set, but wandb is not installed: pip install "motet[wandb]"') from error
-        kept = folder / "wandb_id"  # a resumed run goes on there too
+            raise ConfigError(
+                'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"'
+            ) from error
+        kept = folder / "wandb_id"  # a resumed run continues the same W&B run
         if not kept.is_file():
             write_whole(kept, uuid4().hex[:8])
         self._run: Any = wandb.init(
@@ -176,7 +202,8 @@ class Wandb:
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        # Its own step counter refuses to go back, as an evaluation beside a step or a resumed run does.
+        # Log `step` as a value: W&B's own step counter refuses to go back, which evaluations and
+        # resumed runs need.
         self._run.log({"step": step, **values})
 
     def close(self) -> None:

@@ -4,11 +4,17 @@ import sys
 import pytest
 
 from motet.errors import ConfigError, MotetError
-from motet.trainer.metrics import Metrics, TensorBoard, Wandb, kept_lines, read_metrics
+from motet.trainer.metrics import (
+    MetricsWriter,
+    TensorBoardLogger,
+    WandbLogger,
+    kept_lines,
+    read_metrics,
+)
 
 
 class Mirrored:
-    """A mirror that remembers."""
+    """A mirror that records its calls."""
 
     def __init__(self):
         self.rows, self.closed = [], False
@@ -21,29 +27,40 @@ class Mirrored:
 
 
 def test_a_line_is_the_step_then_names_in_order_with_exact_floats(tmp_path):
-    with Metrics(tmp_path / "m.jsonl") as metrics:
+    with MetricsWriter(tmp_path / "m.jsonl") as metrics:
         metrics.write(3, {"play/reward": 0.1 + 0.2, "learn/kl/aux": 1e-12, "credit/samples": 64})
-        line = (tmp_path / "m.jsonl").read_text()  # written through at once
-    assert line == '{"step": 3, "credit/samples": 64, "learn/kl/aux": 1e-12, "play/reward": 0.30000000000000004}\n'
+        line = (tmp_path / "m.jsonl").read_text()  # flushed at once
+    assert line == (
+        '{"step": 3, "credit/samples": 64, "learn/kl/aux": 1e-12, "play/reward": '
+        "0.30000000000000004}\n"
+    )
     assert read_metrics(tmp_path / "m.jsonl")[0]["play/reward"] == 0.1 + 0.2
 
 
-@pytest.mark.parametrize("name", ["reward", "train/reward", "play/", "play/Reward", "play/reward/", "play reward"])
+@pytest.mark.parametrize(
+    "name", ["reward", "train/reward", "play/", "play/Reward", "play/reward/", "play reward"]
+)
 def test_a_name_outside_the_grammar_is_refused_and_nothing_written(tmp_path, name):
-    with Metrics(tmp_path / "m.jsonl") as metrics, pytest.raises(MotetError, match="expected stage/name"):
+    with (
+        MetricsWriter(tmp_path / "m.jsonl") as metrics,
+        pytest.raises(MotetError, match="expected stage/name"),
+    ):
         metrics.write(1, {"play/reward": 1.0, name: 1.0})
     assert (tmp_path / "m.jsonl").read_text() == ""
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_value_that_is_no_number_is_refused(tmp_path, value):
-    with Metrics(tmp_path / "m.jsonl") as metrics, pytest.raises(MotetError, match=r"metric learn/kl is .* at step 1"):
+    with (
+        MetricsWriter(tmp_path / "m.jsonl") as metrics,
+        pytest.raises(MotetError, match=r"metric learn/kl is .* at step 1"),
+    ):
         metrics.write(1, {"learn/kl": value})
 
 
 def test_mirrors_get_what_the_file_gets_and_warm_up_steps_keep_their_own_number(tmp_path):
     mirror = Mirrored()
-    with Metrics(tmp_path / "m.jsonl", [mirror]) as metrics:
+    with MetricsWriter(tmp_path / "m.jsonl", [mirror]) as metrics:
         metrics.write(0, {"warmup/step": 20, "warmup/loss": 1.5})
         metrics.write(1, {"play/reward": 1.0})
     assert [step for step, _ in mirror.rows] == [20, 1]
@@ -52,13 +69,13 @@ def test_mirrors_get_what_the_file_gets_and_warm_up_steps_keep_their_own_number(
 
 def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_line(tmp_path):
     path = tmp_path / "m.jsonl"
-    with Metrics(path) as metrics:
+    with MetricsWriter(path) as metrics:
         for step in range(4):
             metrics.write(step, {"play/reward": step / 3})
     unbroken = path.read_text()
     path.write_text(unbroken + '{"step": 4, "play/re')
     assert len(read_metrics(path)) == 4
-    with Metrics(path, keep=3) as metrics:
+    with MetricsWriter(path, keep=3) as metrics:
         metrics.write(3, {"play/reward": 3 / 3})
     assert path.read_text() == unbroken
 
@@ -77,9 +94,11 @@ def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_lin
         (lambda lines: [lines[0][:9], *lines[1:]], "line 1: got "),
     ],
 )
-def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_as_they_are(tmp_path, harm, complaint):
+def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_as_they_are(
+    tmp_path, harm, complaint
+):
     path = tmp_path / "m.jsonl"
-    with Metrics(path) as metrics:
+    with MetricsWriter(path) as metrics:
         for step in range(3):
             metrics.write(step, {"play/reward": step / 3})
         digest = metrics.digest
@@ -93,28 +112,31 @@ def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_a
 
 
 def test_a_name_with_a_line_separator_is_one_line_again(tmp_path):
-    with Metrics(tmp_path / "m.jsonl") as metrics:
+    with MetricsWriter(tmp_path / "m.jsonl") as metrics:
         metrics.write(1, {"learn/kl/a\u2028b\x85": 0.5})
     assert read_metrics(tmp_path / "m.jsonl") == [{"step": 1, "learn/kl/a\u2028b\x85": 0.5}]
-    with Metrics(tmp_path / "m.jsonl", keep=1) as again:
+    with MetricsWriter(tmp_path / "m.jsonl", keep=1) as again:
         assert again.digest == metrics.digest
 
 
 def test_tensorboard_gets_every_scalar(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    mirror = TensorBoard(tmp_path / "tb")
+    mirror = TensorBoardLogger(tmp_path / "tb")
     mirror.write(1, {"play/reward": 0.5})
     mirror.write(2, {"play/reward": 0.75})
     mirror.close()
     events = EventAccumulator(str(tmp_path / "tb")).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("play/reward")] == [(1, 0.5), (2, 0.75)]
+    assert [(event.step, event.value) for event in events.Scalars("play/reward")] == [
+        (1, 0.5),
+        (2, 0.75),
+    ]
 
 
 def test_wandb_that_is_not_installed_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match=r'pip install "motet\[wandb\]"'):
-        Wandb(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
+        WandbLogger(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
 
 
 def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
@@ -128,15 +150,18 @@ def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
         init = staticmethod(lambda **settings: logged.append(settings["project"]) or Run)
 
     monkeypatch.setitem(sys.modules, "wandb", Library)
-    mirror = Wandb(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
+    mirror = WandbLogger(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
     mirror.write(3, {"play/reward": 0.5})
     mirror.close()
     assert logged == ["motet", {"step": 3, "play/reward": 0.5}, "end"]
 
 
 def test_metrics_of_two_runs_are_the_same_bytes(tmp_path):
-    for name, order in (("a", ("play/reward", "play/success")), ("b", ("play/success", "play/reward"))):
-        with Metrics(tmp_path / name) as metrics:
+    for name, order in (
+        ("a", ("play/reward", "play/success")),
+        ("b", ("play/success", "play/reward")),
+    ):
+        with MetricsWriter(tmp_path / name) as metrics:
             metrics.write(1, dict.fromkeys(order, 1 / 3))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert json.loads((tmp_path / "a").read_text())["play/reward"] == 1 / 3

@@ -1,4 +1,7 @@
-"""Pictures of a run, as PNG files. matplotlib is imported where one is drawn, without its global state."""
+"""Plots of a run, as PNG files.
+
+matplotlib is imported only when a plot is drawn, and without its global state.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,17 +17,27 @@ if TYPE_CHECKING:
 INK, FAINT, GRID = "#22223b", "#6c757d", "#e5e7ef"
 TRAINED, REWARD, HELDOUT = "#1b6ca8", "#b5651d", "#1f7a4d"
 LINES = {
-    "single": (FAINT, "--"), "majority": (REWARD, "-"), "weighted": (HELDOUT, "-"), "best": (TRAINED, "-"), "any": (INK, ":")
+    "single": (FAINT, "--"), "majority": (REWARD, "-"), "weighted": (HELDOUT, "-"),
+    "best": (TRAINED, "-"), "any": (INK, ":"),
 }  # fmt: skip
-"""Way of choosing -> colour and style of its line."""
+"""Selection method -> color and style of its line."""
 LITERAL: dict[str, Any] = {"parse_math": False}
-"""For a name that somebody chose: a dollar sign in it begins no formula."""
+"""Options for names chosen by users: a dollar sign in them does not start a formula."""
 
 
-def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], path: Path) -> None:
-    """Success above, reward below, by training step: every step faint, a moving average strong, held-out success as points.
+def learning_curve(
+    rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], path: Path
+) -> None:
+    """Plot success (top) and reward (bottom) by training step.
 
-    Args: rows of metrics.jsonl; the run's summary: its `name`, and `heldout.before` and `heldout.after` where there are any.
+    Each step is a faint line, the moving average a strong one, and held-out success is shown as
+    points.
+
+    Args:
+        rows: the rows of metrics.jsonl.
+        summary: the summary of the run: its `name`, and `heldout.before` and `heldout.after` if
+            they
+            exist.
     """
     figure = _figure(8.0, 5.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
@@ -37,23 +50,43 @@ def learning_curve(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
     below.set(ylabel="reward", xlabel="training step")
     below.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(
-        *above.get_legend_handles_labels(), loc="outside lower center", frameon=False, labelcolor=INK, ncols=2
+        *above.get_legend_handles_labels(),
+        loc="outside lower center",
+        frameon=False,
+        labelcolor=INK,
+        ncols=2,
     )
-    above.set_title(visible(_title(summary["name"], heldout)), loc="left", fontsize=13, color=INK, pad=12, **LITERAL)
+    above.set_title(
+        visible(_title(summary["name"], heldout)),
+        loc="left",
+        fontsize=13,
+        color=INK,
+        pad=12,
+        **LITERAL,
+    )
     figure.savefig(path, dpi=150)
 
 
 def reliability_curve(bins: Sequence[Any], title: str, path: Path) -> None:
-    """The share of right answers by score: `bins` have `score`, `right`, `count`. A calibrated verifier lies on the diagonal."""
+    """Plot the share of right answers by score. A calibrated verifier is on the diagonal.
+
+    `bins` have `score`, `right` and `count`.
+    """
     figure = _figure(4.6, 4.6)
     axes = figure.subplots()
     _plain(axes)
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle="--")
-    axes.plot([one.score for one in bins], [one.right for one in bins], color=TRAINED, linewidth=1.5)
+    axes.plot(
+        [one.score for one in bins], [one.right for one in bins], color=TRAINED, linewidth=1.5
+    )
     largest = max(one.count for one in bins)
     sizes = [20.0 + 180.0 * one.count / largest for one in bins]
-    axes.scatter([one.score for one in bins], [one.right for one in bins], s=sizes, color=TRAINED, alpha=0.7)
-    axes.set(xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes.scatter(
+        [one.score for one in bins], [one.right for one in bins], s=sizes, color=TRAINED, alpha=0.7
+    )
+    axes.set(
+        xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03)
+    )
     axes.set_title(visible(title), loc="left", fontsize=12, color=INK, pad=10, **LITERAL)
     figure.savefig(path, dpi=150)
 
@@ -64,7 +97,10 @@ def cross_matrix(
     path: Path,
     agents: tuple[str, str] = ("first agent", "second agent"),
 ) -> None:
-    """A heat map of success in [0, 1]: `matrix[i][j]` is the first agent of run i with the second of run j."""
+    """Plot a heat map of success in [0, 1].
+
+    `matrix[i][j]` is the first agent of run i together with the second agent of run j.
+    """
     size = 1.0 * len(labels)
     figure = _figure(3.0 + size, 2.1 + size)
     axes = figure.subplots()
@@ -74,11 +110,14 @@ def cross_matrix(
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
             axes.text(
-                j, i, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.55 else INK,
+                j, i, f"{value:.2f}", ha="center", va="center",
+                color="white" if value > 0.55 else INK,
                 fontsize=12, fontweight="bold" if i == j else "normal",
             )  # fmt: skip
     shown = [visible(label) for label in labels]
-    axes.set_xticks(range(len(labels)), shown, rotation=30, ha="right", rotation_mode="anchor", **LITERAL)
+    axes.set_xticks(
+        range(len(labels)), shown, rotation=30, ha="right", rotation_mode="anchor", **LITERAL
+    )
     axes.set_yticks(range(len(labels)), shown, **LITERAL)
     axes.tick_params(length=0)
     axes.set_xlabel(visible(f"{agents[1]} from"), **LITERAL)
@@ -88,9 +127,10 @@ def cross_matrix(
 
 
 def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Accuracy against tokens per task for every way of choosing, one panel per turn.
+    """Plot accuracy against tokens per task for every selection method, one panel per turn.
 
-    Args: `turns` of an evaluation's `selection`. Where nobody's tokens can be counted, games stand in their place.
+    `turns` are those of an evaluation's `selection`. If tokens cannot be counted, the axis is the
+    number of games.
     """
     count = max(1, len(turns))
     figure = _figure(1.6 + 3.8 * count, 4.4)
@@ -123,7 +163,7 @@ def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -
 
 
 def moving_average(values: Sequence[float], width: int) -> list[float]:
-    """The mean of the `width` values around each one, of fewer at both ends."""
+    """Return the mean of the `width` values around each value; at both ends of fewer."""
     half = width // 2
     windows = [values[max(0, at - half) : at + half + 1] for at in range(len(values))]
     return [sum(window) / len(window) for window in windows]
@@ -134,7 +174,9 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], li
     return [step for step, _ in found], [value for _, value in found]
 
 
-def _curve(axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str, label: str) -> None:
+def _curve(
+    axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str, label: str
+) -> None:
     _plain(axes)
     width = max(1, len(values) // 12) | 1
     axes.plot(steps, values, color=color, alpha=0.28, linewidth=1.0)
@@ -143,8 +185,10 @@ def _curve(axes: "Axes", steps: Sequence[int], values: Sequence[float], color: s
         axes.plot(steps, moving_average(values, width), color=color, linewidth=2.2, label=label)
 
 
-def _mark_heldout(axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapping[str, Any], last: int) -> None:
-    """Evaluations on the way, joined to those before and after, which also show their values."""
+def _mark_heldout(
+    axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapping[str, Any], last: int
+) -> None:
+    """Plot all evaluations as points, and print the values of the first and the last."""
     points = dict(zip(*_series(rows, "evaluate/success"), strict=True))
     ends = {{"before": 0, "after": last}[when]: value for when, value in _ends(heldout).items()}
     points = dict(sorted((points | ends).items()))
@@ -183,7 +227,10 @@ def _title(name: str, heldout: Mapping[str, Any]) -> str:
 
 
 def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
-    """Held-out success before and after, where there is any: all may have failed, or an environment may have no such term."""
+    """Return held-out success before and after training, if it exists.
+
+    It is missing if all games failed, or if the environment does not report success.
+    """
     found = {when: heldout[when]["success"] for when in ("before", "after") if when in heldout}
     return {when: value for when, value in found.items() if value is not None}
 

@@ -5,7 +5,7 @@ from motet.trainer.selection import METHODS
 
 
 def size_of(path):
-    """Width and height in the header of a PNG."""
+    """Return width and height from the header of a PNG."""
     head = path.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     return struct.unpack(">II", head[16:24])
@@ -18,7 +18,9 @@ def test_a_moving_average_takes_fewer_values_at_the_ends():
 
 
 def test_a_learning_curve_is_drawn_with_held_out_points_or_without_any_rows(tmp_path):
-    rows = [{"step": step, "play/success": step / 30, "play/reward": step / 10} for step in range(1, 31)]
+    rows = [
+        {"step": step, "play/success": step / 30, "play/reward": step / 10} for step in range(1, 31)
+    ]
     rows.append({"step": 15, "evaluate/success": 0.5})
     heldout = {"before": {"success": 0.25}, "after": {"success": 0.94}}
     learning_curve(rows, {"name": "full", "heldout": heldout}, tmp_path / "full.png")
@@ -40,14 +42,30 @@ def test_every_way_of_choosing_has_a_line():
 def test_a_selection_has_a_panel_per_turn_and_can_be_empty(tmp_path):
     def row(k, tokens):
         accuracy = {method: {"mean": k / 10, "low": 0.0, "high": 1.0} for method in METHODS}
-        return {"k": k, "tasks": 3, "tokens_per_task": tokens, "all_subsets": True, "accuracy": accuracy}
+        return {
+            "k": k,
+            "tasks": 3,
+            "tokens_per_task": tokens,
+            "all_subsets": True,
+            "accuracy": accuracy,
+        }
 
-    nobody = {"k": 4, "tasks": 0, "tokens_per_task": None, "all_subsets": True, "accuracy": dict.fromkeys(METHODS)}
+    nobody = {
+        "k": 4,
+        "tasks": 0,
+        "tokens_per_task": None,
+        "all_subsets": True,
+        "accuracy": dict.fromkeys(METHODS),
+    }
     turns = [[row(1, 6.0), row(2, 12.0), nobody], [row(1, 12.5), row(2, 25.0), nobody]]
     selection_curves(turns, tmp_path / "two.png")
     selection_curves(turns[:1], tmp_path / "one.png")
     selection_curves([[row(1, 0.0), row(2, 0.0)]], tmp_path / "uncounted.png")
     selection_curves([], tmp_path / "empty.png")
     assert size_of(tmp_path / "one.png")[0] < size_of(tmp_path / "two.png")[0]
-    assert size_of(tmp_path / "one.png") == size_of(tmp_path / "empty.png") == size_of(tmp_path / "uncounted.png")
+    assert (
+        size_of(tmp_path / "one.png")
+        == size_of(tmp_path / "empty.png")
+        == size_of(tmp_path / "uncounted.png")
+    )
     assert (tmp_path / "one.png").stat().st_size > (tmp_path / "empty.png").stat().st_size

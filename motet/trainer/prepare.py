@@ -1,4 +1,4 @@
-"""Base models before training: made on the spot where they are embedded, warmed up where the run says so."""
+"""Prepare base models before training: create embedded ones and run the warm-up."""
 
 import contextlib
 import hashlib
@@ -9,25 +9,27 @@ from pathlib import Path
 
 from motet.core import Prompt
 from motet.errors import ConfigError
-from motet.policies import adapter_folder
-from motet.policies import folder as model_folder
-from motet.policies.attention_choice import Attention
-from motet.policies.backbone import Backbone, Policy
-from motet.policies.loading import DType
-from motet.policies.tiny import make_tiny
-from motet.policies.warmup import warm_up
+from motet.models import adapter_folder
+from motet.models import folder as model_folder
+from motet.models.attention_choice import Attention
+from motet.models.backbone import Backbone, Policy
+from motet.models.loading import DType
+from motet.models.tiny import make_tiny
+from motet.models.warmup import warm_up
 from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.seeding import derive
 from motet.settings import TinyModel, Warmup
-from motet.trainer.lessons import Lessons
+from motet.trainer.warmup_batches import WarmupBatches
 
 CORPUS = 600
-"""Demonstrations that an embedded tokenizer is made of."""
+"""Number of demonstrations in the corpus of an embedded tokenizer."""
 
 
-def make_embedded(folder: Path, shape: TinyModel, corpus: Iterable[tuple[Prompt, str]], seed: int) -> Path:
-    """An embedded model in `folder`, its tokenizer made of the corpus's prompts and answers."""
+def make_embedded(
+    folder: Path, shape: TinyModel, corpus: Iterable[tuple[Prompt, str]], seed: int
+) -> Path:
+    """Create an embedded model in `folder`, with a tokenizer built from the prompts and answers."""
     texts = [text for prompt, answer in corpus for text in (_plain(prompt), answer)]
     return make_tiny(folder, texts, shape, seed=derive(seed, "embedded") % 2**31)
 
@@ -41,7 +43,7 @@ async def warm_base(
     into: Path,
     model: str,
     policies: set[str],
-    lessons: Lessons,
+    batches: WarmupBatches,
     options: Warmup,
     *,
     device: str,
@@ -50,16 +52,25 @@ async def warm_base(
     attention: Attention = "auto",
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Trains all of a base model on demonstrations for the `policies` that start from it. Returns the loss of every step.
+    """Train all weights of a base model on demonstrations. Return the loss of every step.
 
-    `into` gets the result, whole or not at all.
+    The demonstrations are for `policies`, those that start from this model. `into` gets the
+    complete result or nothing.
     """
     backbone = Backbone.load(
-        source, device=device, dtype=dtype, trainable_full=True, checkpointing=checkpointing, attention=attention
+        source,
+        device=device,
+        dtype=dtype,
+        trainable_full=True,
+        checkpointing=checkpointing,
+        attention=attention,
     )
     policy = Policy(model, backbone)
     losses = await warm_up(
-        policy, lambda step: lessons.batch(policies, model, step, options.batch_size), options, progress
+        policy,
+        lambda step: batches.batch(policies, model, step, options.batch_size),
+        options,
+        progress,
     )
     with whole_folder(into) as folder:
         policy.save(folder)
@@ -69,19 +80,22 @@ async def warm_base(
 
 _SEAL = "hashes.json"
 _READ = {
-    *model_folder.SAID, *model_folder.LINKED, model_folder.ONE, model_folder.INDEX, adapter_folder.FILE, adapter_folder.TENSORS
+    *model_folder.SAID, *model_folder.LINKED, model_folder.ONE, model_folder.INDEX,
+    adapter_folder.FILE, adapter_folder.TENSORS,
 }  # fmt: skip
 
 
 def seal(folder: Path) -> None:
-    """Writes down what every file of a model is, so that a run which goes on notices if one became another."""
-    (folder / _SEAL).write_text(json.dumps(_hashes(folder), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    """Write the hashes of all files of a model, so that a resumed run detects changed files."""
+    (folder / _SEAL).write_text(
+        json.dumps(_hashes(folder), indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 def check_seal(folder: Path) -> None:
-    """Raises: ConfigError naming the files of a model that are not what was sealed, or that are new and would be read.
+    """Check a model folder against its hashes. Other files, such as a model card, are allowed.
 
-    A card or a note that somebody laid beside them is nobody's harm.
+    Raises: ConfigError that names the files that differ, or new files that the loader would read.
     """
     try:
         sealed = read_json(folder / _SEAL)
@@ -96,7 +110,7 @@ def check_seal(folder: Path) -> None:
 
 
 def is_sealed(folder: Path) -> bool:
-    """Whether a run wrote this folder, or a copy of it."""
+    """Return whether the folder, or the original of this copy, was written by a run."""
     return (folder / _SEAL).exists()
 
 
@@ -115,9 +129,10 @@ def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]
 
 @contextlib.contextmanager
 def whole_folder(final: Path) -> Iterator[Path]:
-    """A folder that appears under its name only once everything is in it.
+    """Yield a temporary folder that gets its final name only when it is complete.
 
-    Until then it lies in a temporary one beside it. What killed processes left of those goes first.
+    The temporary folder is beside the final one. Temporary folders of killed processes are removed
+    first.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:

@@ -32,9 +32,11 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_one(tmp_path: Path) -> None:
     final = tmp_path / "team"
-    (tmp_path / ".team.mine.writing").mkdir()  # somebody's own
+    (tmp_path / ".team.mine.writing").mkdir()  # a folder of the user
     command = [sys.executable, "-c", WRITER, str(final)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as writer:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "begun\n"
         (left,) = (path for path in tmp_path.iterdir() if path.name != ".team.mine.writing")

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on."""
+"""Progress display of a run."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -13,7 +13,9 @@ from motet.visible import Console
 
 
 class Progress:
-    """One bar per stage on a terminal, aligned lines elsewhere, or nothing. It goes to stderr: stdout is for results.
+    """Shows one bar per stage on a terminal, aligned lines elsewhere, or nothing.
+
+    It writes to stderr, because stdout is for results.
 
     with Progress() as progress:
         progress.stage("train", total=60)
@@ -28,7 +30,11 @@ class Progress:
         every: int = 10,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`every`: steps per line where there is no terminal; more where that would make over half a dozen lines a stage."""
+        """Create the display.
+
+        `every`: steps per line if there is no terminal. It is increased for long stages, so that a
+        stage prints about six lines at most.
+        """
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
         columns = (
@@ -37,7 +43,9 @@ class Progress:
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}", markup=False),
         )
-        self._bar = Bar(*columns, console=self._console, disable=self._silent or not self._console.is_terminal)
+        self._bar = Bar(
+            *columns, console=self._console, disable=self._silent or not self._console.is_terminal
+        )
         self._tasks: dict[str, TaskID] = {}
         self.stage("", 0)
 
@@ -49,24 +57,32 @@ class Progress:
         self._bar.stop()
 
     def stage(self, name: str, total: int, first: int = 0) -> None:
-        """What follows counts to `total`; `first` steps of it were done before (by the run this one resumes, or ahead of another
-        stage in between)."""
+        """Start a stage of `total` steps, of which `first` are already done.
+
+        They were done by the run that this one resumes, or before another stage interrupted this
+        one.
+        """
         self._name, self._total, self._first = name, total, first
         self._tokens, self._since = 0, self._clock()
         if name in self._tasks:
             self._bar.update(self._tasks[name], total=total, completed=first)
         else:
-            self._tasks[name] = self._bar.add_task(name, total=total, completed=first, figures="", visible=bool(name))
+            self._tasks[name] = self._bar.add_task(
+                name, total=total, completed=first, figures="", visible=bool(name)
+            )
         self._task = self._tasks[name]
 
     def counter(self, name: str, total: int) -> Callable[[object], None]:
-        """Begins a stage; every call of what it returns is one more done."""
+        """Start a stage and return a function; each call of it counts one more step."""
         self.stage(name, total)
         done = count(1)
         return lambda _: self.show(next(done), {})
 
     def show(self, done: int, figures: Mapping[str, float], tokens: int = 0) -> None:
-        """`done` steps of the stage are done; `tokens` were sampled or trained since the last call."""
+        """Show that `done` steps of the stage are done.
+
+        `tokens` were sampled or trained since the last call.
+        """
         if self._silent:
             return
         self._tokens += tokens
@@ -74,20 +90,24 @@ class Progress:
         parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
         parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
         left = seconds / max(done - self._first, 1) * (self._total - done)
-        parts.append(f"left {_clock_face(left)}" if done < self._total else f"took {_clock_face(seconds)}")
+        parts.append(
+            f"left {_clock_face(left)}" if done < self._total else f"took {_clock_face(seconds)}"
+        )
         text = "  ".join(parts)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, figures=text)
         elif done % max(self._every, self._total // 6) == 0 or done == self._total:
             width = len(str(self._total))
-            self._console.print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", soft_wrap=True)
+            self._console.print(
+                f"{self._name:<9} {done:>{width}}/{self._total}  {text}", soft_wrap=True
+            )
 
     def say(self, text: str) -> None:
-        """A line of its own, above the bar where there is one."""
+        """Print a line, above the bar if there is one."""
         if not self._silent:
             self._console.print(text, soft_wrap=True)
 
 
 def _clock_face(seconds: float) -> str:
-    """Whole seconds as 0:01:30."""
+    """Format whole seconds as 0:01:30."""
     return str(timedelta(seconds=round(seconds)))

@@ -39,7 +39,11 @@ def test_a_stage_goes_on_after_another_one_in_between():
         progress.counter("step 1", 1)(None)
         progress.stage("train", total=2, first=1)
         progress.show(2, {})
-    assert [line[:13] for line in out.getvalue().splitlines()] == ["train     1/2", "step 1    1/1", "train     2/2"]
+    assert [line[:13] for line in out.getvalue().splitlines()] == [
+        "train     1/2",
+        "step 1    1/1",
+        "train     2/2",
+    ]
     assert [bar.description for bar in progress._bar.tasks if bar.visible] == ["train", "step 1"]
 
 

@@ -1,6 +1,7 @@
-"""The folder of a run: what lies where, who may begin there, and how a file is written.
+"""The folder of a run: the paths of its files, who may start there, and how files are written.
 
-runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png  episodes/  checkpoints/  models/  team/  best/  tensorboard/
+runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png
+            episodes/  checkpoints/  models/  team/  best/  tensorboard/
 """
 
 import json
@@ -17,7 +18,7 @@ from motet.errors import ConfigError
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where everything of one run stands."""
+    """The paths of all files of a run."""
 
     path: Path
 
@@ -28,7 +29,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """One JSON object per line: see `Metrics`."""
+        """One JSON object per line: see `MetricsWriter`."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -41,22 +42,22 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """What a killed run goes on from."""
+        """Checkpoints, from which a killed run resumes."""
         return self.path / "checkpoints"
 
     @property
     def models(self) -> Path:
-        """Base models made or warmed up by the run."""
+        """Base models that the run created or warmed up."""
         return self.path / "models"
 
     @property
     def team(self) -> Path:
-        """The trained policies, in the hub's folder formats."""
+        """The trained policies, in the folder formats of transformers and PEFT."""
         return self.path / "team"
 
     @property
     def best(self) -> Path:
-        """A run folder with the team as it was when train.keep_best was highest, and best.json about it."""
+        """A run folder with the team at which train.keep_best was highest, and best.json."""
         return self.path / "best"
 
     @property
@@ -64,16 +65,19 @@ class RunFolder:
         return self.path / "tensorboard"
 
     def episodes(self, kind: str, step: int) -> Path:
-        """The episodes of one step; kind is train or an evaluation's name."""
+        """The episodes of one step. `kind` is "train" or the name of an evaluation."""
         return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
 
 
 @contextmanager
 def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
-    """The folder of a run that is about to start, empty unless it resumes: then without what a killed process had begun to write.
+    """Prepare the folder of a run that is about to start. It is empty, unless the run resumes.
 
-    A ConfigError in the body leaves everything as it was: an overwritten run is put back, a new one is gone.
-    Raises: as `refuse`, and ConfigError where nothing can be written.
+    When a run resumes, partial files of a killed process are removed. If the body raises
+    ConfigError, the folder is restored: an overwritten run is put back, and a new folder is
+    removed.
+
+    Raises: the same as `refuse`, and ConfigError if nothing can be written.
     """
     refuse(path, resume=resume, overwrite=overwrite)
     new, before = path, path.with_name(f".{path.name}.before")
@@ -89,7 +93,7 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
             f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
         ) from error
     for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()  # begun by a process that was killed
+        shutil.rmtree(left) if left.is_dir() else left.unlink()  # left over by a killed process
     try:
         yield RunFolder(path)
     except ConfigError:
@@ -103,12 +107,20 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
 
 
 def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """Raises: ConfigError for an existing run without one of the flags, and for what is no run folder; touches nothing."""
+    """Check whether a run may start in this folder. Nothing is changed.
+
+    Raises: ConfigError if a run exists and neither flag is given, or if the path is not a run
+    folder.
+    """
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
-    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+    blocking = next(
+        (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
+    )
     if blocking is not None:
-        raise ConfigError(f"{path} cannot be made: {blocking} is a file; expected a folder for runs")
+        raise ConfigError(
+            f"{path} cannot be made: {blocking} is a file; expected a folder for runs"
+        )
     is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
     if resume and not is_run:
         raise ConfigError(f"{path} holds no run to resume; start it without --resume")
@@ -117,12 +129,14 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
     if not is_run:
         raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
     if not overwrite:
-        raise ConfigError(f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew")
+        raise ConfigError(
+            f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew"
+        )
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Names `path` in what the disk refuses: a write that fails does not know which file it was for. Raises: OSError."""
+    """Add `path` to an OSError, because a failed write does not know its file. Raises: OSError."""
     try:
         yield
     except OSError as error:
@@ -132,7 +146,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A reader sees the old file or all of the new one."""
+    """Write a file atomically: a reader sees the old file or all of the new one."""
     beside = path.with_name(f".{path.name}.writing")
     with writing(path):
         beside.write_text(text, encoding="utf-8")
@@ -140,20 +154,30 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Plain values, indented for people."""
+    """Write plain values as indented JSON."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
-    """A line where the training episodes of one of the first `steps` steps are missing, or cut short. None of them is read."""
+    """Return one line if training episodes of the first `steps` steps are missing or incomplete.
+
+    Only the end of each file is read.
+    """
     files = [folder.episodes("train", step) for step in range(1, steps + 1)]
     lost = [file for file in files if not _ends(file)]
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    return [f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is not"] if lost else []
+    return (
+        [
+            f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is "
+            "not"
+        ]
+        if lost
+        else []
+    )
 
 
 def _ends(path: Path) -> bool:
-    """Whether there is a last line, and the end of it."""
+    """Return whether the file has a last line that is complete."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as file:

@@ -15,7 +15,8 @@ def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
     folder = claim(tmp_path / "runs" / "a")
     folder.metrics.write_text("{}\n")
     with pytest.raises(
-        ConfigError, match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew"
+        ConfigError,
+        match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew",
     ):
         claim(folder.path)
     assert folder.metrics.read_text() == "{}\n"
@@ -40,12 +41,18 @@ def test_a_resumed_run_has_nothing_left_that_a_killed_process_had_begun(tmp_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     claim(folder.path, resume=True)
-    assert sorted(path.name for path in folder.path.rglob("*")) == ["config.yaml", "models", "tiny", "x"]
+    assert sorted(path.name for path in folder.path.rglob("*")) == [
+        "config.yaml",
+        "models",
+        "tiny",
+        "x",
+    ]
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line():
     with pytest.raises(
-        ConfigError, match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to"
+        ConfigError,
+        match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to",
     ):
         claim(Path("/proc/nowhere/a"))
 
@@ -76,7 +83,9 @@ def test_what_is_no_run_folder_is_never_deleted(tmp_path):
 
 
 def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"absent holds no run to resume; start it without --resume"):
+    with pytest.raises(
+        ConfigError, match=r"absent holds no run to resume; start it without --resume"
+    ):
         claim(tmp_path / "absent", resume=True)
     with pytest.raises(ConfigError, match="expected at most one"):
         claim(tmp_path / "absent", resume=True, overwrite=True)

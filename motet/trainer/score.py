@@ -1,18 +1,21 @@
-"""score: what models other than the players say of a step's completions. Nothing is computed that no algorithm asks for."""
+"""Score the completions of a step with reference policies and critics.
+
+Only what the algorithm needs is computed.
+"""
 
 from collections.abc import Iterator, Sequence
 
 from motet.core import (
     Completion,
     Episode,
-    ReadingId,
     Round,
     SampleId,
     Scorer,
     ScoreRequest,
     Scores,
     Team,
-    Valued,
+    ValueEstimate,
+    ValueId,
     ValueRequest,
     walk,
 )
@@ -20,18 +23,32 @@ from motet.settings import Algorithm
 from motet.views import joint_observation, own_observation
 
 
-async def score(scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team) -> Scores:
-    """Reference log-probabilities of every completion that may be trained, and values of every situation that a critic is for;
-    each asked for in one call."""
+async def score(
+    scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team
+) -> Scores:
+    """Return reference log-probabilities and values, each computed in one call.
+
+    The log-probabilities cover every completion that can be trained; the values cover every
+    observation that a critic values.
+    """
     return Scores(
         reference=await _reference(scorer, episodes, team) if algorithm.needs_reference else {},
-        values=await _values(scorer, episodes, algorithm, team) if algorithm.critic_view is not None else {},
+        values=await _values(scorer, episodes, algorithm, team)
+        if algorithm.critic_view is not None
+        else {},
     )
 
 
-async def _reference(scorer: Scorer, episodes: Sequence[Episode], team: Team) -> dict[SampleId, tuple[float, ...]]:
+async def _reference(
+    scorer: Scorer, episodes: Sequence[Episode], team: Team
+) -> dict[SampleId, tuple[float, ...]]:
     wanted = {
-        id: ScoreRequest(completion.policy, round_.prompt_tokens[id.agent], completion.tokens, completion.temperature)
+        id: ScoreRequest(
+            completion.policy,
+            round_.prompt_tokens[id.agent],
+            completion.tokens,
+            completion.temperature,
+        )
         for id, round_, completion in _completions(episodes)
         if completion.tokens is not None and completion.policy not in team.frozen
     }
@@ -40,21 +57,25 @@ async def _reference(scorer: Scorer, episodes: Sequence[Episode], team: Team) ->
 
 async def _values(
     scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team
-) -> dict[ReadingId, Valued]:
-    wanted: dict[ReadingId, ValueRequest] = {}
+) -> dict[ValueId, ValueEstimate]:
+    wanted: dict[ValueId, ValueRequest] = {}
     for id, round_, completion in _completions(episodes):
         if id.agent not in team.critics:
             continue
         critic = team.critics[id.agent]
         if algorithm.scope == "token":
             if completion.tokens is not None:
-                reading = ReadingId(id.episode, id.path, id.agent, id.index)
+                reading = ValueId(id.episode, id.path, id.agent, id.index)
                 wanted[reading] = ValueRequest(
-                    critic, prompt_tokens=round_.prompt_tokens[id.agent], completion=completion.tokens
+                    critic,
+                    prompt_tokens=round_.prompt_tokens[id.agent],
+                    completion=completion.tokens,
                 )
         elif algorithm.critic_view == "own":
-            wanted[ReadingId(id.episode, id.path, id.agent)] = ValueRequest(critic, own_observation(round_, id.agent))
-        elif (together := ReadingId(id.episode, id.path, None)) not in wanted:
+            wanted[ValueId(id.episode, id.path, id.agent)] = ValueRequest(
+                critic, own_observation(round_, id.agent)
+            )
+        elif (together := ValueId(id.episode, id.path, None)) not in wanted:
             wanted[together] = ValueRequest(critic, joint_observation(round_))
     return dict(zip(wanted, await scorer.values(list(wanted.values())), strict=True))
 

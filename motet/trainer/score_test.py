@@ -1,4 +1,4 @@
-"""What is asked of references and critics: each thing an algorithm needs, once."""
+"""Tests of `score`: it requests each thing that an algorithm needs, once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from motet.core import (
     Episode,
     Fault,
     Outcome,
-    ReadingId,
     Round,
     SampleId,
     ScoreRequest,
     Scores,
     Task,
     Team,
-    Valued,
+    ValueEstimate,
+    ValueId,
     ValueRequest,
 )
 from motet.settings import Algorithm
@@ -30,7 +30,7 @@ JOINT = Team(TEAM.agents, decode={}, critics=dict.fromkeys(TEAM.agents, "critic-
 
 
 class Notebook:
-    """A scorer that writes down what it is asked. Its answers say which request they answer."""
+    """A scorer that records its requests. Its answers show which request they belong to."""
 
     def __init__(self) -> None:
         self.calls: list[list[ScoreRequest | ValueRequest]] = []
@@ -39,25 +39,39 @@ class Notebook:
         self.calls.append(list(requests))
         return [(-float(number),) * len(request.tokens) for number, request in enumerate(requests)]
 
-    async def values(self, requests: Sequence[ValueRequest]) -> list[Valued]:
+    async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
         self.calls.append(list(requests))
-        return [Valued((number,), (0,), (float(number),)) for number, _ in enumerate(requests)]
+        return [
+            ValueEstimate((number,), (0,), (float(number),)) for number, _ in enumerate(requests)
+        ]
 
 
 def said(agent: str, *tokens: int) -> Completion:
     policy = {"a": "p", "b": "q"}[agent]
-    return Completion(policy, "x", "stop", tokens=tokens, logprobs=(-1.0,) * len(tokens), temperature=0.7)
+    return Completion(
+        policy, "x", "stop", tokens=tokens, logprobs=(-1.0,) * len(tokens), temperature=0.7
+    )
 
 
 def episode() -> Episode:
-    """Two turns; two answers each at the first, of which one joint action failed; only b speaks at the second."""
-    after = Round(1, {"b": "more?"}, {"b": (4,)}, {"b": (said("b", 9),)}, (Outcome({"b": 0}, {}, end="done"),))
+    """An episode of two turns.
+
+    At the first turn there are two samples each, and one joint action fails. At the second turn
+    only b acts.
+    """
+    after = Round(
+        1, {"b": "more?"}, {"b": (4,)}, {"b": (said("b", 9),)}, (Outcome({"b": 0}, {}, end="done"),)
+    )
     samples = {"a": (said("a", 5, 6), said("a", 7)), "b": (said("b", 8), said("b", 8, 8))}
     outcomes = (
         Outcome({"a": 0, "b": 0}, {}, next=after),
         Outcome({"a": 1, "b": 1}, {}, fault=Fault("reward", "x", "")),
     )
-    return Episode("e", Task("e", {}), Round(0, {"a": "A?", "b": "B?"}, {"a": (1, 2), "b": (3,)}, samples, outcomes))
+    return Episode(
+        "e",
+        Task("e", {}),
+        Round(0, {"a": "A?", "b": "B?"}, {"a": (1, 2), "b": (3,)}, samples, outcomes),
+    )
 
 
 FAILED = Episode("f", Task("f", {}), None, fault=Fault("environment", "died", ""))
@@ -96,25 +110,31 @@ def test_no_reference_is_asked_for_of_who_is_never_trained():
 def test_own_critics_read_each_round_once_for_each_agent_that_acts_in_it():
     notebook, scores = asked(resolve("iac", {}))
     assert notebook.calls == [
-        [ValueRequest("critic-a", "A?"), ValueRequest("critic-b", "B?"), ValueRequest("critic-b", "more?")]
+        [
+            ValueRequest("critic-a", "A?"),
+            ValueRequest("critic-b", "B?"),
+            ValueRequest("critic-b", "more?"),
+        ]
     ]
     assert {id: said.values for id, said in scores.values.items()} == {
-        ReadingId("e", (), "a"): (0.0,),
-        ReadingId("e", (), "b"): (1.0,),
-        ReadingId("e", (0,), "b"): (2.0,),
+        ValueId("e", (), "a"): (0.0,),
+        ValueId("e", (), "b"): (1.0,),
+        ValueId("e", (0,), "b"): (2.0,),
     }
 
 
 def test_an_agent_without_a_critic_is_not_valued():
     notebook, scores = asked(resolve("iac", {}), COLD)
     assert notebook.calls == [[ValueRequest("critic-a", "A?")]]
-    assert list(scores.values) == [ReadingId("e", (), "a")]
+    assert list(scores.values) == [ValueId("e", (), "a")]
 
 
 def test_a_joint_critic_reads_each_round_once():
     notebook, scores = asked(resolve("maac", {}), JOINT)
-    assert notebook.calls == [[ValueRequest("critic-joint", "a: A?\nb: B?"), ValueRequest("critic-joint", "b: more?")]]
-    assert list(scores.values) == [ReadingId("e", (), None), ReadingId("e", (0,), None)]
+    assert notebook.calls == [
+        [ValueRequest("critic-joint", "a: A?\nb: B?"), ValueRequest("critic-joint", "b: more?")]
+    ]
+    assert list(scores.values) == [ValueId("e", (), None), ValueId("e", (0,), None)]
 
 
 def test_in_token_scope_every_completion_is_read_behind_the_tokens_of_its_prompt():

@@ -1,7 +1,8 @@
-"""One answer chosen out of several games, with a verifier's scores and without: how often is it right?
+"""Accuracy of choosing one answer out of several games, with and without a verifier.
 
-A task has n games, and each the answers of all agents at one turn. What chooses among k games is worth its mean over subsets of k
-of the n: over all of them where a formula says it or they are few, else over some that a seed draws. No torch, no IO.
+A task has n games, and each game has the answers of all agents at one turn. A method that chooses
+among k games is measured as the mean over subsets of k of the n games: over all of them if there is
+a formula or if they are few, else over random subsets. This module uses no torch and no IO.
 """
 
 import random
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from motet.rollout.passing import pass_at
 
 SUBSETS = 64
-"""Votes are averaged over at most so many subsets."""
+"""Maximum number of subsets that votes are averaged over."""
 METHODS = {
     "single": "single answer",
     "majority": "majority vote",
@@ -22,28 +23,31 @@ METHODS = {
     "best": "best of k",
     "any": "any right",
 }
-"""What is measured -> what people read of it."""
+"""Method -> its label in tables."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One answer as it is judged."""
+    """One judged answer."""
 
     score: float
-    """The verifier's."""
+    """The score of the verifier."""
     answer: str | None
-    """What it comes to; None where it answers nothing, and then it does not vote."""
+    """The answer that the text expresses. None if it contains no answer; then it does not vote."""
     right: bool
 
 
 Candidates: TypeAlias = Sequence[Sequence[Candidate]]
-"""The answers of each game, in the order of games and agents; at least one in each."""
+"""The answers of each game, in the order of games and agents. Each game has at least one."""
 Subset: TypeAlias = tuple[int, ...]
-"""Places of games, in order."""
+"""Indices of games, in order."""
 
 
 def accuracies(games: Candidates, k: int, seed: int) -> dict[str, float]:
-    """Each of METHODS out of k of the games. Raises: ValueError unless 1 <= k <= n."""
+    """Return the accuracy of each of METHODS for k of the games.
+
+    Raises: ValueError unless 1 <= k <= n.
+    """
     if not 1 <= k <= len(games):
         raise ValueError(f"{k} of {len(games)} games; expected 1 <= k <= n")
     chosen = subsets(len(games), k, seed)
@@ -57,31 +61,43 @@ def accuracies(games: Candidates, k: int, seed: int) -> dict[str, float]:
 
 
 def single(games: Candidates) -> float:
-    """How likely one answer of one game is right; the same for every k."""
+    """Return the accuracy of one random answer of one game. It is the same for every k."""
     return fsum(sum(one.right for one in game) / len(game) for game in games) / len(games)
 
 
 def best_of(games: Candidates, k: int) -> float:
-    """How likely the answer with the highest score among k games is right; of equal scores the first is taken.
+    """Return the accuracy of the answer with the highest score among k games.
 
-    Over all C(n, k) subsets: with the games sorted by their highest score, the one at place i from 0 decides those C(n−1−i, k−1)
-    that hold it and none before it.
+    In a tie the first answer counts.
+
+    The mean is over all C(n, k) subsets. With the games sorted by their highest score, the game at
+    index i (from 0) is the best one of C(n−1−i, k−1) subsets: those that contain it and none of the
+    games before it.
     """
     n = len(games)
     tops = sorted((max(game, key=_score) for game in games), key=_score, reverse=True)
-    return sum(comb(n - 1 - place, k - 1) for place, top in enumerate(tops) if top.right) / comb(n, k)
+    return sum(comb(n - 1 - place, k - 1) for place, top in enumerate(tops) if top.right) / comb(
+        n, k
+    )
 
 
-def voted(games: Candidates, chosen: Sequence[Subset], weight: Callable[[Candidate], float]) -> float:
-    """The share of the chosen subsets in which a vote is right."""
-    winners = [elected([one for place in subset for one in games[place]], weight) for subset in chosen]
+def voted(
+    games: Candidates, chosen: Sequence[Subset], weight: Callable[[Candidate], float]
+) -> float:
+    """Return the share of the chosen subsets in which the vote is right."""
+    winners = [
+        elected([one for place in subset for one in games[place]], weight) for subset in chosen
+    ]
     return sum(winner is not None and winner.right for winner in winners) / len(winners)
 
 
-def elected(candidates: Sequence[Candidate], weight: Callable[[Candidate], float]) -> Candidate | None:
-    """The first of those that give the answer with the most weight; None where nobody answers, or two answers have the most.
+def elected(
+    candidates: Sequence[Candidate], weight: Callable[[Candidate], float]
+) -> Candidate | None:
+    """Return the first candidate of the answer with the largest total weight.
 
-    Weights are summed exactly, so that a tie hangs on no order.
+    Returns None if there is no answer or a tie. The weights are summed exactly, so a tie does not
+    depend on their order.
     """
     votes: dict[str, list[Candidate]] = {}
     for one in candidates:
@@ -94,7 +110,7 @@ def elected(candidates: Sequence[Candidate], weight: Callable[[Candidate], float
 
 
 def subsets(n: int, k: int, seed: int) -> list[Subset]:
-    """All subsets of k of n games where there are at most SUBSETS, else SUBSETS different ones."""
+    """Return all subsets of k of n games, or SUBSETS different ones if there are more."""
     if comb(n, k) <= SUBSETS:
         return list(combinations(range(n), k))
     draw, found = random.Random(seed), set[Subset]()

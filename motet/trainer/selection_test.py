@@ -4,11 +4,21 @@ from math import comb
 
 import pytest
 
-from motet.trainer.selection import METHODS, SUBSETS, Candidate, accuracies, best_of, elected, single, subsets, voted
+from motet.trainer.selection import (
+    METHODS,
+    SUBSETS,
+    Candidate,
+    accuracies,
+    best_of,
+    elected,
+    single,
+    subsets,
+    voted,
+)
 
 
 def one(score, answer="1", right=None):
-    """Right is the answer 7."""
+    """A candidate. The right answer is 7."""
     return Candidate(score, answer, answer == "7" if right is None else right)
 
 
@@ -20,10 +30,11 @@ RIGHT, WRONG = "7", "1"
 
 
 def drawn(seed, games=6, agents=2):
-    """Games whose scores are often equal and whose answers are often none."""
+    """Random games whose scores are often equal and whose answers are often None."""
     draw = random.Random(seed)
     return [
-        [one(draw.randrange(4) / 4, draw.choice(["7", "1", "2", None])) for _ in range(agents)] for _ in range(games)
+        [one(draw.randrange(4) / 4, draw.choice(["7", "1", "2", None])) for _ in range(agents)]
+        for _ in range(games)
     ]
 
 
@@ -48,15 +59,18 @@ def brute_vote(games, k, weight):
     return sum(won) / len(won)
 
 
-# ---------------------------------------------------------------------------------------------------- best of k
+# ---------------------------------------------------------------------------------------- best of k
 
 
 def test_best_of_k_by_hand():
     games = [[one(0.2, RIGHT)], [one(0.9, WRONG)], [one(0.5, RIGHT)], [one(0.1, WRONG)]]
-    # sorted: 0.9 wrong, 0.5 right, 0.2 right, 0.1 wrong; of 6 pairs 3 hold the first, 2 more the second, 1 more the third
+    # Sorted: 0.9 wrong, 0.5 right, 0.2 right, 0.1 wrong. Of 6 pairs, 3 contain the first, 2 more
+    # the second, 1 more the third.
     assert best_of(games, 1) == 0.5
     assert best_of(games, 2) == (2 + 1) / 6
-    assert best_of(games, 3) == 1 / 4  # of 4 threes, 3 hold the first; the one that does not has the second
+    assert (
+        best_of(games, 3) == 1 / 4
+    )  # of 4 triples, 3 contain the first; the other one contains the second
     assert best_of(games, 4) == 0.0
 
 
@@ -68,7 +82,9 @@ def test_the_best_answer_of_a_game_speaks_for_it():
 def test_of_equal_scores_the_first_is_taken_within_a_game_and_among_games():
     assert best_of([[one(0.5, RIGHT), one(0.5, WRONG)]], 1) == 1.0
     assert best_of([[one(0.5, WRONG), one(0.5, RIGHT)]], 1) == 0.0
-    assert best_of([[one(0.5, RIGHT)], [one(0.5, WRONG)], [one(0.5, WRONG)]], 2) == pytest.approx(2 / 3)
+    assert best_of([[one(0.5, RIGHT)], [one(0.5, WRONG)], [one(0.5, WRONG)]], 2) == pytest.approx(
+        2 / 3
+    )
     assert best_of([[one(0.5, WRONG)], [one(0.5, WRONG)], [one(0.5, RIGHT)]], 2) == 0.0
 
 
@@ -81,10 +97,10 @@ def test_best_of_k_is_the_mean_over_all_subsets(seed):
 
 def test_a_thousand_games_overflow_nothing():
     games = [[one(place / 1000, RIGHT if place == 999 else WRONG)] for place in range(1000)]
-    assert best_of(games, 500) == pytest.approx(0.5)  # the best game is in half of all subsets
+    assert best_of(games, 500) == pytest.approx(0.5)  # half of all subsets contain the best game
 
 
-# ---------------------------------------------------------------------------------------------------- votes
+# -------------------------------------------------------------------------------------------- votes
 
 
 def test_a_vote_goes_to_the_largest_sum_and_a_tie_to_nobody():
@@ -112,7 +128,7 @@ def test_a_tie_of_tenths_hangs_on_no_order():
 def test_votes_by_hand():
     games = [[one(0.9, RIGHT)], [one(0.5, WRONG)], [one(0.6, WRONG)]]
     pairs = subsets(3, 2, 0)
-    # right and wrong: 0.9 wins twice, by heads nobody; wrong and wrong: wrong
+    # Right against wrong: 0.9 wins twice; with equal weights it is a tie. Wrong and wrong: wrong.
     assert voted(games, pairs, weight) == pytest.approx(2 / 3)
     assert voted(games, pairs, lambda _: 1.0) == 0.0
     assert voted(games, subsets(3, 3, 0), weight) == 0.0  # 0.9 against 1.1
@@ -136,7 +152,7 @@ def test_votes_over_drawn_subsets_come_close_to_all():
     assert mean == pytest.approx(exact, abs=0.03)
 
 
-# ---------------------------------------------------------------------------------------------------- all methods
+# -------------------------------------------------------------------------------------- all methods
 
 
 @pytest.mark.parametrize(("n", "k"), [(8, 1), (8, 8), (8, 3), (1, 1), (4, 2), (64, 63)])
@@ -164,7 +180,10 @@ def test_the_ceiling_is_the_share_of_subsets_with_a_right_answer_and_nothing_is_
     for k in range(1, 7):
         found = accuracies(games, k, seed)
         assert list(found) == list(METHODS)
-        hits = [any(candidate.right for game in subset for candidate in game) for subset in combinations(games, k)]
+        hits = [
+            any(candidate.right for game in subset for candidate in game)
+            for subset in combinations(games, k)
+        ]
         assert found["any"] == pytest.approx(sum(hits) / len(hits))
         assert max(found.values()) <= found["any"] + 1e-12
 
@@ -175,8 +194,14 @@ def test_one_game_of_one_agent_is_a_single_answer_by_every_method():
 
 
 def test_a_perfect_verifier_reaches_the_ceiling_and_one_that_errs_always_misses():
-    games = [[one(0.9, RIGHT), one(0.2, WRONG)], [one(0.1, WRONG), one(0.3, "2")], [one(0.8, RIGHT), one(0.4, "2")]]
-    turned = [[one(1.0 - candidate.score, candidate.answer) for candidate in game] for game in games]
+    games = [
+        [one(0.9, RIGHT), one(0.2, WRONG)],
+        [one(0.1, WRONG), one(0.3, "2")],
+        [one(0.8, RIGHT), one(0.4, "2")],
+    ]
+    turned = [
+        [one(1.0 - candidate.score, candidate.answer) for candidate in game] for game in games
+    ]
     for k in (1, 2, 3):
         found = accuracies(games, k, 0)
         assert found["best"] == pytest.approx(found["any"])

@@ -1,4 +1,7 @@
-"""How a run is asked to stop, and hears it wherever it is: within a token, a micro-batch, or an environment."""
+"""Stop requests: how a run is asked to stop.
+
+The run reacts between tokens, between micro-batches, and while an environment works.
+"""
 
 import asyncio
 import signal
@@ -14,31 +17,35 @@ from motet.timeouts import break_off, calls_go_on
 T = TypeVar("T")
 
 
-class Stop:
-    """A wish to stop. It is made once, from any thread or a signal, and stands."""
+class StopRequest:
+    """A permanent request to stop, made from any thread or from a signal handler."""
 
     def __init__(self) -> None:
         self._wished = False
         self._given_up: Callable[[], object] | None = None
 
     def wished(self) -> bool:
-        """Whether somebody wants the run to stop."""
+        """Return whether a stop was requested."""
         return self._wished
 
     def wish(self) -> None:
-        """From now on `wished`, and what `unless_wished` runs is cancelled."""
+        """Request a stop. This also cancels what `unless_wished` runs."""
         self._wished = True
         if self._given_up is not None:
             self._given_up()
 
     def check(self) -> None:
-        """Raises: Interrupted if `wished`."""
+        """Raises: Interrupted if a stop was requested."""
         if self._wished:
             raise Interrupted("stopped as asked")
 
     async def unless_wished(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Raises: Interrupted once `wished`, after `work` was cancelled and has ended; also where it had ended
-        before it heard of that, for what it was doing may have been broken off."""
+        """Return the result of `work`.
+
+        Raises: Interrupted once a stop is requested, after `work` was cancelled and has ended. It
+        is also raised if `work` ended before the cancellation reached it, because its last action
+        may have been interrupted.
+        """
         task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
         self._given_up = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._wished:
@@ -47,7 +54,8 @@ class Stop:
             done = await task
         except asyncio.CancelledError:
             own = asyncio.current_task()
-            if own is None or not own.cancelling():  # who waits here was not cancelled: `work` was, by the wish
+            # If our own task was not cancelled, the stop request cancelled `work`.
+            if own is None or not own.cancelling():
                 self.check()
             raise
         finally:
@@ -59,19 +67,26 @@ class Stop:
 
     @contextmanager
     def on_signals(self, say: Callable[[str], object]) -> Iterator[None]:
-        """The first SIGINT or SIGTERM is a wish, a second one ends the process as it does elsewhere."""
-        if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        """Request a stop at the first SIGINT or SIGTERM. The second one ends the process."""
+        # Only the main thread receives signals.
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        # Not the loop's own handlers: a loop that computes for minutes without waiting would hear nothing meanwhile.
+        # Do not use the loop's own handlers: while the loop computes for minutes without an await,
+        # they would not run.
         def heard(number: int, frame: FrameType | None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             self.wish()
-            # From a thread of its own, because the signal may have come in the middle of printing.
-            threading.Thread(target=say, args=("stopping; once more stops without a checkpoint",)).start()
-            if self._given_up is not None:  # what an environment does just now would be cancelled where it awaits next
+            # Print in another thread, because the signal may have interrupted a print.
+            threading.Thread(
+                target=say, args=("stopping; once more stops without a checkpoint",)
+            ).start()
+            if (
+                self._given_up is not None
+                # Otherwise the environment would be cancelled only at its next await.
+            ):
                 break_off(frame)
 
         with _handled(heard):
@@ -80,7 +95,7 @@ class Stop:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is Ctrl-C, so that what has begun is put away."""
+    """Treat SIGTERM like Ctrl-C, so that everything is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

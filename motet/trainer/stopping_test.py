@@ -1,4 +1,4 @@
-"""A wish to stop is heard in whatever the run is doing, and only once it is made."""
+"""A stop request reaches whatever the run is doing, and only after it was made."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ import pytest
 
 from motet.errors import Interrupted
 from motet.timeouts import at_once, within
-from motet.trainer.stopping import Stop, terminated_as_interrupted
+from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 
 
 def test_work_that_waits_is_cancelled_and_puts_away_what_it_began():
-    stop, closed = Stop(), []
+    stop, closed = StopRequest(), []
 
     async def work():
         threading.Thread(target=stop.wish).start()
@@ -29,7 +29,7 @@ def test_work_that_waits_is_cancelled_and_puts_away_what_it_began():
 
 
 def test_a_wish_made_before_is_heard_at_once():
-    stop = Stop()
+    stop = StopRequest()
     stop.wish()
     with pytest.raises(Interrupted):
         asyncio.run(stop.unless_wished(asyncio.Event().wait()))
@@ -44,7 +44,7 @@ def test_without_a_wish_results_and_errors_and_cancellation_pass_through():
     async def cancelled():
         raise asyncio.CancelledError
 
-    stop = Stop()
+    stop = StopRequest()
     assert asyncio.run(stop.unless_wished(asyncio.sleep(0, "said"))) == "said"
     with pytest.raises(ValueError, match="own"):
         asyncio.run(stop.unless_wished(fails()))
@@ -55,7 +55,7 @@ def test_without_a_wish_results_and_errors_and_cancellation_pass_through():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
-    stop, said = Stop(), []
+    stop, said = StopRequest(), []
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with stop.on_signals(said.append):
         os.kill(os.getpid(), number)
@@ -71,7 +71,7 @@ def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_environment_that_does_not_await_is_broken_off_by_the_first_signal(number):
-    stop, main = Stop(), threading.get_ident()
+    stop, main = StopRequest(), threading.get_ident()
 
     async def step():
         threading.Timer(0.05, signal.pthread_kill, (main, number)).start()
@@ -83,7 +83,7 @@ def test_an_environment_that_does_not_await_is_broken_off_by_the_first_signal(nu
 
 @pytest.mark.parametrize("seconds", [600, None])
 def test_once_the_first_signal_came_no_call_begins_or_goes_on_but_what_closes(seconds):
-    stop, done = Stop(), []
+    stop, done = StopRequest(), []
 
     async def begins():
         signal.raise_signal(signal.SIGTERM)
@@ -106,12 +106,14 @@ def test_once_the_first_signal_came_no_call_begins_or_goes_on_but_what_closes(se
     with stop.on_signals(lambda said: None), pytest.raises(Interrupted):
         asyncio.run(stop.unless_wished(games()))
     assert sorted(done) == ["closed 0", "closed 1", "closed 2"]
-    assert asyncio.run(within(seconds, "step", later("the next run"))) is None  # in the same process
+    assert (
+        asyncio.run(within(seconds, "step", later("the next run"))) is None
+    )  # in the same process
     assert at_once(seconds, "observe", lambda: "seen") == "seen"
 
 
 def test_a_run_in_another_thread_is_not_given_up_with_that_of_the_main_thread():
-    stop, found = Stop(), []
+    stop, found = StopRequest(), []
 
     async def other():
         async def step():
@@ -131,7 +133,7 @@ def test_a_run_in_another_thread_is_not_given_up_with_that_of_the_main_thread():
 
 
 def test_what_is_not_to_be_given_up_is_not_broken_off_by_a_signal():
-    stop = Stop()
+    stop = StopRequest()
 
     async def step():
         signal.raise_signal(signal.SIGTERM)

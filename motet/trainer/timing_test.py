@@ -1,4 +1,4 @@
-"""Seconds by stage, over the steps of a run and over its resumption."""
+"""Seconds by stage, over the steps of a run and of its continuation."""
 
 import json
 import time
@@ -18,7 +18,7 @@ def test_a_stopwatch_adds_up_the_laps_of_a_stage(monkeypatch):
 
 
 def test_means_are_over_all_steps_and_go_on_where_a_run_was_cut():
-    """A stage that only some steps have is spread over all of them."""
+    """The seconds of a stage that only some steps have are divided by all steps."""
     first = Profile()
     assert first.means() == {}
     first.step({"play": 1.0, "play/decode": 0.5})

@@ -1,1 +1,1 @@
-"""Judging answers where no label is: data for a verifier, its training, its scores, its server."""
+"""Verifiers score answers that have no label: training data, training, scoring and server."""

@@ -1,7 +1,8 @@
-"""Answers to questions and whether they are right, one JSON line each: what a verifier learns from.
+r"""Labelled answers, one JSON object per line: the training data of a verifier.
 
-{"question": "gsm8k-7", "prompt": [{"role": "user", "content": "..."}], "text": "... \\boxed{12}", "answer": "12",
- "right": true, "source": "sampled", "agent": "alice", "temperature": 0.7, "ease": 0.25}
+{"question": "gsm8k-7", "prompt": [{"role": "user", "content": "..."}],
+ "text": "... \\boxed{12}", "answer": "12", "right": true, "source": "sampled",
+ "agent": "alice", "temperature": 0.7, "ease": 0.25}
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,48 +16,54 @@ from motet.core import Chat, Message, Prompt
 from motet.errors import ConfigError
 from motet.reading import ROWS, open_regular
 
-Source: TypeAlias = Literal["sampled", "argued", "gold", "written"]
-"""Sampled at a turn of a game; argued for a label that was given; the dataset's own; written because more were wanted."""
+AnswerSource: TypeAlias = Literal["sampled", "argued", "gold", "written"]
+"""Where an answer comes from. sampled: a turn of a game. argued: an argument for a given label.
+gold: the dataset's own answer. written: a writer was asked for it.
+"""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
-class Answer:
-    """One text that answers a question, and whether it is right by the gold answer."""
+class LabelledAnswer:
+    """One answer to a question, and whether it is right according to the gold answer."""
 
     question: str
     """The task's id."""
     prompt: Annotated[Chat, Field(min_length=1)]
-    """The question as a verifier reads it."""
+    """The question as the verifier reads it."""
     text: str
     answer: str
-    """What the text comes to, spelt one way."""
+    """The final answer of the text, in a canonical spelling."""
     right: bool
-    source: Source = "sampled"
+    source: AnswerSource = "sampled"
     agent: str | None = None
     temperature: float | None = None
     ease: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The share of right answers among all that were sampled to this question, repeated ones too."""
+    """Share of right answers among all answers sampled for this question, repeated ones included.
+    """
 
     @property
     def chat(self) -> Chat:
-        """What a verifier reads."""
+        """The chat that a verifier reads: the question, then the answer."""
         return (*self.prompt, Message("assistant", self.text))
 
     def line(self) -> bytes:
-        """As JSON."""
+        """Return the answer as one line of JSON."""
         return _LINE.dump_json(self, exclude_none=True)
 
 
-_LINE = TypeAdapter(Answer)
+_LINE = TypeAdapter(LabelledAnswer)
 
 
 def as_chat(question: Prompt) -> Chat:
-    """A raw text is what a user asks."""
+    """Return the question as a chat. A raw string becomes a user message."""
     return (Message("user", question),) if isinstance(question, str) else question
 
 
-def read_answers(path: str | Path) -> list[Answer]:
-    """Raises: ConfigError naming the line that is none."""
+def read_answers(path: str | Path) -> list[LabelledAnswer]:
+    """Read a file of answers.
+
+    Raises: ConfigError, which names the line, if a line is not a valid answer.
+    """
     place = Path(path)
     try:
         with open_regular(place, ROWS) as lines:
@@ -66,18 +73,26 @@ def read_answers(path: str | Path) -> list[Answer]:
             f"{place} does not exist; expected a file of answers: motet verifier sample writes one"
         ) from error
     except OSError as error:
-        raise ConfigError(f"{place} cannot be read ({error.strerror}); expected a file of answers") from error
+        raise ConfigError(
+            f"{place} cannot be read ({error.strerror}); expected a file of answers"
+        ) from error
 
 
-def some_answers(path: str | Path) -> list[Answer]:
-    """The same, where nothing can be done without any. Raises: ConfigError for a file without answers, too."""
+def some_answers(path: str | Path) -> list[LabelledAnswer]:
+    """Read a file of answers that must not be empty.
+
+    Raises: ConfigError as `read_answers`, and also if the file has no answers.
+    """
     answers = read_answers(path)
     if not answers:
-        raise ConfigError(f"{path} has no answers; expected one in every line: sample more tasks, or name another file")
+        raise ConfigError(
+            f"{path} has no answers; expected one in every line: sample more tasks, or name "
+            "another file"
+        )
     return answers
 
 
-def _read(place: Path, lines: Iterable[bytes]) -> Iterator[Answer]:
+def _read(place: Path, lines: Iterable[bytes]) -> Iterator[LabelledAnswer]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -89,8 +104,8 @@ def _read(place: Path, lines: Iterable[bytes]) -> Iterator[Answer]:
             raise ConfigError(f"{place}:{number} is no answer: {where}: {first['msg']}") from error
 
 
-def write_answers(path: Path, answers: Iterable[Answer]) -> None:
-    """Replaces the file at once, or not at all."""
+def write_answers(path: Path, answers: Iterable[LabelledAnswer]) -> None:
+    """Replace the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.part")
     with beside.open("wb") as lines:
@@ -98,9 +113,9 @@ def write_answers(path: Path, answers: Iterable[Answer]) -> None:
     beside.replace(path)
 
 
-def by_question(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
-    """Question -> its answers, in the order of the file."""
-    found: dict[str, list[Answer]] = {}
+def by_question(answers: Sequence[LabelledAnswer]) -> dict[str, list[LabelledAnswer]]:
+    """Return question -> its answers, in the order of the file."""
+    found: dict[str, list[LabelledAnswer]] = {}
     for answer in answers:
         found.setdefault(answer.question, []).append(answer)
     return found

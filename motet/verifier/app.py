@@ -1,7 +1,7 @@
-"""The web application that a verifier is served by.
+"""The web application that serves a verifier.
 
-Besides /predict there are /health (whether it serves), /model (what), /metrics (how it went) and /openapi.json (all of this, for
-machines).
+Besides /predict it has /health (are requests accepted?), /model (description of the verifier),
+/metrics (counters and times) and /openapi.json (the description of all routes).
 """
 
 import asyncio
@@ -14,26 +14,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 from motet.core import Chat
 from motet.errors import RewardFault
 from motet.verifier.bodies import Bodies
-from motet.verifier.limits import Limits
-from motet.verifier.metrics import Metrics
+from motet.verifier.limits import ScoringLimits
+from motet.verifier.metrics import ServerMetrics
 from motet.verifier.model import Verifier
-from motet.verifier.protocol import Health, Refusal, Scored, Served, documented, documented_body, read_chats
+from motet.verifier.protocol import (
+    Health,
+    Refusal,
+    Scored,
+    Served,
+    documented,
+    documented_body,
+    read_chats,
+)
 from motet.verifier.queue import Closed, Full, ScoringQueue
-from motet.verifier.scorer import Broken
+from motet.verifier.scorer import VerifierBroken
 from motet.verifier.wire import LetGo, check_head
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 MOST_SAID = 300
-"""Characters of a reason."""
+"""Maximum number of characters of an error message."""
 
 
-def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, limits: Limits) -> "FastAPI":
-    """Serves `verifier`, called `name`, with Motet's `version`. With a key, /health and /openapi.json can be read without it."""
+def create_app(
+    verifier: Verifier, name: str, version: str, *, key: str | None, limits: ScoringLimits
+) -> "FastAPI":
+    """Create the application that serves `verifier` under `name`; `version` is Motet's version.
+
+    If there is a key, /health and /openapi.json can still be read without it.
+    """
     from fastapi import Depends, FastAPI
 
-    metrics = Metrics()
+    metrics = ServerMetrics()
     queue = ScoringQueue(verifier, limits, metrics.batch)
     backbone = verifier.critic.backbone
     served = Served(
@@ -56,7 +69,7 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
         title="Motet verifier",
         version=version,
         lifespan=drained,
-        docs_url=None,  # these pages load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -70,18 +83,25 @@ def create_app(verifier: Verifier, name: str, version: str, *, key: str | None, 
     return app
 
 
-def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits, locked: dict[str, Any]) -> None:
+def _score(
+    app: "FastAPI",
+    queue: ScoringQueue,
+    metrics: ServerMetrics,
+    limits: ScoringLimits,
+    locked: dict[str, Any],
+) -> None:
     from fastapi import Request
 
     bodies = Bodies(limits)
 
     @app.post(
         "/predict",
-        **locked | {"responses": locked["responses"] | documented(400, 408, 413, 415, 422, 429, 503)},
+        **locked
+        | {"responses": locked["responses"] | documented(400, 408, 413, 415, 422, 429, 503)},
         openapi_extra={"requestBody": documented_body()},
     )
     async def predict(request: Request) -> Scored:
-        """Scores answers. The order is kept, and no score depends on the other chats."""
+        """Score answers. The order is kept. A score does not depend on the other chats."""
         begun = perf_counter()
         check_head(request, limits.max_body_bytes)
         try:
@@ -93,32 +113,38 @@ def _score(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, limits: Limits
         return Scored(result=scores)
 
 
-def _tell(app: "FastAPI", queue: ScoringQueue, metrics: Metrics, served: Served, locked: dict[str, Any]) -> None:
+def _tell(
+    app: "FastAPI",
+    queue: ScoringQueue,
+    metrics: ServerMetrics,
+    served: Served,
+    locked: dict[str, Any],
+) -> None:
     from fastapi.responses import PlainTextResponse
 
     @app.get("/health", responses=documented(500, 503))
     async def health() -> Health:
-        """Whether requests are taken."""
+        """Test whether the server accepts requests."""
         if queue.closed:
             raise Refusal(503, "closed", "the server is about to end")
         return Health(status="ok")
 
     @app.get("/model", **locked)
     async def model() -> Served:
-        """What is served."""
+        """Describe the served verifier."""
         return served
 
     @app.get("/metrics", **locked, response_class=PlainTextResponse)
     async def figures() -> PlainTextResponse:
-        """Counts and times since the start, for Prometheus."""
+        """Return counts and times since the start, for Prometheus."""
         return PlainTextResponse(metrics.text(queue.open), media_type="text/plain; version=0.0.4")
 
 
-# ---------------------------------------------------------------------------------------------------- a request
+# ---------------------------------------------------------------------------------------- a request
 
 
 async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request") -> list[float]:
-    """The scores, unless the client leaves first: nothing is computed for nobody."""
+    """Return the scores. If the client leaves first, cancel the computation."""
     asked = queue.submit(chats)
     scores = asyncio.wrap_future(asked)
     left = asyncio.create_task(_left(request))
@@ -129,7 +155,7 @@ async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request"
             raise Refusal(400, "left", "the client left before its answer")
         return scores.result()
     finally:
-        asked.cancel()  # at once; the other way round the queue would hear of it a moment later
+        asked.cancel()  # cancel this first: through `scores` the queue would learn of it later
         scores.cancel()
         left.cancel()
 
@@ -140,12 +166,17 @@ async def _left(request: "Request") -> None:
 
 
 def _lock(key: str) -> Callable[..., Any]:
-    """Lets in who has the key. Comparing takes the same time however much of a key is right."""
+    """Return a dependency that accepts requests with the right key.
+
+    The comparison takes the same time however many characters of a key are right.
+    """
     from fastapi import Security
     from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
     async def let_in(
-        given: Annotated[HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False))],
+        given: Annotated[
+            HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False))
+        ],
     ) -> None:
         if given is None or not hmac.compare_digest(given.credentials.encode(), key.encode()):
             what = "no key came" if given is None else "the key is wrong"
@@ -155,11 +186,11 @@ def _lock(key: str) -> Callable[..., Any]:
     return let_in
 
 
-# ---------------------------------------------------------------------------------------------------- a refusal
+# ------------------------------------------------------------------------------------------- errors
 
 
-def _refuse_in_json(app: "FastAPI", metrics: Metrics) -> None:
-    """Whatever is raised becomes a status with {"error": ...}, and is counted."""
+def _refuse_in_json(app: "FastAPI", metrics: ServerMetrics) -> None:
+    """Turn every exception into a status with {"error": ...}, and count it."""
     from fastapi.responses import JSONResponse
     from starlette.exceptions import HTTPException
 
@@ -179,13 +210,17 @@ def _refuse_in_json(app: "FastAPI", metrics: Metrics) -> None:
             case Closed():
                 return Refusal(503, "closed", str(error))
             case RewardFault():
-                status = 503 if isinstance(error, Broken) else 422
+                status = 503 if isinstance(error, VerifierBroken) else 422
                 return Refusal(status, error.cause or type(error).__name__, str(error))
             case HTTPException():
                 what = f"{request.method} {request.url.path}: {error.detail}; see /openapi.json"
                 return Refusal(error.status_code, "not_served", what, dict(error.headers or {}))
-            case _:  # the server raises it on, for its log
-                return Refusal(500, "mistake", f"the server has a mistake ({type(error).__name__}): see its log")
+            case _:  # the server raises it again, so that it is logged
+                return Refusal(
+                    500,
+                    "mistake",
+                    f"the server has a mistake ({type(error).__name__}): see its log",
+                )
 
     for kind in (Refusal, Full, Closed, RewardFault, HTTPException, Exception):
         app.add_exception_handler(kind, refuse)

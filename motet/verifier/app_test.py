@@ -1,4 +1,7 @@
-"""The application without a socket and without a model; tests/verifier_server_test.py and verifier_input_test.py have both."""
+"""The application without a socket and without a model.
+
+tests/verifier_server_test.py and verifier_input_test.py use both.
+"""
 
 import asyncio
 import json
@@ -10,9 +13,9 @@ import pytest
 
 from motet.verifier import bodies, wire
 from motet.verifier.app import create_app
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.protocol import WRONG
-from motet.verifier.testing import Saying
+from tests.fixtures.verifiers import Saying
 
 KEY = "sk-secret-0123456789"
 JSON = {"Content-Type": "application/json"}
@@ -27,18 +30,25 @@ def saying():
 
 @asynccontextmanager
 async def speaking(saying, key=None, **limits):
-    app = create_app(saying, "gsm8k", "1.2.3", key=key, limits=Limits(**limits))
+    app = create_app(saying, "gsm8k", "1.2.3", key=key, limits=ScoringLimits(**limits))
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://x") as client,
+    ):
         yield client
 
 
 def asked(*said):
-    return {"query_responses": [[{"role": "user", "content": "?"}, {"role": "assistant", "content": s}] for s in said]}
+    return {
+        "query_responses": [
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": s}] for s in said
+        ]
+    }
 
 
 def ask(saying, *requests, **settings):
-    """What requests (method, path, and more) one after the other are answered with."""
+    """Return the responses to several requests (method, path, and options), sent in order."""
 
     async def go():
         async with speaking(saying, **settings) as client:
@@ -79,16 +89,18 @@ def test_it_says_what_it_serves_and_how_it_went(saying):
     }
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert {
-        'motet_verifier_requests_total{status="200"} 1',
-        'motet_verifier_faults_total{cause="RewardFault"} 1',
-        "motet_verifier_answers_total 2",
-        'motet_verifier_batch_answers_bucket{le="2"} 1',
-        "motet_verifier_queue_answers 0",
+        'motet_verifier_requests_total{status="200"} 1.0',
+        'motet_verifier_faults_total{cause="RewardFault"} 1.0',
+        "motet_verifier_answers_total 2.0",
+        'motet_verifier_batch_answers_bucket{le="2.0"} 1.0',
+        "motet_verifier_queue_answers 0.0",
     } <= set(metrics.text.splitlines())
 
 
 def test_faults_of_an_answer_are_its_askers_and_those_of_the_model_pass(saying):
-    answers = ask(saying, predict("poison"), predict("1", "unreadable"), predict("memory"), predict("1"))
+    answers = ask(
+        saying, predict("poison"), predict("1", "unreadable"), predict("memory"), predict("1")
+    )
     assert [(one.status_code, one.json()) for one in answers] == [
         (422, {"error": "not a finite number"}),
         (422, {"error": "answer 2 of 2: nobody can read that"}),
@@ -159,14 +171,21 @@ def test_a_request_has_only_so_much_time_and_what_is_late_is_not_computed(saying
     async def go():
         async with speaking(saying, request_seconds=0.2) as client:
             saying.hold()
-            late = await asyncio.gather(*(client.post("/predict", json=asked(said)) for said in ("0.5", "0.4")))
+            late = await asyncio.gather(
+                *(client.post("/predict", json=asked(said)) for said in ("0.5", "0.4"))
+            )
             saying.release.set()
             return late, await client.post("/predict", json=asked("0.1"))
 
     late, after = asyncio.run(go())
-    assert [(one.status_code, one.json()["error"]) for one in late] == [(503, "not done within 0.2 s")] * 2
+    assert [(one.status_code, one.json()["error"]) for one in late] == [
+        (503, "not done within 0.2 s")
+    ] * 2
     assert after.json() == {"result": [0.1]}
-    assert sorted(said for batch in saying.batches for said in batch) in (["0.1", "0.4"], ["0.1", "0.5"])
+    assert sorted(said for batch in saying.batches for said in batch) in (
+        ["0.1", "0.4"],
+        ["0.1", "0.5"],
+    )
 
 
 def test_what_a_client_that_left_had_asked_is_not_computed(saying):
@@ -194,16 +213,29 @@ async def leave_after_asking(app, what):
         return news.pop(0)
 
     async def send(message):
-        """Nobody is there."""
+        """No client reads it."""
 
-    scope = {"type": "http", "method": "POST", "path": "/predict", "headers": [], "query_string": b"", "scheme": "http"}
-    await app({**scope, "http_version": "1.1", "server": ("x", 80), "client": ("y", 1), "root_path": ""}, receive, send)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/predict",
+        "headers": [],
+        "query_string": b"",
+        "scheme": "http",
+    }
+    await app(
+        {**scope, "http_version": "1.1", "server": ("x", 80), "client": ("y", 1), "root_path": ""},
+        receive,
+        send,
+    )
 
 
 def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying, monkeypatch):
     sent, counted = 0, []
     monkeypatch.setattr(wire, "LINGER_SECONDS", 0.1)
-    monkeypatch.setattr(bodies, "too_large", lambda most: counted.append(sent) or wire.too_large(most))
+    monkeypatch.setattr(
+        bodies, "too_large", lambda most: counted.append(sent) or wire.too_large(most)
+    )
 
     async def endless():
         nonlocal sent
@@ -211,7 +243,9 @@ def test_a_body_is_counted_as_it_comes_and_never_read_to_its_end(saying, monkeyp
             sent += 1
             yield b" " * 1024
 
-    (answer,) = ask(saying, ("POST", "/predict", {"content": endless(), "headers": JSON}), max_body_mb=1 / 64)
+    (answer,) = ask(
+        saying, ("POST", "/predict", {"content": endless(), "headers": JSON}), max_body_mb=1 / 64
+    )
     assert answer.status_code == 413
     assert "more than 16,384 bytes" in answer.json()["error"]
     assert answer.headers["connection"] == "close"
@@ -229,14 +263,20 @@ def test_a_reason_is_short_and_repeats_nothing_of_the_text(saying):
 
 def test_what_ends_is_answered_before_it_does(saying):
     async def go():
-        app = create_app(saying, "gsm8k", "1", key=None, limits=Limits())
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://x") as client:
+        app = create_app(saying, "gsm8k", "1", key=None, limits=ScoringLimits())
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://x"
+        ) as client:
             async with app.router.lifespan_context(app):
                 saying.hold()
                 first = asyncio.create_task(client.post("/predict", json=asked("0.5")))
                 assert await asyncio.to_thread(saying.began.wait, 5)
                 threading.Timer(0.1, saying.release.set).start()
-            return await first, await client.get("/health"), await client.post("/predict", json=asked("0.5"))
+            return (
+                await first,
+                await client.get("/health"),
+                await client.post("/predict", json=asked("0.5")),
+            )
 
     first, health, after = asyncio.run(go())
     assert first.json() == {"result": [0.5]}

@@ -1,4 +1,4 @@
-"""Balancing by hand, on the embedded debate."""
+"""Balancing, compared with results found by hand, on the embedded debate tasks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,19 +8,22 @@ import pytest
 
 from motet.core import Chat, Fault, Message, Prompt, Task
 from motet.endpoint import PATIENCE, EndpointFault, ServerAway
-from motet.environments.debate_tiny import Problem, TinyDebate
+from motet.environments.debate_tiny import DebateProblem, TinyDebate
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.verifier import balance as module
-from motet.verifier.answers import Answer, as_chat
+from motet.verifier.answers import LabelledAnswer, as_chat
 from motet.verifier.balance import Balanced, Quota, balance
 from motet.verifier.writing import EndpointWriter, argument_for, leaks, order_for
 
 GAME = TinyDebate(TinyDebate.Options())
-TASKS = [Task(str(problem), asdict(problem)) for problem in (Problem("12", "+", "39"), Problem("50", "-", "05"))]
+TASKS = [
+    Task(str(problem), asdict(problem))
+    for problem in (DebateProblem("12", "+", "39"), DebateProblem("50", "-", "05"))
+]
 
 
 class Says:
-    """Writes what is in its list, one after the other."""
+    """Writes the texts of its list in order."""
 
     def __init__(self, *texts: str | Fault) -> None:
         self.texts, self.asked = list(texts), []
@@ -31,19 +34,30 @@ class Says:
         return said + [""] * (len(prompts) - len(said))
 
 
-def sampled(task: Task, *texts: str) -> list[Answer]:
-    right = Problem(**task.fields).answer
-    return [Answer(task.id, as_chat(GAME.question(task)), text, text, text == right, ease=0.25) for text in texts]
+def sampled(task: Task, *texts: str) -> list[LabelledAnswer]:
+    right = DebateProblem(**task.fields).answer
+    return [
+        LabelledAnswer(task.id, as_chat(GAME.question(task)), text, text, text == right, ease=0.25)
+        for text in texts
+    ]
 
 
-def run(answers: list[Answer], writer: Says | None, each: int = 1, tries: int = 2) -> Balanced:
+def run(
+    answers: list[LabelledAnswer], writer: Says | None, each: int = 1, tries: int = 2
+) -> Balanced:
     return asyncio.run(balance(GAME, TASKS, answers, writer, Quota(each, tries, seed=0)))
 
 
 def test_the_datasets_own_answer_stands_in_and_what_is_short_is_dropped() -> None:
     found = run([*sampled(TASKS[0], "13", "77", "13"), *sampled(TASKS[1], "55")], writer=None)
     own = found.answers[0]
-    assert (own.question, own.text, own.right, own.source, own.ease) == ("12+39", "41", True, "gold", 0.25)
+    assert (own.question, own.text, own.right, own.source, own.ease) == (
+        "12+39",
+        "41",
+        True,
+        "gold",
+        0.25,
+    )
     assert [one.right for one in found.answers] == [True, False]
     assert (found.questions, found.short_of_right, found.short_of_wrong) == (2, 0, 1)
 
@@ -57,14 +71,20 @@ def test_what_is_written_is_labelled_by_what_it_comes_to() -> None:
         ("00", False, "written"),
     ]
     assert len(writer.asked) == 1, "nobody is asked once nothing is missing"
-    # asked for a wrong answer the writer gives the right one: it is right
+    # asked for a wrong answer, the writer gives the right one: its label is right
     both = run(sampled(TASKS[1], "00"), Says("55"), each=1)
     assert [one.right for one in both.answers] == [True, False]
     assert both.written == 0, "the dataset's own answer was enough"
 
 
 def test_what_cannot_be_used_is_counted_by_cause() -> None:
-    writer = Says("55", "no number", Fault("sampler", "timeout", "slow"), "Here is a rewritten answer: 12", " ")
+    writer = Says(
+        "55",
+        "no number",
+        Fault("sampler", "timeout", "slow"),
+        "Here is a rewritten answer: 12",
+        " ",
+    )
     found = run(sampled(TASKS[1], "55"), writer, tries=5)
     assert found.rejected == {"repeated": 1, "unparsed": 1, "timeout": 1, "leak": 1, "nothing": 1}
     assert (found.answers, found.short_of_wrong, len(writer.asked)) == ([], 1, 5)
@@ -82,21 +102,21 @@ def test_the_quota_is_drawn_and_follows_from_the_seed() -> None:
 
 def test_an_answer_to_a_question_without_a_task_is_refused() -> None:
     with pytest.raises(ConfigError, match="no task has the id '99\\+99'"):
-        run(sampled(Task("99+99", asdict(Problem("99", "+", "99"))), "11"), None)
+        run(sampled(Task("99+99", asdict(DebateProblem("99", "+", "99"))), "11"), None)
 
 
 class Unsolved(TinyDebate):
-    """Knows no right answer to a difference, and cannot mark one text."""
+    """Has no solution for subtractions, and cannot grade one text."""
 
     def solve(self, state, seed):  # type: ignore[no-untyped-def]
         if "-" in str(state):
             raise EnvironmentFault("nobody knows")
         return super().solve(state, seed)
 
-    async def mark(self, task, text):  # type: ignore[no-untyped-def]
+    async def grade(self, task, text):  # type: ignore[no-untyped-def]
         if text == "13":
-            raise RewardFault("no mark")
-        return await super().mark(task, text)
+            raise RewardFault("no grade")
+        return await super().grade(task, text)
 
 
 def test_what_breaks_for_one_question_is_counted_and_takes_no_other_along() -> None:
@@ -108,7 +128,9 @@ def test_what_breaks_for_one_question_is_counted_and_takes_no_other_along() -> N
     assert found.rejected["RewardFault"] == 2
 
 
-def test_questions_are_balanced_some_at_a_time_and_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_balanced_some_at_a_time_and_counted_as_they_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = [*sampled(TASKS[0], "41"), *sampled(TASKS[1], "55")]
     writer, done = Says("11", "22"), []
     whole = run(answers, Says("11", "22"))
@@ -120,7 +142,7 @@ def test_questions_are_balanced_some_at_a_time_and_counted_as_they_are_done(monk
 
 
 class Dead:
-    """An endpoint of a server that is gone."""
+    """An endpoint whose server is gone."""
 
     def __init__(self, said_no: bool = False) -> None:
         self.calls, self._said_no = 0, said_no
@@ -132,10 +154,14 @@ class Dead:
 
 def test_an_expert_that_is_gone_is_asked_so_often_and_no_more() -> None:
     dead = Dead()
-    with pytest.raises(ServerAway, match=r"the expert gave nothing for 16 calls in a row.*status 503"):
+    with pytest.raises(
+        ServerAway, match=r"the expert gave nothing for 16 calls in a row.*status 503"
+    ):
         asyncio.run(EndpointWriter(dead).write(["?"] * 100, range(100)))  # type: ignore[arg-type]
     assert dead.calls == PATIENCE
-    found = asyncio.run(EndpointWriter(Dead(said_no=True)).write(["?"] * 100, range(100)))  # type: ignore[arg-type]
+    found = asyncio.run(
+        EndpointWriter(Dead(said_no=True)).write(["?"] * 100, range(100))  # type: ignore[arg-type]
+    )
     assert {one.cause for one in found if isinstance(one, Fault)} == {"refused"}
 
 

@@ -1,12 +1,14 @@
-"""Reads the bodies of requests, and bounds their size, their time and the memory of all of them
-together."""
+"""Read the bodies of requests.
+
+The size and time of each body and the memory of all bodies together are limited.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.protocol import Refusal
 from motet.verifier.wire import too_large
 
@@ -24,28 +26,28 @@ class _Body:
 class Bodies:
     """The bodies of all open requests.
 
-    Where there is no memory for the next bytes, the body that has been arriving for the longest
-    time is dropped. So clients that send half a body cannot keep others out. Bodies that came whole
-    are never dropped.
+    If there is no memory for the next bytes, the body that has been arriving for the longest time
+    is dropped. This way clients that send half a body cannot block others. Complete bodies are
+    never dropped.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ScoringLimits) -> None:
         self._limits = limits
         self._held = 0
         self._arriving: dict[_Body, None] = {}
-        """In the order in which they began."""
+        """Bodies that are still arriving, in the order in which they began."""
 
     @property
     def held(self) -> int:
-        """Bytes."""
+        """Bytes held now."""
         return self._held
 
     @asynccontextmanager
     async def read(self, request: "Request") -> AsyncIterator[bytes]:
-        """The whole body; its bytes count as held until the context ends.
+        """Read the whole body. Its bytes count as held until the context ends.
 
-        Raises: Refusal of 413 for one that is too large, 408 for one that is late, 429 where there
-        is no memory for it.
+        Raises: Refusal 413 if the body is too large, 408 if it is late, 429 if there is no memory
+        for it.
         """
         deadline = asyncio.timeout(self._limits.client_seconds)
         body = _Body(deadline)
@@ -78,7 +80,7 @@ class Bodies:
         return bytes(content)
 
     def _hold(self, body: _Body, size: int) -> None:
-        """Raises: Refusal where the memory is full of bodies that came whole."""
+        """Raises: Refusal if the memory is full of complete bodies."""
         while self._held > body.size and self._held + size > self._limits.max_held_bytes:
             oldest = next((one for one in self._arriving if one is not body and one.size), None)
             if oldest is None:

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack
 import pytest
 
 from motet.verifier.bodies import Bodies
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.protocol import Refusal
 
 MIB = 2**20
 
 
 class Arriving:
-    """A request; `chunks` come at once, and the rest where `whole` is set."""
+    """A request. `chunks` come at once, the rest only if `whole` is set."""
 
     def __init__(self, *sizes, whole=True):
         self._sizes, self._whole = sizes, whole
@@ -34,7 +34,7 @@ async def refusal_of(bodies, request):
 
 def test_a_body_is_held_until_its_request_is_answered():
     async def go():
-        bodies = Bodies(Limits())
+        bodies = Bodies(ScoringLimits())
         async with bodies.read(Arriving(3, 4)) as body:
             assert (body, bodies.held) == (b" " * 7, 7)
         assert bodies.held == 0
@@ -44,7 +44,7 @@ def test_a_body_is_held_until_its_request_is_answered():
 
 def test_a_body_that_is_late_or_too_large_is_refused_and_held_no_longer():
     async def go():
-        bodies = Bodies(Limits(client_seconds=0.05, max_body_mb=1))
+        bodies = Bodies(ScoringLimits(client_seconds=0.05, max_body_mb=1))
         late = await refusal_of(bodies, Arriving(5, whole=False))
         assert (late.status, str(late)) == (408, "the body did not come within 0.05 s")
         assert (await refusal_of(bodies, Arriving(MIB, 1))).status == 413
@@ -55,8 +55,10 @@ def test_a_body_that_is_late_or_too_large_is_refused_and_held_no_longer():
 
 def test_the_body_that_began_first_and_is_not_whole_gives_way():
     async def go():
-        bodies = Bodies(Limits(max_held_mb=2))
-        halves = [asyncio.create_task(refusal_of(bodies, Arriving(MIB, whole=False))) for _ in range(2)]
+        bodies = Bodies(ScoringLimits(max_held_mb=2))
+        halves = [
+            asyncio.create_task(refusal_of(bodies, Arriving(MIB, whole=False))) for _ in range(2)
+        ]
         while bodies.held < 2 * MIB:
             await asyncio.sleep(0)
         async with bodies.read(Arriving(MIB // 2, MIB // 2)) as body:
@@ -71,7 +73,7 @@ def test_the_body_that_began_first_and_is_not_whole_gives_way():
 
 def test_bodies_that_came_whole_are_kept_and_the_next_one_is_asked_to_come_again():
     async def go():
-        bodies = Bodies(Limits(max_held_mb=2))
+        bodies = Bodies(ScoringLimits(max_held_mb=2))
         async with AsyncExitStack() as stack:
             for _ in range(2):
                 await stack.enter_async_context(bodies.read(Arriving(MIB)))
@@ -84,7 +86,7 @@ def test_bodies_that_came_whole_are_kept_and_the_next_one_is_asked_to_come_again
 
 def test_one_body_alone_always_finds_room():
     async def go():
-        bodies = Bodies(Limits(max_held_mb=1, max_body_mb=8))
+        bodies = Bodies(ScoringLimits(max_held_mb=1, max_body_mb=8))
         async with bodies.read(Arriving(MIB, MIB, MIB)) as body:
             assert len(body) == 3 * MIB
 

@@ -1,8 +1,7 @@
-"""The server's connections: how many there may be, whose place a new one takes, and how long a
-client may keep one waiting.
+"""The server's connections: their number, which one gives its place to a new one, and time limits.
 
-uvicorn has no limit on the time of a head and none per address, and its loop of accepting spins
-where no file may be opened.
+uvicorn has no time limit for the head of a request and no limit per address. Its accept loop spins
+if no file can be opened.
 """
 
 import asyncio
@@ -16,30 +15,30 @@ import h11
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.protocol import Wrong
 
 SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 1.0
-"""After the system had no file or memory for a connection."""
+"""Seconds until the next attempt after the system had no file or memory for a connection."""
 MOST_PIECES, SMALL_PIECE = 1000, 64
-"""A body of more pieces than this, of fewer bytes each on average, is refused: each one costs as
-much as a large one."""
+"""A body of more than MOST_PIECES pieces is refused if its pieces have fewer than SMALL_PIECE bytes
+on average, because a small piece costs as much as a large one.
+"""
 REASONS = {400: b"Bad Request", 408: b"Request Timeout"}
 log = logging.getLogger(__name__)
 
 
 class Connections:
-    """All connections, by client address.
+    """All connections, grouped by client address.
 
     A connection waits for its client before and within a request, and while the client does not
-    take its answer. Where a limit is reached, a new connection takes the place of the one that has
-    waited for its client the longest. Connections whose requests are being answered keep their
-    places.
+    read its response. If a limit is reached, a new connection replaces the one that has waited for
+    its client the longest. Connections whose requests are being computed are never replaced.
     """
 
-    def __init__(self, limits: Limits, files: int) -> None:
-        """`files` is how many connections may be open as far as the system is concerned."""
+    def __init__(self, limits: ScoringLimits, files: int) -> None:
+        """`files` is the number of connections for which the process may open files."""
         self.most = min(limits.max_connections, files)
         share = limits.max_connections_per_address * self.most // limits.max_connections
         self.most_per_address = max(1, min(share, self.most))
@@ -50,8 +49,10 @@ class Connections:
         return sum(map(len, self._by_address.values()))
 
     def make_room(self, address: str) -> bool:
-        """Whether one more connection of this address may be opened; for it another one may have
-        been dropped."""
+        """Test whether this address may open one more connection.
+
+        This may drop another connection.
+        """
         own = self._by_address.get(address, set())
         if len(own) >= self.most_per_address:
             return self._drop_one_of([own])
@@ -63,7 +64,10 @@ class Connections:
         for group in groups:
             waiting = [one for one in group if one.waits_for_client]
             if waiting:
-                log.warning("a connection was closed to make room: as many are open as may be (%d)", len(self))
+                log.warning(
+                    "a connection was closed to make room: as many are open as may be (%d)",
+                    len(self),
+                )
                 min(waiting, key=lambda one: one.waiting_since).drop()
                 return True
         return False
@@ -72,7 +76,7 @@ class Connections:
         self._by_address.setdefault(connection.address, set()).add(connection)
 
     def remove(self, connection: "Connection") -> None:
-        """Also one that is not there any more."""
+        """Remove a connection. Does nothing if it is not there."""
         group = self._by_address.get(connection.address, set())
         group.discard(connection)
         if not group:
@@ -92,8 +96,10 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """uvicorn's protocol. It knows since when it has waited for its client, and says in JSON what
-    is wrong with a head."""
+    """uvicorn's protocol, with limits on the time that a client may take.
+
+    It knows since when it has waited for its client, and answers an invalid head in JSON.
+    """
 
     def __init__(self, *settings: Any, connections: Connections, address: str, **more: Any) -> None:
         super().__init__(*settings, **more)
@@ -112,25 +118,31 @@ class Connection(H11Protocol):
         return self._between_requests or self.cycle.more_body or self.flow.write_paused
 
     def is_late(self, now: float) -> bool:
-        """Whether the client did not begin a request, send its head or take its answer in time;
-        `Bodies` times a body."""
+        """Test whether the client began a request, sent its head or read its response too late.
+
+        `Bodies` limits the time of a body.
+        """
         waits = self._between_requests or self.flow.write_paused
         return waits and now - self.waiting_since > self._connections.client_seconds
 
     def drop(self, status: int | None = None) -> None:
-        """Closes the connection at once; what is not sent yet is lost. A client within a head is
-        told `status`."""
+        """Close the connection at once; unsent data is lost.
+
+        A client that is sending a head gets the response `status`.
+        """
         if status is not None and self._head_began and self._between_requests:
-            log.warning("a connection was closed: its client did not send the head of a request in time")
-            self._refuse(status, f"the head did not come within {self._connections.client_seconds:g} s")
+            log.warning(
+                "a connection was closed: its client did not send the head of a request in time"
+            )
+            self._refuse(
+                status, f"the head did not come within {self._connections.client_seconds:g} s"
+            )
         self._connections.remove(self)
         self.transport.abort()
 
     def _refuse(self, status: int, why: str) -> None:
-        if self.conn.our_state in (
-            h11.IDLE,
-            h11.SEND_RESPONSE,
-        ):  # else an answer has begun, and this would be part of it
+        # In other states a response has begun, and this one would become part of it.
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [("content-type", "application/json"), ("connection", "close")]
             for event in (
                 h11.Response(status_code=status, headers=headers, reason=REASONS[status]),
@@ -140,13 +152,17 @@ class Connection(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
 
     def _answer_no_more(self) -> None:
-        """The client sends more before it has its answer. One that never reads would be answered
-        without end."""
+        """Close the connection after the current response.
+
+        The client sends more before it has its response. A client that never reads would otherwise
+        get responses without end.
+        """
         if not self.cycle.response_started:
-            self.headers.append(CLOSE_HEADER)  # these are the request's, and uvicorn repeats this one in the answer
+            # These are the headers of the request; uvicorn repeats this one in the response.
+            self.headers.append(CLOSE_HEADER)
         self.cycle.keep_alive = False
 
-    # ------------------------------------------------------------------------------------------------ called by uvicorn
+    # ---------------------------------------------------------------------------- called by uvicorn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -179,8 +195,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def shutdown(self) -> None:
-        """The server is about to end: who is being answered gets the answer, and nobody is waited
-        for."""
+        """Stop with the server: finish the current response, but wait for no client."""
         if self.waits_for_client:
             self.drop()
         else:
@@ -188,27 +203,32 @@ class Connection(H11Protocol):
 
 
 class _Http(h11.Connection):
-    """Refuses bodies in tiny pieces. `refused` says so."""
+    """An HTTP connection that refuses bodies in tiny pieces. `refused` is then the reason."""
 
     refused = ""
     _pieces = _bytes = 0
 
     def next_event(self) -> Any:
         event: Any = super().next_event()
-        kind = type(event)  # isinstance takes several times as long: these classes are abstract ones of Python's
+        # isinstance takes several times as long, because these classes are abstract base classes.
+        kind = type(event)
         if kind is h11.Request:
             self._pieces = self._bytes = 0
         elif kind is h11.Data:
             self._pieces += 1
             self._bytes += len(event.data)
             if self._pieces > MOST_PIECES and self._bytes < self._pieces * SMALL_PIECE:
-                self.refused = f"the body comes in pieces of fewer than {SMALL_PIECE} bytes: send larger ones"
+                self.refused = (
+                    f"the body comes in pieces of fewer than {SMALL_PIECE} bytes: send larger ones"
+                )
                 raise h11.RemoteProtocolError(self.refused)
         return event
 
 
-async def accept(listener: socket.socket, connections: Connections, make: Callable[[str], Connection]) -> None:
-    """Takes connections one at a time, for ever. `make` is told the address they come from."""
+async def accept(
+    listener: socket.socket, connections: Connections, make: Callable[[str], Connection]
+) -> None:
+    """Accept connections one at a time, for ever. `make` gets the address of each client."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -223,28 +243,33 @@ async def accept(listener: socket.socket, connections: Connections, make: Callab
         if connections.make_room(address):
             await _open(client, make(address))
         else:
-            log.warning("a connection was refused: as many are being answered as may be (--max-connections)")
+            log.warning(
+                "a connection was refused: as many are being answered as may be (--max-connections)"
+            )
             client.close()
-            await asyncio.sleep(0)  # or refusing goes on for as long as more come, and nobody is answered
+            # Without this, refusing continues while new connections come, and no request is served.
+            await asyncio.sleep(0)
 
 
 async def _open(client: socket.socket, connection: Connection) -> None:
     try:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
-    except OSError:  # it is gone already
+    except OSError:  # the client is gone already
         client.close()
 
 
 async def sweep(connections: Connections) -> None:
-    """Drops who is late, for ever."""
+    """Drop late connections, for ever."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         connections.drop_late(asyncio.get_running_loop().time())
 
 
 def network(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the 64 bits of IPv6 that one household is
-    given."""
+    """Return what counts as one address: an IPv4 address, or an IPv6 network of 64 bits.
+
+    A household is given one such network.
+    """
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Whose place a new connection takes; tests/verifier_attacks_test.py has real ones."""
+"""Which connection a new one replaces; tests/verifier_attacks_test.py uses real connections."""
 
 import asyncio
 import resource
@@ -11,11 +11,12 @@ from uvicorn.server import ServerState
 
 from motet.verifier.connections import Connection, Connections, accept, network
 from motet.verifier.http_server import _files
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 
 
 class Fake:
-    """A connection that has waited for its client since `since`, or is being answered."""
+    """A connection that has waited for its client since `since`, or whose request is being
+    computed."""
 
     def __init__(self, connections, address, since=None):
         self.address, self.waiting_since, self.waits_for_client = address, since, since is not None
@@ -27,8 +28,10 @@ class Fake:
 
 
 def opened(most, per_address, *addresses):
-    """Connections that have waited the longer the earlier they are named."""
-    found = Connections(Limits(max_connections=most, max_connections_per_address=per_address), files=1000)
+    """Create connections. Those named earlier have waited for their client longer."""
+    found = Connections(
+        ScoringLimits(max_connections=most, max_connections_per_address=per_address), files=1000
+    )
     return found, [Fake(found, address, since) for since, address in enumerate(addresses)]
 
 
@@ -66,15 +69,20 @@ def test_connections_that_are_being_answered_keep_their_places():
 
 
 def test_few_files_lower_both_limits_alike():
-    limits = Limits(max_connections=800, max_connections_per_address=400)
+    limits = ScoringLimits(max_connections=800, max_connections_per_address=400)
     found = Connections(limits, files=200)
     assert (found.most, found.most_per_address) == (200, 100)
-    assert (Connections(limits, files=1).most_per_address, Connections(limits, files=9999).most) == (1, 800)
+    assert (
+        Connections(limits, files=1).most_per_address,
+        Connections(limits, files=9999).most,
+    ) == (1, 800)
 
 
 def test_a_process_that_may_open_any_number_of_files_has_the_limits_it_was_told(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert Connections(Limits(), _files()).most == Limits.max_connections
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
+    assert Connections(ScoringLimits(), _files()).most == ScoringLimits.max_connections
 
 
 @pytest.mark.parametrize(
@@ -91,7 +99,7 @@ def test_an_ipv6_network_counts_as_one_address(host, expected):
 
 
 def test_refusing_connections_does_not_keep_others_waiting():
-    """Each turn of the loop refuses one connection, however many there are."""
+    """Each turn of the event loop refuses one connection, however many there are."""
     connections, (fake,) = opened(1, 1, "127.0.0.1")
     fake.waits_for_client = False
 
@@ -99,8 +107,13 @@ def test_refusing_connections_does_not_keep_others_waiting():
         with ExitStack() as stack:
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=count))
             listener.setblocking(False)
-            clients = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(count)]
-            work = asyncio.create_task(accept(listener, connections, lambda address: pytest.fail("it was taken")))
+            clients = [
+                stack.enter_context(socket.create_connection(listener.getsockname()))
+                for _ in range(count)
+            ]
+            work = asyncio.create_task(
+                accept(listener, connections, lambda address: pytest.fail("it was taken"))
+            )
             clients[-1].setblocking(False)
             turns = 0
             while True:
@@ -115,11 +128,11 @@ def test_refusing_connections_does_not_keep_others_waiting():
     assert asyncio.run(turns_while_refused(50)) >= 50
 
 
-# ---------------------------------------------------------------------------------------------------- uvicorn
+# ------------------------------------------------------------------------------------------ uvicorn
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is written."""
+    """Records what is written."""
 
     def __init__(self):
         super().__init__()
@@ -137,14 +150,17 @@ class Wire(asyncio.Transport):
     abort = close
 
     def pause_reading(self):
-        """What comes is given by hand."""
+        """The test delivers the data itself."""
 
     resume_reading = pause_reading
 
 
 def test_a_connection_follows_a_request_from_its_head_to_its_answer():
-    """By what uvicorn's class knows of it, which uvicorn may change: pyproject.toml names the versions that pass here and in
-    tests/verifier_attacks_test.py."""
+    """Test the attributes of uvicorn's class that we rely on.
+
+    uvicorn may change them. pyproject.toml names the versions that pass here and in
+    tests/verifier_attacks_test.py.
+    """
 
     async def go():
         begin, end = asyncio.Event(), asyncio.Event()
@@ -153,21 +169,36 @@ def test_a_connection_follows_a_request_from_its_head_to_its_answer():
             while (await receive())["more_body"]:
                 begin.set()
             await end.wait()
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-length", b"2")],
+                }
+            )
             await send({"type": "http.response.body", "body": b"ok"})
 
         config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
         connections, _ = opened(9, 9)
         connection = Connection(
-            config=config, server_state=ServerState(), app_state={}, connections=connections, address="a"
+            config=config,
+            server_state=ServerState(),
+            app_state={},
+            connections=connections,
+            address="a",
         )
         wire = Wire()
         connection.connection_made(wire)
         late = connection.waiting_since + 31
-        assert (len(connections), connection.waits_for_client, connection.is_late(late)) == (1, True, True)
+        assert (len(connections), connection.waits_for_client, connection.is_late(late)) == (
+            1,
+            True,
+            True,
+        )
         connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1")
         await begin.wait()
-        assert (connection.waits_for_client, connection.is_late(late)) == (True, False)  # `Bodies` times it
+        # Not late: `Bodies` limits the time of a body.
+        assert (connection.waits_for_client, connection.is_late(late)) == (True, False)
         connection.data_received(b"2")
         assert not connection.waits_for_client
         connection.pause_writing()

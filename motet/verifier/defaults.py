@@ -1,10 +1,13 @@
-"""What sampling and balancing do unless told otherwise: once for the commands and for Python. Nothing heavy here."""
+"""Defaults of sampling and balancing, shared by the commands and the Python API.
+
+This module imports nothing heavy.
+"""
 
 TEMPERATURES = (0.7, 1.0, 1.3)
 GAMES = 4
-"""Per task and temperature."""
+"""Games per task and temperature."""
 EACH = 10
-"""Right answers to a question, and wrong ones."""
+"""Number of right answers per question, and number of wrong ones."""
 TRIES = 4
-"""How often a writer is asked for one that is missing."""
+"""Maximum number of requests to a writer for one missing answer."""
 WRITING_TEMPERATURE = 1.0

@@ -1,4 +1,4 @@
-"""uvicorn's server, with bounds on its connections and on its end."""
+"""uvicorn's server, with limits on its connections and on the time it takes to shut down."""
 
 import asyncio
 import logging
@@ -15,33 +15,40 @@ import uvicorn
 
 from motet.errors import ConfigError
 from motet.verifier.connections import Connection, Connections, accept, sweep
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 
 SPARE_FILES = 32
-"""Files that the process may open besides connections."""
+"""Number of files that the process may open besides connections."""
 log = logging.getLogger(__name__)
 
 
 class HttpServer(uvicorn.Server):
-    """Takes connections itself, and ends within `limits.grace_seconds` of a signal. One
-    listener."""
+    """A server that accepts connections itself, on one listener.
 
-    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
-        """Raises: ConfigError where the process may not open files for connections."""
+    It ends within `limits.grace_seconds` of a signal.
+    """
+
+    def __init__(self, config: uvicorn.Config, limits: ScoringLimits) -> None:
+        """Raises: ConfigError if the process may not open files for connections."""
         super().__init__(config)
         self._grace = limits.grace_seconds
         self._connections = Connections(limits, _files())
         self._tasks: list[asyncio.Task[None]] = []
         if self._connections.most < limits.max_connections:
             log.warning(
-                "at most %d connections at a time, for the process may open no more files (ulimit -n)",
+                (
+                    "at most %d connections at a time, for the process may open no more files "
+                    "(ulimit -n)"
+                ),
                 self._connections.most,
             )
 
     @contextmanager
     def ended_by_signals(self) -> Iterator[None]:
-        """Within it, the first SIGTERM or SIGINT makes the server end, and a second one ends the
-        process."""
+        """While the context is open, the first SIGTERM or SIGINT shuts the server down.
+
+        A second one ends the process.
+        """
 
         def end(number: int, frame: FrameType | None) -> None:
             self.should_exit = True
@@ -57,18 +64,22 @@ class HttpServer(uvicorn.Server):
             for one, handler in before.items():
                 signal.signal(one, handler)
 
-    # ------------------------------------------------------------------------------------------------ called by uvicorn
+    # ---------------------------------------------------------------------------- called by uvicorn
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are caught before the server runs."""
+        """Do nothing: the signals are caught before the server runs."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=[])  # uvicorn would accept as many as come at once
+        # given a socket, uvicorn would accept as many connections as come at once
+        await super().startup(sockets=[])
         (listener,) = sockets or []
         listener.setblocking(False)
-        for work in (accept(listener, self._connections, self._connection), sweep(self._connections)):
+        for work in (
+            accept(listener, self._connections, self._connection),
+            sweep(self._connections),
+        ):
             task = asyncio.create_task(work)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -81,7 +92,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
         giving_up.cancel()
 
-    # ------------------------------------------------------------------------------------------------ within
+    # ------------------------------------------------------------------------------------ internals
 
     def _connection(self, address: str) -> Connection:
         return Connection(
@@ -98,12 +109,19 @@ class HttpServer(uvicorn.Server):
             self.should_exit = True
 
     def _give_up(self) -> None:
-        log.warning("%d requests were not answered within %g s and are given up", len(self._connections), self._grace)
+        log.warning(
+            "%d requests were not answered within %g s and are given up",
+            len(self._connections),
+            self._grace,
+        )
         self._connections.drop_all()
 
 
 def _files() -> int:
-    """How many connections the process may open. Raises: ConfigError."""
+    """Return the number of connections that the process may open.
+
+    Raises: ConfigError if there is none.
+    """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
         return sys.maxsize

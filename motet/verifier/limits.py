@@ -1,4 +1,7 @@
-"""What scoring may take: the defaults of a server and of scores within a process, each once. No torch here."""
+"""Default limits of scoring, shared by the server and the in-process scorer.
+
+This module does not import torch.
+"""
 
 from dataclasses import dataclass, fields
 from math import inf
@@ -7,34 +10,46 @@ from motet.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Raises ConfigError where one of them is not above 0, or has no end."""
+class ScoringLimits:
+    """Limits of scoring.
+
+    Raises: ConfigError if a limit is not above 0, or is infinite.
+    """
 
     token_budget: int = 16384
-    """Tokens of a batch, padding included: rows times the longest. A longer row goes alone."""
+    """Tokens in one batch, padding included: number of rows times the longest row. A row that is
+    longer than this forms a batch of its own.
+    """
     max_queue: int = 4096
-    """Answers that may be open at a time, over all requests; one request always finds room in an empty queue."""
+    """Maximum number of open answers, over all requests. A single request is always accepted if the
+    queue is empty.
+    """
     max_body_mb: float = 8.0
-    """Size of one request, in MiB."""
+    """Maximum size of one request, in MiB."""
     max_held_mb: float = 64.0
-    """Size of all requests that are open, in MiB; one request alone always finds room."""
+    """Maximum size of all open requests together, in MiB. A single request is always accepted if no
+    other request is open.
+    """
     request_seconds: float = 300.0
-    """Time one request has, from its first byte to its scores."""
+    """Maximum time of one request in seconds, from its first byte to its scores."""
     max_connections: int = 800
-    """Connections at a time; fewer where the process may open fewer files."""
+    """Maximum number of connections at a time; fewer if the process may open fewer files."""
     max_connections_per_address: int = 400
-    """Connections at a time of one IPv4 address, or of one IPv6 network of 64 bits."""
+    """Maximum number of connections at a time from one IPv4 address or one 64-bit IPv6 network."""
     client_seconds: float = 30.0
-    """Time a client has to begin a request, to send its head, to send its body, and to take its
-    answer."""
+    """Seconds that a client has to begin a request, to send its head, to send its body, and to read
+    its response.
+    """
     grace_seconds: float = 30.0
-    """Time that open requests have after the signal to end."""
+    """Seconds that open requests have after a termination signal."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if not 0 < value < inf:
-                raise ConfigError(f"{one.name} is {value}; expected a number above 0, and an end of it")
+                raise ConfigError(
+                    f"{one.name} is {value}; expected a number above 0, and an end of it"
+                )
 
     @property
     def max_body_bytes(self) -> int:

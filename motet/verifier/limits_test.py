@@ -3,15 +3,15 @@ from dataclasses import fields
 import pytest
 
 from motet.errors import ConfigError
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Limits)])
+@pytest.mark.parametrize("name", [one.name for one in fields(ScoringLimits)])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_a_limit_is_above_zero(name, value):
     with pytest.raises(ConfigError, match=f"{name} is {value}; expected a number above 0"):
-        Limits(**{name: value})
+        ScoringLimits(**{name: value})
 
 
 def test_a_body_is_counted_in_mebibytes():
-    assert Limits(max_body_mb=0.5).max_body_bytes == 524_288
+    assert ScoringLimits(max_body_mb=0.5).max_body_bytes == 524_288

@@ -1,4 +1,4 @@
-"""The server's log: on stderr, at most one record a minute from each place in the code."""
+"""The server's log: written to stderr, at most one record a minute from each place in the code."""
 
 import logging
 import time
@@ -7,19 +7,26 @@ from contextlib import contextmanager
 from math import inf
 
 SECONDS = 60.0
-LEVELS = {"motet.verifier": logging.WARNING, "uvicorn.error": logging.ERROR, "asyncio": logging.WARNING}
-"""Logger -> the lowest level that is written."""
+LEVELS = {
+    "motet.verifier": logging.WARNING,
+    "uvicorn.error": logging.ERROR,
+    "asyncio": logging.WARNING,
+}
+"""Logger -> lowest level that is written."""
 
 
 class OncePerMinute(logging.Filter):
-    """Passes the first record of each place in the code, then one a minute with the number left
-    out."""
+    """Passes the first record of each place in the code, then at most one record a minute.
+
+    Each later record states how many records were left out since the last one.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
-        """Place -> when it was last written, and how many records were left out since."""
+        """Place in the code -> time of its last written record, number of records left out
+        since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         place, now = (record.pathname, record.lineno), self._clock()
@@ -36,8 +43,10 @@ class OncePerMinute(logging.Filter):
 
 @contextmanager
 def bounded_log() -> Iterator[None]:
-    """Within it, what the server, uvicorn and asyncio log goes to stderr through
-    `OncePerMinute`."""
+    """While the context is open, write the logs of the server, uvicorn and asyncio to stderr.
+
+    They pass through `OncePerMinute`.
+    """
     handler = logging.StreamHandler()
     handler.addFilter(OncePerMinute())
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))

@@ -1,4 +1,4 @@
-"""A log that attackers cannot fill."""
+"""Attackers cannot fill the log."""
 
 import logging
 
@@ -32,5 +32,8 @@ def test_what_asyncio_and_uvicorn_log_is_bounded_and_left_as_it_was(capsys):
             logging.getLogger("uvicorn.error").error("Exception in ASGI application")
             logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     said = capsys.readouterr().err.splitlines()
-    assert said == ["ERROR: socket.accept() out of system resource", "ERROR: Exception in ASGI application"]
+    assert said == [
+        "ERROR: socket.accept() out of system resource",
+        "ERROR: Exception in ASGI application",
+    ]
     assert [logging.getLogger(name).propagate for name in ("asyncio", "uvicorn.error")] == before

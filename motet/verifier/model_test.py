@@ -1,4 +1,4 @@
-"""What of an answer is its score: the value at its end, or those at the ends of its lines."""
+"""Scores: the value at the end of an answer, or those at the ends of its lines."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.verifier.model import CARD, HEAD, Unreadable, Verifier, check_folder
-from motet.verifier.testing import chat, make_verifier_folder
+from tests.fixtures.verifiers import chat, make_verifier_folder
 
 ANSWER = "two times\nthree, so\n\nsix"
 
@@ -26,11 +26,15 @@ def verifier(folder):
 
 
 def ends_of_lines(verifier, answer):
-    """By hand, from the text that the first tokens say."""
+    """Compute them by hand, from the decoded prefixes."""
     tokenizer = verifier.critic.backbone.tokenizer
     said = tokenizer(answer, add_special_tokens=False)["input_ids"]
     begun = [tokenizer.decode(said[: place + 1]) for place in range(len(said))]
-    ends = [place for place in range(len(said) - 1) if begun[place].endswith("\n") and begun[place + 1][-1] != "\n"]
+    ends = [
+        place
+        for place in range(len(said) - 1)
+        if begun[place].endswith("\n") and begun[place + 1][-1] != "\n"
+    ]
     return (*ends, len(said))
 
 
@@ -38,7 +42,9 @@ def test_steps_are_lines_and_empty_ones_belong_to_the_line_before(verifier):
     reading = replace(verifier, reads="mean").encode(chat(ANSWER))
     assert reading.steps == ends_of_lines(verifier, ANSWER)
     assert len(reading.steps) == 3
-    assert replace(verifier, reads="mean").encode(chat("six\n")).steps == ends_of_lines(verifier, "six\n")
+    assert replace(verifier, reads="mean").encode(chat("six\n")).steps == ends_of_lines(
+        verifier, "six\n"
+    )
 
 
 @pytest.mark.parametrize("reads", ["mean", "lowest"])
@@ -55,15 +61,17 @@ def test_the_score_is_the_mean_or_the_lowest_of_the_values_after_each_line(reads
     assert scores[1] == pytest.approx(verifier.scores([verifier.encode(chat("six"))])[0], abs=1e-6)
 
 
-def test_a_text_of_the_longest_tokens_is_read_to_the_context_and_longer_ones_are_refused(folder, tmp_path):
-    """Models of code have tokens of 128 spaces. Here they take the places of the last seven tokens."""
+def test_a_text_of_the_longest_tokens_is_read_to_the_context_and_longer_ones_are_refused(
+    folder, tmp_path
+):
+    """Code models have tokens of 128 spaces. Here they replace the last seven tokens."""
     place = Path(shutil.copytree(folder, tmp_path / "verifier"))
     written = json.loads((place / "tokenizer.json").read_text())
     vocabulary, merges = written["model"]["vocab"], written["model"]["merges"]
     last = {token for token, number in vocabulary.items() if number >= len(vocabulary) - 7}
     written["model"]["merges"] = [pair for pair in merges if "".join(pair) not in last]
     for power, token in enumerate(sorted(last)):
-        half = "Ġ" * 2**power  # a space, as byte-level vocabularies spell it
+        half = "Ġ" * 2**power  # a space, as byte-level vocabularies encode it
         vocabulary[half * 2] = vocabulary.pop(token)
         written["model"]["merges"].append([half, half])
     (place / "tokenizer.json").write_text(json.dumps(written))
@@ -78,7 +86,9 @@ def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_p
     (folder / CARD).write_text(json.dumps({**card, "facts": {"loss": "last"}}))
     try:
         assert Verifier.load(folder, device="cpu").reads == "end"
-        with pytest.raises(ConfigError, match=r"reads is lowest, and the verifier in .* learnt with loss: last"):
+        with pytest.raises(
+            ConfigError, match=r"reads is lowest, and the verifier in .* learnt with loss: last"
+        ):
             Verifier.load(folder, device="cpu", reads="lowest")
     finally:
         (folder / CARD).write_text(json.dumps(card))
@@ -89,13 +99,20 @@ def test_a_head_that_is_a_link_out_of_the_folder_is_refused(read, folder, tmp_pa
     place = shutil.copytree(folder, tmp_path / "verifier")
     (place / HEAD).rename(tmp_path / HEAD)
     (place / HEAD).symlink_to(tmp_path / HEAD)
-    with pytest.raises(ConfigError, match=r"head\.safetensors is a link to .*; expected a file in the folder"):
+    with pytest.raises(
+        ConfigError, match=r"head\.safetensors is a link to .*; expected a file in the folder"
+    ):
         read(place)
 
 
 def test_a_head_that_the_library_cannot_read_is_one_line(folder, tmp_path):
     place = shutil.copytree(folder, tmp_path / "verifier")
-    header = json.dumps({"weight": {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}}).encode()
+    header = json.dumps(
+        {"weight": {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}}
+    ).encode()
     (place / HEAD).write_bytes(len(header).to_bytes(8, "little") + header + b"xxx")
-    with pytest.raises(ConfigError, match=r"\Averifier [^\n]+ cannot be loaded: [^\n]+ motet verifier train wrote\Z"):
+    with pytest.raises(
+        ConfigError,
+        match=r"\Averifier [^\n]+ cannot be loaded: [^\n]+ motet verifier train wrote\Z",
+    ):
         Verifier.load(place, device="cpu")

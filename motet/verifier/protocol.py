@@ -1,8 +1,9 @@
-"""What a verifier's server is asked and what it answers: the published protocol of reward servers.
+"""Requests and responses of the verifier server: the published protocol of reward servers.
 
-    POST /predict  {"query_responses": [[{"role": ..., "content": ...}, ...], ...]}  ->  {"result": [score, ...]}
+    POST /predict  {"query_responses": [[{"role": ..., "content": ...}, ...], ...]}
+    ->  {"result": [score, ...]}
 
-Every other answer is a status from 400 on with {"error": why}.
+Every other response has a status of 400 or above and the body {"error": reason}.
 """
 
 import re
@@ -16,12 +17,13 @@ from motet.errors import MotetError
 from motet.settings import Settings
 
 MOST_CHATS = 1024
-"""Chats in one request."""
+"""Maximum number of chats in one request."""
 MOST_PARTS = 2**18
-"""Strings, objects, arrays and commas in one request: about 37,000 messages. A parser needs far
-more time and memory for many small values than for long texts."""
+"""Maximum number of strings, objects, arrays and commas in one request: about 37,000 messages. A
+parser needs far more time and memory for many small values than for long strings.
+"""
 _PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
-"""In linear time and constant memory, also where a string is cut off."""
+"""Matches in linear time and constant memory, even if a string is cut off."""
 WRONG: dict[int, str] = {
     400: "The body is no JSON in UTF-8.",
     401: "No key, or a wrong one.",
@@ -33,80 +35,94 @@ WRONG: dict[int, str] = {
     500: "The server has a mistake.",
     503: "The server is about to end, could not compute, or did not come to it in time: ask again.",
 }
-"""What every status means that comes with an error."""
+"""Description of every error status."""
 
 
-class Said(Settings):
-    """One message."""
+class ChatMessage(Settings):
+    """One message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-def _judgeable(chat: list[Said]) -> list[Said]:
+def _judgeable(chat: list[ChatMessage]) -> list[ChatMessage]:
     if chat[-1].role != "assistant":
-        raise ValueError(f"the last message is the {chat[-1].role}'s; expected the assistant's answer, which is judged")
+        raise ValueError(
+            f"the last message is the {chat[-1].role}'s; expected the assistant's answer, which "
+            "is judged"
+        )
     return chat
 
 
 class Asked(Settings):
-    """Chats, each of which ends with the assistant's answer."""
+    """Chats to score. Each chat ends with the assistant's answer."""
 
     query_responses: Annotated[
-        list[Annotated[list[Said], Field(min_length=2, fail_fast=True), AfterValidator(_judgeable)]],
+        list[
+            Annotated[
+                list[ChatMessage], Field(min_length=2, fail_fast=True), AfterValidator(_judgeable)
+            ]
+        ],
         Field(min_length=1, max_length=MOST_CHATS, fail_fast=True),
     ]
 
 
 class Scored(Settings):
-    """The scores, in the order of the chats."""
+    """Scores in the order of the chats."""
 
     result: list[Annotated[float, Field(ge=0.0, le=1.0)]]
-    """How likely each answer is right."""
+    """Probability that each answer is right."""
 
 
 class Wrong(Settings):
-    """Why there is nothing else."""
+    """Reason for an error status."""
 
     error: str
 
 
 class Health(Settings):
-    """Requests are taken."""
+    """The server accepts requests."""
 
     status: Literal["ok"]
 
 
 class Served(Settings):
-    """What is served."""
+    """Description of the served verifier."""
 
     name: str
-    """The name of its folder."""
+    """Name of the verifier's folder."""
     base: str | None
-    """Where the frozen base of an adapter came from; null where all weights are the verifier's own."""
+    """Source of the frozen base model of an adapter. null if all weights are the verifier's own."""
     context_length: int
-    """Tokens of question and answer together."""
+    """Maximum number of tokens of question and answer together."""
     device: str
     dtype: str
     reads: str
-    """What of an answer is its score: the value at its end, or the mean or the lowest of those after its lines."""
+    """How the score is computed from the values: the value at the end of the answer, or the mean or
+    the lowest of the values after its lines.
+    """
     version: str
-    """Motet's."""
+    """Version of Motet."""
     facts: dict[str, Any]
-    """What its maker says of it."""
+    """Information that the verifier's author stored with it."""
 
 
 class Refusal(MotetError):
-    """An answer that says no; `cause` is one word to count it by."""
+    """An error response. `cause` is one word, used as the label of a counter."""
 
-    def __init__(self, status: int, cause: str, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, cause: str, message: str, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.cause, self.headers = status, cause, headers
 
 
 def read_chats(body: bytes) -> list[Chat]:
-    """Raises: Refusal of 400 for what is no JSON, of 413 for too many values, of 422 for what is
-    another than asked for."""
+    """Parse the body of a request.
+
+    Raises: Refusal 400 if the body is not JSON, 413 if it has too many values, 422 if it does not
+    have the expected fields.
+    """
     _check_parts(body)
     try:
         asked = Asked.model_validate_json(body)
@@ -115,38 +131,65 @@ def read_chats(body: bytes) -> list[Chat]:
         first, more = problems[0], len(problems) - 1
         if first["type"] == "json_invalid":
             raise Refusal(400, "no_json", f"the body is no JSON: {first['msg']}") from error
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        where = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+        ).lstrip(".")
         others = f" (and {more} more)" if more else ""
-        raise Refusal(422, "not_expected", f"{where or 'the body'}: {first['msg']}{others}") from error
-    return [tuple(Message(said.role, said.content) for said in chat) for chat in asked.query_responses]
+        raise Refusal(
+            422, "not_expected", f"{where or 'the body'}: {first['msg']}{others}"
+        ) from error
+    return [
+        tuple(Message(said.role, said.content) for said in chat) for chat in asked.query_responses
+    ]
 
 
 def _check_parts(body: bytes) -> None:
-    """All other requests wait while the parser works, so what would take it seconds is refused
-    before. Raises: Refusal."""
+    """Refuse a body that would take the parser seconds, because all other requests wait meanwhile.
+
+    Raises: Refusal.
+    """
     if next(islice(_PART.finditer(body), MOST_PARTS, None), None) is not None:
         raise Refusal(
-            413, "too_large", f"the body has more than {MOST_PARTS:,} values: ask for fewer answers at a time"
+            413,
+            "too_large",
+            f"the body has more than {MOST_PARTS:,} values: ask for fewer answers at a time",
         )
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Refusals of a route, for OpenAPI: they are JSON, whatever the route itself answers with."""
+    """Return the error responses of a route for OpenAPI.
+
+    They are JSON, whatever type a successful response has.
+    """
     headers = {401: "WWW-Authenticate", 429: "Retry-After"}
     return {
         status: {
             "description": WRONG[status],
             "content": {"application/json": {"schema": Wrong.model_json_schema()}},
-            **({"headers": {headers[status]: {"schema": {"type": "string"}}}} if status in headers else {}),
+            **(
+                {"headers": {headers[status]: {"schema": {"type": "string"}}}}
+                if status in headers
+                else {}
+            ),
         }
         for status in statuses
     }
 
 
 def documented_body() -> dict[str, Any]:
-    """What /predict reads, for OpenAPI: it reads by hand, so that a body that is too large is never held."""
+    """Return the request body of /predict for OpenAPI.
+
+    The route parses the body itself, so that a body that is too large is never kept in memory.
+    """
     schema = Asked.model_json_schema()
-    said = schema.pop("$defs")["Said"]
+    said = schema.pop("$defs")["ChatMessage"]
     schema["properties"]["query_responses"]["items"]["items"] = said
-    example = {"query_responses": [[{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]]}
-    return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}
+    example = {
+        "query_responses": [
+            [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]
+        ]
+    }
+    return {
+        "required": True,
+        "content": {"application/json": {"schema": schema, "example": example}},
+    }

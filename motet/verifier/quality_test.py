@@ -1,4 +1,4 @@
-"""Figures by hand."""
+"""Metrics, compared with results computed by hand."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Requests of many callers, joined into batches for the one model that there is.
+"""Join the requests of many callers into batches for one model.
 
-One thread reads texts into tokens, one owns the model. Nothing waits for a batch to fill: what has come while the last one was
-computed makes the next.
+One thread tokenizes, and one thread owns the model. The queue does not wait for a batch to fill:
+the requests that came during the last batch form the next one.
 """
 
 import threading
@@ -12,34 +12,36 @@ from time import perf_counter
 
 from motet.core import Chat
 from motet.errors import MotetError, RewardFault
-from motet.verifier.limits import Limits
-from motet.verifier.model import Reading, Verifier
+from motet.verifier.limits import ScoringLimits
+from motet.verifier.model import Verifier, VerifierInput
 from motet.verifier.scorer import judged, read_one
 
 PART = 2**16
-"""Characters read into tokens at a time; then the next request has a turn."""
+"""Characters tokenized at a time; then the next request gets its turn."""
 WINDOW = 4
-"""Full batches taken at a time, and sorted by length: more pads less, and lets who came first wait longer."""
+"""Number of full batches that are taken at a time and sorted by length. More of them need less
+padding, but the first requests wait longer.
+"""
 
 OnBatch = Callable[[int, float], None]
-"""Told in the thread of the model: how many answers a batch had, and the seconds it took."""
+"""Called in the model's thread with the number of answers of a batch, and its seconds."""
 
 
 class Full(MotetError):
-    """As many answers are open as may be; another time there is room."""
+    """The maximum number of answers is open; a later request may succeed."""
 
 
 class Closed(MotetError):
-    """The queue takes no more."""
+    """The queue accepts no more requests."""
 
 
 class _Request:
-    """The answers of one call. `found` has what is known by now, by place."""
+    """The answers of one call. `found` has the results so far, by index."""
 
     def __init__(self, chats: Sequence[Chat]) -> None:
         self.chats = chats
         self.scores: Future[list[float]] = Future()
-        self.readings: list[Reading] = []
+        self.readings: list[VerifierInput] = []
         self.found: dict[int, float | RewardFault] = {}
         self.open = True
 
@@ -49,7 +51,7 @@ class _Request:
 
     @property
     def left(self) -> bool:
-        """Whether nobody waits for the scores any more."""
+        """True if no caller waits for the scores any more."""
         return self.scores.cancelled()
 
     @property
@@ -58,9 +60,17 @@ class _Request:
 
 
 class ScoringQueue:
-    """Answers each request in order and by itself: what is wrong with one never reaches another."""
+    """A queue that answers each request separately and in order.
 
-    def __init__(self, verifier: Verifier, limits: Limits, on_batch: OnBatch = lambda answers, seconds: None) -> None:
+    An error in one request never affects another.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        limits: ScoringLimits,
+        on_batch: OnBatch = lambda answers, seconds: None,
+    ) -> None:
         self._verifier, self._limits, self._on_batch = verifier, limits, on_batch
         self._reader = ThreadPoolExecutor(1, "verifier-reader")
         self._model = ThreadPoolExecutor(1, "verifier-model")
@@ -70,7 +80,7 @@ class ScoringQueue:
 
     @property
     def open(self) -> int:
-        """Answers that were asked for and not given yet."""
+        """Number of answers that were requested and are not answered yet."""
         return self._open
 
     @property
@@ -78,10 +88,11 @@ class ScoringQueue:
         return self._closed
 
     def submit(self, chats: Sequence[Chat]) -> Future[list[float]]:
-        """The scores to come, in order; or the RewardFault of the first answer that has none.
+        """Return a future of the scores, in order.
 
-        What is cancelled is neither read nor computed from then on. Raises: Full, Closed, at once;
-        ValueError for no chats.
+        The future raises the RewardFault of the first failed answer. A cancelled request is not
+        tokenized and not computed from then on.
+        Raises immediately: Full, Closed; ValueError if there are no chats.
         """
         if not chats:
             raise ValueError("a request of no chats")
@@ -89,7 +100,10 @@ class ScoringQueue:
             if self._closed:
                 raise Closed("the server is about to end and takes no more requests")
             if self._open and self._open + len(chats) > self._limits.max_queue:
-                raise Full(f"{self._open} answers are open, of at most {self._limits.max_queue}; ask again later")
+                raise Full(
+                    f"{self._open} answers are open, of at most {self._limits.max_queue}; ask "
+                    "again later"
+                )
             self._open += len(chats)
             request = _Request(chats)
             request.scores.add_done_callback(lambda scores: self._leave(request))
@@ -97,17 +111,19 @@ class ScoringQueue:
         return request.scores
 
     def close(self) -> None:
-        """Takes no more requests, and returns when the open ones are answered."""
+        """Accept no more requests, and return when the open ones are answered."""
         with self._lock:
             self._closed = True
         self._reader.shutdown()
         self._model.shutdown()
 
-    # ------------------------------------------------------------------------------------------------ in the threads
+    # ------------------------------------------------------------------------------- in the threads
 
     def _read(self, request: _Request) -> None:
-        """A part of the request, and then the requests that came meanwhile: a long one does not
-        keep short ones waiting."""
+        """Tokenize one part of the request, then let the requests that came meanwhile have a turn.
+
+        This way a long request does not make short ones wait.
+        """
         try:
             while request.unread and not request.left:
                 self._read_part(request)
@@ -132,24 +148,30 @@ class ScoringQueue:
 
     def _read_later(self, request: _Request) -> bool:
         with self._lock:
-            if not self._closed:  # a closed reader takes no more work
+            if not self._closed:  # a closed executor accepts no more work
                 self._reader.submit(self._read, request)
             return not self._closed
 
     def _answer_some(self) -> None:
-        """One turn of the model. Each request asks for one, so a turn may find that an earlier one took all."""
+        """Run the model once.
+
+        Each request schedules one such call, so a call may find that an earlier one took all
+        requests.
+        """
         taken = self._take()
         try:
             self._answer(taken)
-        except BaseException as error:  # not an answer's fault but one of ours, and whoever waits shall hear of it
+        except BaseException as error:  # our own error, which every waiting caller must get
             for request in taken:
                 self._end(request, error)
             raise
 
     def _take(self) -> list[_Request]:
-        """The requests that came first, without those that nobody waits for any more."""
+        """Take the requests that came first. Skip cancelled ones."""
         taken: list[_Request] = []
-        while self._waiting and sum(one.tokens for one in taken) < WINDOW * self._limits.token_budget:
+        while (
+            self._waiting and sum(one.tokens for one in taken) < WINDOW * self._limits.token_budget
+        ):
             request = self._waiting.popleft()
             if not request.left:
                 taken.append(request)
@@ -159,13 +181,15 @@ class ScoringQueue:
         rows = [(request, place) for request in requests for place in range(len(request.readings))]
         readings = [request.readings[place] for request, place in rows]
         budget = self._limits.token_budget
-        for number, found in judged(self._score, readings, budget, lambda number: not rows[number][0].left):
+        for number, found in judged(
+            self._score, readings, budget, lambda number: not rows[number][0].left
+        ):
             request, place = rows[number]
             request.found[place] = found
             if len(request.found) == len(request.readings):
                 self._settle(request)
 
-    def _score(self, readings: Sequence[Reading]) -> list[float]:
+    def _score(self, readings: Sequence[VerifierInput]) -> list[float]:
         begun = perf_counter()
         scores = self._verifier.scores(readings)
         self._on_batch(len(readings), perf_counter() - begun)
@@ -174,11 +198,15 @@ class ScoringQueue:
     def _settle(self, request: _Request) -> None:
         found = [request.found[place] for place in range(len(request.readings))]
         faults = [one for one in found if isinstance(one, RewardFault)]
-        self._end(request, faults[0] if faults else [one for one in found if not isinstance(one, RewardFault)])
+        self._end(
+            request,
+            faults[0] if faults else [one for one in found if not isinstance(one, RewardFault)],
+        )
 
     def _end(self, request: _Request, scores: list[float] | BaseException) -> None:
-        """Does nothing for a request that has ended, or that nobody waits for."""
-        self._leave(request)  # before its answer: who has one finds room for the next
+        """Set the result of a request. Does nothing if it has ended or was cancelled."""
+        # before the result is set, so that the caller finds room for its next request
+        self._leave(request)
         if request.scores.done() or not request.scores.set_running_or_notify_cancel():
             return
         if isinstance(scores, BaseException):

@@ -1,4 +1,4 @@
-"""Many callers, one model."""
+"""Many callers share one model."""
 
 import random
 import threading
@@ -7,11 +7,11 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 import pytest
 
 from motet.errors import RewardFault
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.model import Unreadable
 from motet.verifier.queue import PART, Closed, Full, ScoringQueue
-from motet.verifier.scorer import Broken
-from motet.verifier.testing import Saying, chat
+from motet.verifier.scorer import VerifierBroken
+from tests.fixtures.verifiers import Saying, chat
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def saying():
 
 @pytest.fixture
 def opened(saying):
-    """`opened(**limits)`: a queue that is closed in the end."""
+    """`opened(**limits)` returns a queue that is closed after the test."""
     queues = []
 
     def open_queue(**limits):
-        queues.append(ScoringQueue(saying, Limits(**limits)))
+        queues.append(ScoringQueue(saying, ScoringLimits(**limits)))
         return queues[-1]
 
     yield open_queue
@@ -41,7 +41,7 @@ def ask(queue, *said):
 
 
 def busy(queue, saying):
-    """One request that is being computed until it is released, so that what follows waits."""
+    """Start one request that computes until it is released, so that later requests wait."""
     saying.hold()
     first = ask(queue, "0.5")
     assert saying.began.wait(60)
@@ -49,7 +49,12 @@ def busy(queue, saying):
 
 
 def test_a_request_gets_its_scores_in_order(opened):
-    assert ask(opened(token_budget=8), "0.1", "0.25", "0.3", "0.125").result(5) == [0.1, 0.25, 0.3, 0.125]
+    assert ask(opened(token_budget=8), "0.1", "0.25", "0.3", "0.125").result(5) == [
+        0.1,
+        0.25,
+        0.3,
+        0.125,
+    ]
 
 
 def test_what_comes_meanwhile_is_one_batch(opened, saying):
@@ -72,7 +77,10 @@ def test_a_batch_is_at_most_the_token_budget(opened, saying):
     assert [len(batch) for batch in saying.batches] == [1, 3, 3, 1]
 
 
-@pytest.mark.parametrize(("word", "kind"), [("poison", RewardFault), ("memory", Broken), ("unreadable", Unreadable)])
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("poison", RewardFault), ("memory", VerifierBroken), ("unreadable", Unreadable)],
+)
 def test_one_requests_fault_is_no_others(word, kind, opened, saying):
     queue = opened()
     first = busy(queue, saying)
@@ -104,7 +112,7 @@ def test_a_queue_that_is_full_says_so_and_has_room_again(opened, saying):
 
 def test_one_request_always_finds_room_in_an_empty_queue(opened):
     queue = opened(max_queue=1)
-    for _ in range(50):  # who has an answer may ask at once
+    for _ in range(50):  # after its answer, a caller may ask again at once
         assert ask(queue, "0.1", "0.2", "0.3").result(5) == [0.1, 0.2, 0.3]
 
 
@@ -147,12 +155,12 @@ def test_who_leaves_within_their_batches_is_not_computed_further(opened, saying)
 
 
 def test_who_leaves_while_their_answers_are_read_is_not_read_further(opened, saying, monkeypatch):
-    read, begun, go_on = [], threading.Event(), threading.Event()
+    read, begun, resume_command = [], threading.Event(), threading.Event()
 
     def encode(one):
         read.append(one[-1].content)
         begun.set()
-        assert go_on.wait(10)
+        assert resume_command.wait(10)
         return Saying.encode(saying, one)
 
     monkeypatch.setattr(saying, "encode", encode)
@@ -160,19 +168,19 @@ def test_who_leaves_while_their_answers_are_read_is_not_read_further(opened, say
     first = ask(queue, *["0.5"] * 100)
     assert begun.wait(5)
     assert first.cancel()
-    go_on.set()
+    resume_command.set()
     assert ask(queue, "0.3").result(5) == [0.3]
     assert read == ["0.5", "0.3"]
     assert queue.open == 0
 
 
 def test_a_long_request_is_read_in_parts_and_lets_short_ones_pass(opened, saying, monkeypatch):
-    read, begun, go_on = [], threading.Event(), threading.Event()
+    read, begun, resume_command = [], threading.Event(), threading.Event()
 
     def encode(one):
         read.append(float(one[-1].content))
         begun.set()
-        assert go_on.wait(10)
+        assert resume_command.wait(10)
         return Saying.encode(saying, one)
 
     monkeypatch.setattr(saying, "encode", encode)
@@ -180,17 +188,19 @@ def test_a_long_request_is_read_in_parts_and_lets_short_ones_pass(opened, saying
     long = ask(queue, *[f"0.5{'0' * PART}"] * 4)
     assert begun.wait(5)
     short = ask(queue, "0.25")
-    go_on.set()
+    resume_command.set()
     assert (long.result(10), short.result(10)) == ([0.5] * 4, [0.25])
     assert read.index(0.25) == 1
 
 
-def test_a_queue_that_is_closed_while_it_reads_a_long_request_answers_it(opened, saying, monkeypatch):
-    begun, go_on = threading.Event(), threading.Event()
+def test_a_queue_that_is_closed_while_it_reads_a_long_request_answers_it(
+    opened, saying, monkeypatch
+):
+    begun, resume_command = threading.Event(), threading.Event()
 
     def encode(one):
         begun.set()
-        assert go_on.wait(10)
+        assert resume_command.wait(10)
         return Saying.encode(saying, one)
 
     monkeypatch.setattr(saying, "encode", encode)
@@ -200,7 +210,7 @@ def test_a_queue_that_is_closed_while_it_reads_a_long_request_answers_it(opened,
     closing = threading.Thread(target=queue.close)
     closing.start()
     wait_until(lambda: queue.closed)
-    go_on.set()
+    resume_command.set()
     closing.join(10)
     assert long.result(0) == [0.5] * 4
 
@@ -227,7 +237,9 @@ def test_many_callers_at_once_each_get_their_own(opened, saying):
     def call(number):
         draw = random.Random(number)
         for _ in range(20):
-            said = [f"{draw.random():.{draw.randrange(1, 9)}f}" for _ in range(draw.randrange(1, 6))]
+            said = [
+                f"{draw.random():.{draw.randrange(1, 9)}f}" for _ in range(draw.randrange(1, 6))
+            ]
             assert ask(queue, *said).result(10) == [float(one) for one in said]
         return number
 

@@ -1,4 +1,7 @@
-"""Answers from a team that plays, at several temperatures, labelled by the gold answer."""
+"""Sample answers from a team that plays, at several temperatures.
+
+The label of an answer follows from the gold answer.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,23 +15,23 @@ from motet.rollout.faults import attempt
 from motet.seeding import derive
 from motet.settings import Plan
 from motet.verifier.answer_log import AnswerLog, Counts
-from motet.verifier.answers import Answer, as_chat
-from motet.verifier.writing import Writer, argument_for, leaks
+from motet.verifier.answers import LabelledAnswer, as_chat
+from motet.verifier.writing import AnswerWriter, argument_for, leaks
 
 AT_ONCE = 256
-"""Tasks played side by side, and what is lost where sampling is cut off."""
+"""Number of tasks played concurrently. This is also the work lost if sampling is interrupted."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is to be sampled: `games` games of every task at each of the temperatures, and of these the answers of `agents`."""
+    """What to sample: `games` games per task and temperature, and the answers of `agents`."""
 
     temperatures: tuple[float, ...]
     games: int
     agents: frozenset[str]
     seed: int
     of: str = ""
-    """What plays, in short: what was begun with other players cannot be gone on with."""
+    """Short description of the players. Sampling does not resume with other players."""
 
 
 async def sample(
@@ -42,13 +45,17 @@ async def sample(
     *,
     progress: Callable[[], None] = lambda: None,
 ) -> Counts:
-    """Writes every answer once into `file`; where an earlier call was cut off, goes on behind what it finished.
+    """Write every distinct answer once to `file`. If an earlier call was interrupted, resume it.
 
-    What is sampled follows from the seed, cut off or not. `progress` is called once per task and temperature.
-    Raises: ConfigError where the environment cannot say what is asked and what is right, or the file is of other sampling.
+    The result follows from the seed, interrupted or not. `progress` is called once per task and
+    temperature.
+    Raises: ConfigError if the environment cannot return questions or grade answers, or if the file
+    belongs to another sampling.
     """
-    check_markable(environment)
-    log = AnswerLog.of_samples(file, {"wanted": _plain(wanted), "tasks": [task.id for task in tasks]})
+    check_gradable(environment)
+    log = AnswerLog.of_samples(
+        file, {"wanted": _plain(wanted), "tasks": [task.id for task in tasks]}
+    )
     parts = [
         (temperature, tasks[start : start + AT_ONCE])
         for temperature in wanted.temperatures
@@ -60,7 +67,10 @@ async def sample(
                 progress()
             continue
         warm = replace(
-            team, decode={a: d.model_copy(update={"temperature": temperature}) for a, d in team.decode.items()}
+            team,
+            decode={
+                a: d.model_copy(update={"temperature": temperature}) for a, d in team.decode.items()
+            },
         )
         turns = len(plan.samples)
         paths = plan.model_copy(
@@ -89,25 +99,29 @@ async def sample(
 
 
 async def argue(
-    environment: Any,
+    environment: Environment[Any],
     tasks: Sequence[Task],
-    writer: Writer,
+    writer: AnswerWriter,
     file: Path,
     seed: int,
     *,
     progress: Callable[[], None] = lambda: None,
 ) -> Counts:
-    """Adds to `file` an argument for every label of every task. What it is labelled follows from what it comes to.
+    """Append to `file` an argument for every label of every task.
 
-    Cut off, it goes on as `sample` does. Raises: ConfigError where the environment has no closed set of labels.
+    The label of a text follows from its final answer. An interrupted call resumes as in `sample`.
+    Raises: ConfigError if the environment has no closed set of labels.
     """
-    check_markable(environment)
-    labels = getattr(environment, "labels", ())
+    check_gradable(environment)
+    labels = environment.labels
     if not labels:
         raise ConfigError(
-            f"{type(environment).__name__} has no closed set of labels to argue for: drop --argue, or use dataset anli"
+            f"{type(environment).__name__} has no closed set of labels to argue for: drop "
+            "--argue, or use dataset anli"
         )
-    log = AnswerLog.of_arguments(file, {"seed": seed, "labels": list(labels), "tasks": [task.id for task in tasks]})
+    log = AnswerLog.of_arguments(
+        file, {"seed": seed, "labels": list(labels), "tasks": [task.id for task in tasks]}
+    )
     for number, start in enumerate(range(0, len(tasks), AT_ONCE)):
         some = tasks[start : start + AT_ONCE]
         if number >= log.done:
@@ -120,38 +134,59 @@ async def argue(
 
 
 async def _argue_some(
-    environment: Any, tasks: Sequence[Task], labels: Sequence[str], writer: Writer, seed: int, log: AnswerLog
+    environment: Environment[Any],
+    tasks: Sequence[Task],
+    labels: Sequence[str],
+    writer: AnswerWriter,
+    seed: int,
+    log: AnswerLog,
 ) -> None:
     asked = [(task, environment.question(task), label) for task in tasks for label in labels]
     prompts = [argument_for(question, label) for _, question, label in asked]
-    texts = await writer.write(prompts, [derive(seed, "argue", task.id, label) for task, _, label in asked])
+    texts = await writer.write(
+        prompts, [derive(seed, "argue", task.id, label) for task, _, label in asked]
+    )
     for (task, question, _), text in zip(asked, texts, strict=True):
         if isinstance(text, Fault) or leaks(text):
             log.fault(text.cause if isinstance(text, Fault) else "leak")
             continue
-        mark = await attempt(environment.mark(task, text))
-        if isinstance(mark, Fault):
-            log.fault(mark.cause)
-        elif mark.answer is None:
+        grade = await attempt(environment.grade(task, text))
+        if isinstance(grade, Fault):
+            log.fault(grade.cause)
+        elif grade.answer is None:
             log.counts.unparsed += 1
         else:
-            log.take(Answer(task.id, as_chat(question), text, mark.answer, mark.right, "argued"))
+            log.take(
+                LabelledAnswer(
+                    task.id, as_chat(question), text, grade.answer, grade.right, "argued"
+                )
+            )
 
 
-def check_markable(environment: Environment[Any]) -> None:
-    """Raises: ConfigError where answers cannot be labelled."""
-    missing = [name for name in ("question", "mark") if not hasattr(environment, name)]
+def check_gradable(environment: Environment[Any]) -> None:
+    """Raises: ConfigError if answers cannot be labelled."""
+    missing = [
+        method.__name__
+        for method in (Environment.question, Environment.grade)
+        if not environment.provides(method)
+    ]
     if missing:
         raise ConfigError(
-            f"{type(environment).__name__} has no {' and no '.join(missing)}; a verifier needs question(task), the prompt it "
-            f"reads, and mark(task, text), whether a text is right: give it both, or use an environment such as debate"
+            f"{type(environment).__name__} has no {' and no '.join(missing)}; a verifier needs "
+            "question(task), the prompt it "
+            "reads, and grade(task, text), whether a text is right: give it both, or use an "
+            "environment such as debate"
         )
 
 
 async def _listen(
-    environment: Any, episode: Episode, agents: frozenset[str], temperature: float, log: AnswerLog
+    environment: Environment[Any],
+    episode: Episode,
+    agents: frozenset[str],
+    temperature: float,
+    log: AnswerLog,
 ) -> None:
-    """Takes everything that `agents` said in a game, as far as it can be read."""
+    """Log every answer of `agents` in an episode, as far as it can be parsed."""
     if episode.root is None:
         assert episode.fault is not None
         log.fault(episode.fault.cause)
@@ -163,13 +198,13 @@ async def _listen(
                 log.fault(outcome.fault.cause)
         for agent, completions in round_.samples.items():
             for text in (completion.text for completion in completions if agent in agents):
-                mark = await attempt(environment.mark(episode.task, text))
-                if isinstance(mark, Fault):
-                    log.fault(mark.cause)
-                elif mark.answer is None:
+                grade = await attempt(environment.grade(episode.task, text))
+                if isinstance(grade, Fault):
+                    log.fault(grade.cause)
+                elif grade.answer is None:
                     log.counts.unparsed += 1
                 else:
-                    own = Answer(episode.task.id, prompt, text, mark.answer, mark.right)
+                    own = LabelledAnswer(episode.task.id, prompt, text, grade.answer, grade.right)
                     log.take(replace(own, agent=agent, temperature=temperature))
 
 

@@ -1,4 +1,4 @@
-"""Sampling with a sampler that says what it is told to, on the embedded debate."""
+"""Sampling with a scripted sampler, on the embedded debate tasks."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest, Team
-from motet.environments.debate_tiny import Problem, TinyDebate
+from motet.environments.debate_tiny import DebateProblem, TinyDebate
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.seeding import derive
 from motet.settings import Decode, Plan
@@ -17,6 +17,7 @@ from motet.verifier import sample as module
 from motet.verifier.answer_log import Counts
 from motet.verifier.answers import read_answers
 from motet.verifier.sample import Sampling, argue, sample
+from tests.fixtures.fake_rollouts import Talk
 
 GAME = TinyDebate(TinyDebate.Options())
 TASKS = GAME.tasks("train")[:6]
@@ -24,7 +25,10 @@ TEAM = Team({"a": ("a",), "b": ("b",)}, {"a": Decode(), "b": Decode()})
 
 
 class Guesses:
-    """Says two digits that follow from the key; half of the time the right ones, and now and then nothing that can be read."""
+    """Samples two digits that follow from the key.
+
+    Half of the time they are right, and sometimes they cannot be parsed.
+    """
 
     def __init__(self, breaks_at: int | None = None) -> None:
         self.calls, self._breaks_at, self.temperatures = 0, breaks_at, set()
@@ -37,17 +41,31 @@ class Guesses:
             raise KeyboardInterrupt
         self.temperatures |= {request.decode.temperature for request in requests}
         return [
-            Sampled((1,), tuple(Completion(request.policy, self._says(request, key), "stop") for key in request.keys))
+            Sampled(
+                (1,),
+                tuple(
+                    Completion(request.policy, self._says(request, key), "stop")
+                    for key in request.keys
+                ),
+            )
             for request in requests
         ]
 
     def _says(self, request: SampleRequest, key: int) -> str:
         left, operation, right = request.prompt[:2], request.prompt[2], request.prompt[3:5]
         kind = derive(key, "kind") % 8
-        return "hm" if kind == 0 else Problem(left, operation, right).answer if kind < 5 else f"{derive(key) % 100:02}"
+        return (
+            "hm"
+            if kind == 0
+            else DebateProblem(left, operation, right).answer
+            if kind < 5
+            else f"{derive(key) % 100:02}"
+        )
 
 
-def run(file: Path, sampler: Guesses, agents: Sequence[str] = ("a", "b"), seed: int = 0, games: int = 4) -> Counts:
+def run(
+    file: Path, sampler: Guesses, agents: Sequence[str] = ("a", "b"), seed: int = 0, games: int = 4
+) -> Counts:
     wanted = Sampling((0.5, 1.5), games, frozenset(agents), seed)
     return asyncio.run(sample(GAME, TASKS, sampler, TEAM, Plan(samples=(1, 1)), wanted, file))
 
@@ -60,16 +78,23 @@ def test_every_answer_of_every_turn_is_labelled_and_stands_once(tmp_path: Path) 
     assert counts.right + counts.wrong + counts.repeated + counts.unparsed == said
     assert counts.unparsed > 0
     assert (counts.faults, sampler.temperatures) == (0, {0.5, 1.5})
-    assert len({(one.question, one.text) for one in answers}) == len(answers) == counts.right + counts.wrong
-    tasks = {task.id: Problem(**task.fields).answer for task in TASKS}
+    assert (
+        len({(one.question, one.text) for one in answers})
+        == len(answers)
+        == counts.right + counts.wrong
+    )
+    tasks = {task.id: DebateProblem(**task.fields).answer for task in TASKS}
     assert all(one.right == (one.text == tasks[one.question]) for one in answers)
     assert {one.agent for one in answers} == {"a", "b"}
-    # Half of what can be read is right, and right answers are all alike: the share is of what was said, not of what stands there.
+    # Half of the parsed answers are right, and all right answers are identical. The ease counts all
+    # sampled answers, not only those kept.
     assert all(0.2 < one.ease < 0.95 for one in answers)
     assert sum(one.right for one in answers) == len({one.question for one in answers if one.right})
 
 
-def test_sampling_that_was_cut_off_goes_on_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_that_was_cut_off_goes_on_to_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 2)
     whole = run(tmp_path / "whole.jsonl", Guesses())
     for breaks_at in (1, 4, 9):
@@ -78,7 +103,9 @@ def test_sampling_that_was_cut_off_goes_on_to_the_same_file(tmp_path: Path, monk
             run(file, Guesses(breaks_at))
         later = Guesses()
         assert run(file, later) == whole
-        assert later.calls == 12 - 2 * ((breaks_at - 1) // 2), "parts that were finished are not sampled again"
+        assert later.calls == 12 - 2 * ((breaks_at - 1) // 2), (
+            "parts that were finished are not sampled again"
+        )
         assert file.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert run(file, done := Guesses()) == whole
     assert done.calls == 0
@@ -101,15 +128,13 @@ def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "mine.jsonl").read_text() == "precious"
 
 
-class Bare:
-    pass
-
-
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Bare has no question and no mark; a verifier needs question\(task\)"):
+    with pytest.raises(
+        ConfigError, match=r"Talk has no question and no grade; a verifier needs question\(task\)"
+    ):
         asyncio.run(
             sample(
-                Bare(),
+                Talk(),
                 [],
                 Guesses(),
                 TEAM,
@@ -125,7 +150,7 @@ class Labelled(TinyDebate):
 
 
 class Argues:
-    """For every other order it has an argument, for some nothing that can be read, for some nothing at all."""
+    """Writes an argument for every other prompt; for some an unparsable text, for some a Fault."""
 
     def __init__(self, breaks_at: int | None = None) -> None:
         self.calls, self._breaks_at = 0, breaks_at
@@ -135,7 +160,10 @@ class Argues:
         if self.calls == self._breaks_at:
             raise KeyboardInterrupt
         broken = Fault("sampler", "timeout", "too slow")
-        return ["11" if number % 2 == 0 else ("hm" if number % 4 == 1 else broken) for number in range(len(prompts))]
+        return [
+            "11" if number % 2 == 0 else ("hm" if number % 4 == 1 else broken)
+            for number in range(len(prompts))
+        ]
 
 
 def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path) -> None:
@@ -157,7 +185,9 @@ def argued(file: Path, writer: Argues) -> Counts:
     return asyncio.run(argue(Labelled(TinyDebate.Options()), TASKS, writer, file, 0))
 
 
-def test_arguing_that_was_cut_off_goes_on_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguing_that_was_cut_off_goes_on_to_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 2)
     counts = argued(tmp_path / "whole.jsonl", Argues())
     whole = (tmp_path / "whole.jsonl").read_bytes()
@@ -173,7 +203,7 @@ def test_arguing_that_was_cut_off_goes_on_to_the_same_file(tmp_path: Path, monke
 
 
 def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The `moment`-th time that something is put in its place, all ends just before it."""
+    """End the process just before the `moment`-th time that a file is replaced."""
     moments = iter(range(1, 1000))
     replaced = Path.replace
 
@@ -203,7 +233,8 @@ def test_whenever_it_is_killed_the_same_command_goes_on_and_nothing_is_lost_or_d
                 kills += 1
         assert argued(file, Argues()) == counts, moment
         assert file.read_bytes() == whole, moment
-    # a note at each beginning, a file and a note for each of six parts and three, and at both endings
+    # a note file at each start; an answer file and a note for each of the six and the three parts,
+    # and at both ends
     assert kills == (1 + 2 * 6 + 2) + (1 + 2 * 3 + 2)
 
 
@@ -216,7 +247,9 @@ def test_what_was_begun_by_another_team_is_not_gone_on_with(tmp_path: Path) -> N
         asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), other, file))
 
 
-@pytest.mark.parametrize("note", ["", "{", "[]", "null", "{}", '{"asked": 1, "done": 0, "answers": 0}'])
+@pytest.mark.parametrize(
+    "note", ["", "{", "[]", "null", "{}", '{"asked": 1, "done": 0, "answers": 0}']
+)
 def test_a_note_that_is_none_is_one_line(tmp_path: Path, note: str) -> None:
     file = tmp_path / "answers.jsonl"
     run(file, Guesses())
@@ -235,23 +268,24 @@ def test_a_file_that_lost_answers_is_not_gone_on_with(tmp_path: Path, there: str
     else:
         file.write_text("".join(lines[: len(lines) // 2]) if there else "")
     with pytest.raises(
-        ConfigError, match=rf"answers, and by answers\.jsonl\.sampling\.json it had {len(lines)}: bring it back"
+        ConfigError,
+        match=rf"answers, and by answers\.jsonl\.sampling\.json it had {len(lines)}: bring it back",
     ):
         run(file, Guesses())
 
 
 class Breaking(TinyDebate):
-    """Its games break at the second turn where a says something odd, and it cannot mark some texts."""
+    """Its second turn fails if `a` says a multiple of 5, and it cannot grade some texts."""
 
     async def step(self, state, replies, seed):  # type: ignore[no-untyped-def]
         if replies["a"].text.isdecimal() and int(replies["a"].text) % 5 == 0:
             raise EnvironmentFault("odd")
         return await super().step(state, replies, seed)
 
-    async def mark(self, task, text):  # type: ignore[no-untyped-def]
+    async def grade(self, task, text):  # type: ignore[no-untyped-def]
         if text.endswith("3"):
-            raise RewardFault("no mark")
-        return await super().mark(task, text)
+            raise RewardFault("no grade")
+        return await super().grade(task, text)
 
 
 def test_games_that_break_on_the_way_and_marks_that_fail_are_counted(tmp_path: Path) -> None:

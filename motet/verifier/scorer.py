@@ -1,6 +1,6 @@
-"""Scores in batches: rows of like lengths together, and a fault stays with its row.
+"""Compute scores in batches of rows of similar length. An error affects only its own row.
 
-`LocalScorer` is what an environment asks where the verifier lives in this process.
+`LocalScorer` is the scorer for an environment whose verifier runs in the same process.
 """
 
 import asyncio
@@ -13,27 +13,27 @@ import torch
 
 from motet.core import Chat
 from motet.errors import RewardFault
-from motet.policies import devices
-from motet.verifier.limits import Limits
-from motet.verifier.model import Reading, Unreadable, Verifier
+from motet.models import devices
+from motet.verifier.limits import ScoringLimits
+from motet.verifier.model import Unreadable, Verifier, VerifierInput
 
-Score: TypeAlias = Callable[[Sequence[Reading]], list[float]]
-"""One batch; a RewardFault of one row is one of all."""
+ScoreBatch: TypeAlias = Callable[[Sequence[VerifierInput]], list[float]]
+"""Scores one batch. A RewardFault of one row fails the whole batch."""
 
 
-class Broken(RewardFault):
-    """The model could not compute: no memory, or a device that fails."""
+class VerifierBroken(RewardFault):
+    """The model could not compute: out of memory, or a device failure."""
 
     cause = "verifier_broken"
 
 
-def read(verifier: Verifier, chats: Sequence[Chat]) -> list[Reading]:
-    """Chats as tokens. Raises: Unreadable, which says of which answer."""
+def read(verifier: Verifier, chats: Sequence[Chat]) -> list[VerifierInput]:
+    """Encode chats as tokens. Raises: Unreadable, which names the answer."""
     return [read_one(verifier, chats, place) for place in range(len(chats))]
 
 
-def read_one(verifier: Verifier, chats: Sequence[Chat], place: int) -> Reading:
-    """The chat at `place`. Raises: Unreadable."""
+def read_one(verifier: Verifier, chats: Sequence[Chat], place: int) -> VerifierInput:
+    """Encode the chat at `place`. Raises: Unreadable."""
     try:
         return verifier.encode(chats[place])
     except Unreadable as fault:
@@ -41,7 +41,10 @@ def read_one(verifier: Verifier, chats: Sequence[Chat], place: int) -> Reading:
 
 
 def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Places in `lengths`, the short ones first; a batch has at most `token_budget` tokens, padded, or one row."""
+    """Yield batches of indices into `lengths`, the shortest rows first.
+
+    A batch has at most `token_budget` tokens, padding included, or a single row.
+    """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
         if batch and (len(batch) + 1) * lengths[place] > token_budget:
@@ -53,43 +56,64 @@ def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
 
 
 def judged(
-    score: Score, readings: Sequence[Reading], token_budget: int, wanted: Callable[[int], bool] = lambda place: True
+    score: ScoreBatch,
+    readings: Sequence[VerifierInput],
+    token_budget: int,
+    wanted: Callable[[int], bool] = lambda place: True,
 ) -> Iterator[tuple[int, float | RewardFault]]:
-    """Every place with its score or its fault, as the batches are done; without those not `wanted`
-    before their batch."""
+    """Yield each index with its score or its error, batch by batch.
+
+    An index is skipped if `wanted` returns False just before its batch.
+    """
     for batch in batches([len(reading.tokens) for reading in readings], token_budget):
         places = [place for place in batch if wanted(place)]
         if places:
-            yield from zip(places, _apart(score, [readings[place] for place in places]), strict=True)
+            yield from zip(
+                places, _apart(score, [readings[place] for place in places]), strict=True
+            )
 
 
-def _apart(score: Score, readings: Sequence[Reading]) -> list[float | RewardFault]:
-    """A batch that cannot be scored is halved, until the guilty rows stand alone."""
+def _apart(score: ScoreBatch, readings: Sequence[VerifierInput]) -> list[float | RewardFault]:
+    """Score a batch. If it fails, halve it until the failing rows are alone."""
     try:
         return [*score(readings)]
-    except (RewardFault, RuntimeError, IndexError) as error:  # torch says RuntimeError for want of memory, too
+    # torch raises RuntimeError if memory runs out, too.
+    except (RewardFault, RuntimeError, IndexError) as error:
         if len(readings) > 1:
             half = len(readings) // 2
             return [*_apart(score, readings[:half]), *_apart(score, readings[half:])]
-        return [error if isinstance(error, RewardFault) else Broken(f"the verifier could not compute: {error}")]
+        return [
+            error
+            if isinstance(error, RewardFault)
+            else VerifierBroken(f"the verifier could not compute: {error}")
+        ]
 
 
 class _Wanted:
-    """The answers of one call; `found` is filled by whoever scores them."""
+    """The answers of one call. Whoever scores them fills `found`."""
 
-    def __init__(self, readings: Sequence[Reading]) -> None:
+    def __init__(self, readings: Sequence[VerifierInput]) -> None:
         self.readings = readings
         self.found: list[float | RewardFault] | None = None
 
 
 class LocalScorer:
-    """Scores in this process, with the interface of a `RewardServer`. Those who ask at the same time share batches.
+    """A scorer in this process, with the interface of `RewardServer`.
 
-    A score does not depend on its batch, but for the last bits of a float.
+    Calls that come at the same time share batches. A score does not depend on its batch, except for
+    the last bits of a float.
     """
 
-    def __init__(self, verifier: Verifier | Callable[[], Verifier], *, token_budget: int = Limits.token_budget) -> None:
-        """A function is asked for the verifier with the first answer: many commands only look at what could be asked."""
+    def __init__(
+        self,
+        verifier: Verifier | Callable[[], Verifier],
+        *,
+        token_budget: int = ScoringLimits.token_budget,
+    ) -> None:
+        """`verifier` may be a function that is called for the first answer.
+
+        Many commands never score an answer, and so load no model.
+        """
         self._given, self._token_budget = verifier, token_budget
         self._waiting: deque[_Wanted] = deque()
         self._turn, self._opening = threading.Lock(), threading.Lock()
@@ -102,10 +126,13 @@ class LocalScorer:
             return self._given
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """One score in [0, 1] per chat, in order; each chat ends with the answer that is judged. Raises: RewardFault."""
+        """Return one score in [0, 1] per chat, in order. The last message of a chat is judged.
+
+        Raises: RewardFault.
+        """
         wanted = _Wanted(read(self._verifier, chats))
         self._waiting.append(wanted)
-        await asyncio.sleep(0)  # whoever else is about to ask does so now
+        await asyncio.sleep(0)  # let other callers that are ready add their answers now
         if self._beside:
             found = await asyncio.to_thread(self._settle, wanted)
         else:
@@ -117,11 +144,18 @@ class LocalScorer:
 
     @property
     def _beside(self) -> bool:
-        # As in policies/sampler.py: on a CPU a second thread that computes has OpenMP threads of its own, which slows both.
-        return not devices.is_cpu(self._verifier.critic.backbone.device) or torch.get_num_threads() == 1
+        # As in models/sampler.py: on a CPU, a second computing thread has its own OpenMP threads,
+        # and both become slower.
+        return (
+            not devices.is_cpu(self._verifier.critic.backbone.device)
+            or torch.get_num_threads() == 1
+        )
 
     def _settle(self, wanted: _Wanted) -> list[float | RewardFault]:
-        """The first to come here scores what everybody waits for; the others find it done."""
+        """Return the results of this call.
+
+        The first caller that enters scores all waiting calls; the others find their results ready.
+        """
         with self._turn:
             if wanted.found is None:
                 others = [self._waiting.popleft() for _ in range(len(self._waiting))]

@@ -7,10 +7,10 @@ import torch
 
 from motet.core import Message
 from motet.errors import RewardFault
-from motet.policies.testing import ARCHITECTURES
 from motet.verifier.model import CHARACTERS_PER_TOKEN, Unreadable, Verifier
-from motet.verifier.scorer import Broken, LocalScorer, batches, judged, read
-from motet.verifier.testing import POISON, Saying, chat, make_verifier_folder
+from motet.verifier.scorer import LocalScorer, VerifierBroken, batches, judged, read
+from tests.fixtures.model_folders import ARCHITECTURES
+from tests.fixtures.verifiers import POISON, Saying, chat, make_verifier_folder
 
 TEXTS = [f"{'so it is ' * (k % 5)}{k}" for k in range(40)]
 CHATS = [chat(text, f"{'please, ' * (k % 3)}what is {k}?") for k, text in enumerate(TEXTS)]
@@ -27,7 +27,7 @@ def verifier(folder):
 
 
 def scored(scorer, *calls):
-    """What each of some calls at the same time comes to: scores, or a fault."""
+    """Score several calls at the same time; return the scores or the exception of each."""
 
     async def ask():
         return await asyncio.gather(*(scorer.score(call) for call in calls), return_exceptions=True)
@@ -35,7 +35,7 @@ def scored(scorer, *calls):
     return asyncio.run(ask())
 
 
-# ---------------------------------------------------------------------------------------------------- batches
+# ------------------------------------------------------------------------------------------ batches
 
 
 def test_a_batch_is_at_most_its_budget_and_has_rows_of_like_lengths():
@@ -50,10 +50,13 @@ def test_every_row_is_in_one_batch_whatever_the_budget():
     for budget in (1, 7, 100, 100_000):
         found = list(batches(lengths, budget))
         assert sorted(place for batch in found for place in batch) == list(range(50))
-        assert all(len(batch) == 1 or len(batch) * max(lengths[p] for p in batch) <= budget for batch in found)
+        assert all(
+            len(batch) == 1 or len(batch) * max(lengths[p] for p in batch) <= budget
+            for batch in found
+        )
 
 
-@pytest.mark.parametrize(("word", "kind"), [("poison", RewardFault), ("memory", Broken)])
+@pytest.mark.parametrize(("word", "kind"), [("poison", RewardFault), ("memory", VerifierBroken)])
 def test_a_row_that_cannot_be_scored_takes_none_of_its_batch_along(word, kind):
     saying = Saying()
     chats = [chat(said) for said in ("0.1", "0.2", word, "0.4", "0.5", word, "0.7")]
@@ -74,7 +77,7 @@ def test_what_cannot_be_read_says_which_answer():
         read(Saying(), [chat("0.1"), chat("unreadable"), chat("0.3")])
 
 
-# ---------------------------------------------------------------------------------------------------- in this process
+# ---------------------------------------------------------------------------------- in this process
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -84,7 +87,9 @@ def test_a_score_depends_on_no_order_and_no_batch(architecture, tmp_path):
     assert max(alone) - min(alone) > 0.2
     order = random.Random(0).sample(range(len(CHATS)), len(CHATS))
     for budget in (1, 200, 100_000):
-        (found,) = scored(LocalScorer(verifier, token_budget=budget), [CHATS[place] for place in order])
+        (found,) = scored(
+            LocalScorer(verifier, token_budget=budget), [CHATS[place] for place in order]
+        )
         assert found == pytest.approx([alone[place] for place in order], abs=1e-5)
 
 
@@ -97,7 +102,11 @@ def test_who_asks_at_the_same_time_shares_batches_and_gets_its_own_scores(monkey
 
 
 def test_a_fault_is_its_callers_alone(verifier):
-    good, bad, long = [chat("42"), chat("43")], [chat("42"), chat(f"4{POISON}")], [chat("so it is " * 100)]
+    good, bad, long = (
+        [chat("42"), chat("43")],
+        [chat("42"), chat(f"4{POISON}")],
+        [chat("so it is " * 100)],
+    )
     alone = scored(LocalScorer(verifier), good)[0]
     found = scored(LocalScorer(verifier), good, bad, long, good)
     assert found[0] == found[3] == pytest.approx(alone, abs=1e-5)
@@ -152,7 +161,7 @@ def test_a_mistake_reaches_who_is_part_of_it_and_nobody_later(monkeypatch):
 
 
 def test_a_text_of_too_many_characters_is_refused_before_it_is_tokenized(verifier, monkeypatch):
-    """Question and answer count together, and messages besides."""
+    """Question and answer count together, and each message counts as one more character."""
     most = CHARACTERS_PER_TOKEN * verifier.context_length
     fits = [chat("x" * (most - 3), "?"), chat("6", "?" * (most - 3))]
     too_long = [
@@ -163,9 +172,13 @@ def test_a_text_of_too_many_characters_is_refused_before_it_is_tokenized(verifie
     asked = []
     tokenizer = type(verifier.critic.backbone.tokenizer)
     tokenize = tokenizer.__call__
-    monkeypatch.setattr(tokenizer, "__call__", lambda *given, **more: asked.append(1) or tokenize(*given, **more))
+    monkeypatch.setattr(
+        tokenizer, "__call__", lambda *given, **more: asked.append(1) or tokenize(*given, **more)
+    )
     for one in too_long:
-        with pytest.raises(Unreadable, match=rf"expected at most {most:,}: 16 for each token of 96"):
+        with pytest.raises(
+            Unreadable, match=rf"expected at most {most:,}: 16 for each token of 96"
+        ):
             verifier.encode(one)
     assert asked == []
     for one in fits:

@@ -1,4 +1,4 @@
-"""A verifier behind an address, until it is told to end."""
+"""Serve a verifier over HTTP until a signal ends the process."""
 
 import math
 import socket
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from motet.endpoint import is_loopback
 from motet.errors import ConfigError
-from motet.policies.loading import shortened_context
+from motet.models.loading import shortened_context
 from motet.verifier.app import create_app
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.log import bounded_log
 from motet.verifier.model import Reads, Verifier
 
 BACKLOG = 2048
-"""Connections that the system keeps until they are taken."""
+"""Number of connections that the system queues until they are accepted."""
 
 
 def serve(
@@ -27,23 +27,27 @@ def serve(
     reads: Reads,
     key: str | None,
     without_key: bool,
-    limits: Limits,
+    limits: ScoringLimits,
     say: Callable[[str], None],
 ) -> None:
-    """Serves until SIGTERM or SIGINT. Main thread only.
+    """Serve until SIGTERM or SIGINT. Call it in the main thread only.
 
-    Then it takes no more connections, answers the requests that came whole, gives up what is not
-    answered within `limits.grace_seconds`, and returns. A second signal ends the process.
+    After the signal it accepts no more connections and answers the requests that have arrived
+    completely. It gives up those not answered within `limits.grace_seconds`, and returns. A second
+    signal ends the process.
 
-    `say` is told where the model's context was shortened, and the address as soon as connections are
-    taken; port 0 is any free one. `without_key` lets in whoever reaches it.
-    Raises: ConfigError before anything is loaded.
+    `say` gets a message if the model's context was shortened. It gets the address as soon as the
+    server accepts connections. Port 0 selects any free port. `without_key` accepts requests from
+    everyone who can reach the address. Raises: ConfigError before anything is loaded.
     """
     try:
         import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise ConfigError(f'a server needs {error.name}, which is not there: pip install "motet[serve]"') from error
+        raise ConfigError(
+            f'a server needs {error.name}, which is not there: pip install "motet[serve]"'
+        ) from error
 
     _check_key(host, key, without_key)
     from motet.verifier.http_server import HttpServer
@@ -75,12 +79,14 @@ def serve(
 def _check_key(host: str, key: str | None, without_key: bool) -> None:
     if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
         raise ConfigError(
-            "the key is empty, or has what no header can carry: expected letters, digits and signs of ASCII"
+            "the key is empty, or has what no header can carry: expected letters, digits and "
+            "signs of ASCII"
         )
     if key is None and not without_key and not is_loopback(f"http://{_in_url(host)}"):
         raise ConfigError(
-            f"host {host!r} lets others in, and there is no key: name the environment variable that holds one with "
-            f"--key-variable, or say --without-key if whoever reaches it may ask"
+            f"host {host!r} lets others in, and there is no key: name the environment variable "
+            "that holds one with --key-variable, or say --without-key if whoever reaches it may "
+            "ask"
         )
 
 
@@ -89,17 +95,25 @@ def _in_url(host: str) -> str:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that does not listen yet: a port that is taken says so before a long load. Raises: ConfigError."""
+    """Return a socket that is bound but does not listen yet.
+
+    A port that is taken is thus reported before the model is loaded. Raises: ConfigError.
+    """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
     except OSError as error:
         raise ConfigError(f"host {host!r} is no address: {error.strerror}") from error
-    # With its protocol named: only then does asyncio turn Nagle's algorithm off, which costs 40 ms of every answer.
+    # Pass the protocol explicitly: only then does asyncio turn off Nagle's algorithm, which would
+    # add 40 ms to every response.
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise ConfigError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from error
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port"
+        ) from error
     return listener

@@ -1,11 +1,11 @@
-"""What a server refuses before it loads anything."""
+"""Requests that a server refuses before it loads a model."""
 
 import socket
 
 import pytest
 
 from motet.errors import ConfigError
-from motet.verifier.limits import Limits
+from motet.verifier.limits import ScoringLimits
 from motet.verifier.server import _bound, serve
 
 
@@ -17,7 +17,7 @@ def try_to_serve(tmp_path, **settings):
         "reads": "end",
         "key": None,
         "without_key": False,
-        "limits": Limits(),
+        "limits": ScoringLimits(),
     }
     with pytest.raises(ConfigError) as caught:
         serve(tmp_path / "nothing", "1", **{**chosen, **settings}, say=print)
@@ -55,11 +55,16 @@ def test_a_port_that_is_taken_is_said_before_anything_is_loaded(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         said = try_to_serve(tmp_path, port=port)
-    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use; choose another --port" in said
+    assert (
+        f"cannot listen at 127.0.0.1, port {port}: Address already in use; choose another --port"
+        in said
+    )
 
 
 def test_a_host_that_is_none_is_said(tmp_path):
-    assert "host 'no.such.invalid' is no address" in try_to_serve(tmp_path, host="no.such.invalid", without_key=True)
+    assert "host 'no.such.invalid' is no address" in try_to_serve(
+        tmp_path, host="no.such.invalid", without_key=True
+    )
 
 
 def test_a_server_that_ends_leaves_its_port_to_the_next():
@@ -75,7 +80,8 @@ def test_a_server_that_ends_leaves_its_port_to_the_next():
 
 def test_an_answer_is_not_held_back():
     with _bound("127.0.0.1", 0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP  # asyncio looks at it before it sets TCP_NODELAY
+        # asyncio checks the protocol before it sets TCP_NODELAY
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def has_ipv6():

@@ -1,4 +1,7 @@
-"""Training a verifier: how likely an answer is right, at every token of it or at its last, by cross-entropy with the label."""
+"""Train a verifier to predict the probability that an answer is right.
+
+The loss is the cross-entropy with the label, at every token of the answer or only at its last.
+"""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -9,42 +12,46 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from motet.batch import Metrics, ValueBatch
+from motet.batch import BatchMetrics, ValueBatch
 from motet.core import Chat
 from motet.errors import ConfigError
 from motet.losses import reduce
-from motet.policies.learner import LocalLearner
-from motet.policies.padding import padded
+from motet.models.learner import LocalLearner
+from motet.models.padding import padded
 from motet.seeding import derive
 from motet.settings import Optimizer
-from motet.verifier.answers import Answer
-from motet.verifier.model import Reading, Unreadable, Verifier
+from motet.verifier.answers import LabelledAnswer
+from motet.verifier.model import Unreadable, Verifier, VerifierInput
 from motet.verifier.quality import Bin, accuracy, auc, calibration_error, reliability
 from motet.verifier.scorer import batches as parts
 
 Loss = Literal["every", "last"]
 EASE = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Edges of the buckets by how easy a question was for who was sampled."""
+"""Edges of the buckets of ease: the share of right answers among those sampled to a question."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a verifier learns."""
+    """Hyperparameters of the training."""
 
     loss: Loss
-    """every: at each token of an answer, so that values of its beginnings mean something. last: at its end alone."""
+    """every: loss at each token of an answer, so that values of partial answers are meaningful.
+    last: loss at the end only.
+    """
     epochs: int
     batch_size: int
     token_budget: int
     patience: int
-    """Epochs without a better held-out loss after which training ends. The best weights are kept."""
+    """Training ends after this many epochs without a lower held-out loss. The best weights
+    are kept.
+    """
     optimizer: Optimizer
     seed: int
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How good a verifier is on held-out questions."""
+    """Metrics of a verifier on held-out questions."""
 
     loss: float
     """Cross-entropy at the last token (nats)."""
@@ -55,24 +62,27 @@ class Figures:
     answers: int
     questions: int
     right: float
-    """The share of right answers: what a constant would call right."""
+    """Share of right answers: the accuracy of a constant prediction "right"."""
     bins: list[Bin]
     by_ease: dict[str, dict[str, Any]]
-    """Share of right answers among the sampled -> answers, auc and accuracy, where that is known."""
+    """Bucket of ease -> answers, auc and accuracy, for the questions whose ease is known."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One answer as the verifier reads it."""
+    """One answer, and the tokens that the verifier reads."""
 
-    answer: Answer
-    reading: Reading
+    answer: LabelledAnswer
+    reading: VerifierInput
 
 
-def split(answers: Sequence[Answer], held_out: float, seed: int) -> tuple[list[Answer], list[Answer]]:
-    """Answers of the questions that are trained on, and of the others. Which is which follows from the question and the seed.
+def split(
+    answers: Sequence[LabelledAnswer], held_out: float, seed: int
+) -> tuple[list[LabelledAnswer], list[LabelledAnswer]]:
+    """Split the answers by question into a training set and a held-out set.
 
-    Tasks that ask the same in the same words are one question. Raises: ConfigError where either is empty.
+    The split follows from the questions and the seed. Tasks whose prompts are identical are one
+    question. Raises: ConfigError if either set is empty.
     """
     names: dict[Chat, str] = {}
     for answer in answers:
@@ -82,15 +92,21 @@ def split(answers: Sequence[Answer], held_out: float, seed: int) -> tuple[list[A
     apart = set(questions[:count])
     if not 0 < count < len(questions):
         raise ConfigError(
-            f"{len(questions)} questions with held_out {held_out:g} leave {len(questions) - count} to train on and {count} to "
-            f"measure with; expected some of both: give more questions, or another share"
+            f"{len(questions)} questions with held_out {held_out:g} leave "
+            f"{len(questions) - count} to train on and {count} to measure with; expected some of "
+            "both: give more questions, or another share"
         )
     kept = [answer for answer in answers if names[answer.prompt] not in apart]
     return kept, [answer for answer in answers if names[answer.prompt] in apart]
 
 
-def read_all(verifier: Verifier, answers: Sequence[Answer], *, question_only: bool) -> tuple[list[Example], int]:
-    """What can be read, and how many answers cannot. With `question_only` the text of every answer is empty."""
+def read_all(
+    verifier: Verifier, answers: Sequence[LabelledAnswer], *, question_only: bool
+) -> tuple[list[Example], int]:
+    """Encode all answers; also return the number of answers that cannot be read.
+
+    With `question_only` the text of every answer is empty.
+    """
     found = []
     for answer in answers:
         shown = replace(answer, text="") if question_only else answer
@@ -110,22 +126,28 @@ async def train(
     on_epoch: Callable[[int, float, Figures], None] = lambda epoch, loss, figures: None,
     on_step: Callable[[], None] = lambda: None,
 ) -> tuple[Figures, int]:
-    """Figures on the held-out questions of the best epoch, whose weights the verifier has afterwards; and which epoch it was.
+    """Train, and restore the weights of the best epoch.
 
-    `on_epoch` is told the number of each (from 1), its mean training loss and its figures.
-    Raises: ConfigError where all answers are right or all are wrong; TrainingDiverged.
+    Returns the held-out metrics of that epoch, and its number. `on_epoch` gets the number of each
+    epoch (from 1), its mean training loss and its metrics.
+    Raises: ConfigError if all answers are right or all are wrong; TrainingDiverged.
     """
     labels = {example.answer.right for example in trained}
     if len(labels) < 2:
         raise ConfigError(
-            f"all {len(trained)} answers to learn from are {'right' if labels == {True} else 'wrong'}; expected both kinds: "
-            f"sample at higher temperatures, or balance them"
+            f"all {len(trained)} answers to learn from are "
+            f"{'right' if labels == {True} else 'wrong'}; expected both kinds: sample at higher "
+            "temperatures, or balance them"
         )
     steps = -(-len(trained) // course.batch_size)
-    learner = LocalLearner([], {"verifier": course.optimizer}, steps * course.epochs, [verifier.critic])
+    learner = LocalLearner(
+        [], {"verifier": course.optimizer}, steps * course.epochs, [verifier.critic]
+    )
     best: tuple[float, int, Figures, dict[str, Tensor]] | None = None
     for epoch in range(1, course.epochs + 1):
-        order = random.Random(derive(course.seed, "epoch", epoch)).sample(range(len(trained)), len(trained))
+        order = random.Random(derive(course.seed, "epoch", epoch)).sample(
+            range(len(trained)), len(trained)
+        )
         total = 0.0
         for start in range(0, len(order), course.batch_size):
             examples = [trained[index] for index in order[start : start + course.batch_size]]
@@ -146,21 +168,30 @@ async def train(
 
 
 def batches(verifier: Verifier, examples: Sequence[Example], course: Course) -> list[ValueBatch]:
-    """The examples of one optimiser step, similar lengths together, within the token budget. Every answer weighs the same,
-    however many of its tokens are judged."""
+    """Return the micro-batches of one optimizer step.
+
+    A batch has rows of similar length, within the token budget. Every answer has the same weight,
+    however many of its tokens are judged.
+    """
     backbone, made = verifier.critic.backbone, []
     for part in parts([len(example.reading.tokens) for example in examples], course.token_budget):
         chosen = [examples[index] for index in part]
         tokens_BL, mask_BL = padded(
-            [example.reading.tokens for example in chosen], backbone.pad_id, "right", backbone.device
+            [example.reading.tokens for example in chosen],
+            backbone.pad_id,
+            "right",
+            backbone.device,
         )
         ends_B = mask_BL.sum(dim=1)
         judged_B = torch.tensor(
-            [example.reading.answer if course.loss == "every" else 1 for example in chosen], device=backbone.device
+            [example.reading.answer if course.loss == "every" else 1 for example in chosen],
+            device=backbone.device,
         )
         at_L = torch.arange(mask_BL.shape[1], device=backbone.device)
         read_BL = (at_L < ends_B[:, None]) & (at_L >= (ends_B - judged_B)[:, None])
-        label_B = torch.tensor([float(example.answer.right) for example in chosen], device=backbone.device)
+        label_B = torch.tensor(
+            [float(example.answer.right) for example in chosen], device=backbone.device
+        )
         made.append(
             ValueBatch(
                 critic="verifier",
@@ -175,15 +206,17 @@ def batches(verifier: Verifier, examples: Sequence[Example], course: Course) -> 
     return made
 
 
-def cross_entropy(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, Metrics]:
-    """A `batch.ValueObjective`: −log of the probability that the label has, values being its log-odds."""
+def cross_entropy(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
+    """A `batch.ValueObjective`: −log of the label's probability. Values are log-odds of "right"."""
     values_BL = torch.where(batch.read_BL, values_BL, 0.0)
     loss_BL = binary_cross_entropy_with_logits(values_BL, batch.targets_BL, reduction="none")
     return reduce(loss_BL, batch.read_BL, batch.weight_B), {}
 
 
-def score_all(verifier: Verifier, readings: Sequence[Reading], token_budget: int) -> list[float]:
-    """Scores in the order of the readings."""
+def score_all(
+    verifier: Verifier, readings: Sequence[VerifierInput], token_budget: int
+) -> list[float]:
+    """Return the scores in the order of the readings."""
     found: dict[int, float] = {}
     for part in parts([len(reading.tokens) for reading in readings], token_budget):
         found |= zip(part, verifier.scores([readings[place] for place in part]), strict=True)
@@ -191,10 +224,13 @@ def score_all(verifier: Verifier, readings: Sequence[Reading], token_budget: int
 
 
 def measure(verifier: Verifier, examples: Sequence[Example], token_budget: int) -> Figures:
-    """Figures of the scores at the answers' ends."""
+    """Compute the metrics of the scores at the ends of the answers."""
     scores = score_all(verifier, [example.reading for example in examples], token_budget)
     labels = [example.answer.right for example in examples]
-    given, right = torch.tensor(scores, dtype=torch.float64), torch.tensor(labels, dtype=torch.float64)
+    given, right = (
+        torch.tensor(scores, dtype=torch.float64),
+        torch.tensor(labels, dtype=torch.float64),
+    )
     loss = torch.nn.functional.binary_cross_entropy(given, right).item()
     return Figures(
         loss=loss,
@@ -211,7 +247,9 @@ def measure(verifier: Verifier, examples: Sequence[Example], token_budget: int) 
 
 def _by_ease(examples: Sequence[Example], scores: Sequence[float]) -> dict[str, dict[str, Any]]:
     buckets: dict[str, tuple[list[float], list[bool]]] = {}
-    for example, score in sorted(zip(examples, scores, strict=True), key=lambda pair: pair[0].answer.ease or 0.0):
+    for example, score in sorted(
+        zip(examples, scores, strict=True), key=lambda pair: pair[0].answer.ease or 0.0
+    ):
         ease = example.answer.ease
         if ease is None:
             continue
@@ -221,17 +259,24 @@ def _by_ease(examples: Sequence[Example], scores: Sequence[float]) -> dict[str, 
         given.append(score)
         labels.append(example.answer.right)
     return {
-        name: {"answers": len(given), "auc": auc(given, labels), "accuracy": accuracy(given, labels)}
+        name: {
+            "answers": len(given),
+            "auc": auc(given, labels),
+            "accuracy": accuracy(given, labels),
+        }
         for name, (given, labels) in buckets.items()
     }
 
 
 def _weights(verifier: Verifier) -> dict[str, Tensor]:
-    return {str(index): weight.detach().clone() for index, weight in enumerate(verifier.critic.parameters())}
+    return {
+        str(index): weight.detach().clone()
+        for index, weight in enumerate(verifier.critic.parameters())
+    }
 
 
 def _restore(verifier: Verifier, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for index, weight in enumerate(verifier.critic.parameters()):
             weight.copy_(weights[str(index)])
-    verifier.critic.backbone.follow_masters()
+    verifier.critic.backbone.sync_from_master()

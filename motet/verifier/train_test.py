@@ -1,4 +1,4 @@
-"""Training a verifier on a rule that can be seen in the answer, on a tiny model."""
+"""Train a tiny model as a verifier on a rule that is visible in the answer."""
 
 import asyncio
 from dataclasses import replace
@@ -8,11 +8,20 @@ import pytest
 import torch
 
 from motet.errors import ConfigError
-from motet.policies.testing import make_model_folder
 from motet.settings import Lora, Optimizer
-from motet.verifier.answers import Answer, as_chat
+from motet.verifier.answers import LabelledAnswer, as_chat
 from motet.verifier.model import Unreadable, Verifier
-from motet.verifier.train import Course, batches, cross_entropy, measure, read_all, score_all, split, train
+from motet.verifier.train import (
+    Course,
+    batches,
+    cross_entropy,
+    measure,
+    read_all,
+    score_all,
+    split,
+    train,
+)
+from tests.fixtures.model_folders import make_model_folder
 
 COURSE = Course(
     loss="every", epochs=6, batch_size=8, token_budget=200, patience=6,
@@ -20,10 +29,17 @@ COURSE = Course(
 )  # fmt: skip
 
 
-def answers(questions: int = 40) -> list[Answer]:
-    """Right where the answer is "yes", whatever the question."""
+def answers(questions: int = 40) -> list[LabelledAnswer]:
+    """An answer is right if it is "yes", whatever the question."""
     return [
-        Answer(f"q{number}", as_chat(f"question {number}"), text, text, text == "yes it is", ease=number / questions)
+        LabelledAnswer(
+            f"q{number}",
+            as_chat(f"question {number}"),
+            text,
+            text,
+            text == "yes it is",
+            ease=number / questions,
+        )
         for number in range(questions)
         for text in ("yes it is", "no")
     ]
@@ -45,7 +61,9 @@ def test_questions_not_answers_are_held_out() -> None:
     assert not {one.question for one in kept} & {one.question for one in apart}
     assert split(answers(), 0.25, seed=1)[1] != apart
     assert split(answers()[::-1], 0.25, seed=0)[1] == apart[::-1]
-    with pytest.raises(ConfigError, match=r"1 questions with held_out 0\.25 leave 1 to train on and 0 to measure"):
+    with pytest.raises(
+        ConfigError, match=r"1 questions with held_out 0\.25 leave 1 to train on and 0 to measure"
+    ):
         split(answers(1), 0.25, seed=0)
 
 
@@ -67,7 +85,10 @@ def test_every_answer_weighs_the_same_however_many_of_its_tokens_are_judged(
         verifier.critic.head.bias.fill_(0.4)
     examples, _ = read_all(
         verifier,
-        [Answer("q", as_chat("q"), text, text, text == "yes", "gold") for text in ("yes", "")],
+        [
+            LabelledAnswer("q", as_chat("q"), text, text, text == "yes", "gold")
+            for text in ("yes", "")
+        ],
         question_only=False,
     )
     course = Course(**{**vars(COURSE), "loss": loss})
@@ -77,7 +98,8 @@ def test_every_answer_weighs_the_same_however_many_of_its_tokens_are_judged(
     assert (batch.weight_B * batch.read_BL.sum(dim=1)).tolist() == pytest.approx([0.5, 0.5])
     with torch.no_grad():
         loss_of, _ = cross_entropy(batch, verifier.critic.values(batch.tokens_BL, batch.mask_BL))
-    # log-odds .4 everywhere: half of log(1 + e^-.4) for the right one, half of log(1 + e^.4) for the wrong one
+    # all log-odds are .4: half of log(1 + e^-.4) for the right one, half of log(1 + e^.4) for the
+    # wrong
     expected = 0.5 * torch.log1p(torch.exp(torch.tensor([-0.4, 0.4]))).sum()
     assert loss_of.item() == pytest.approx(expected.item(), abs=1e-6)
 
@@ -87,14 +109,20 @@ def test_a_verifier_learns_is_saved_and_scores_the_same_again_in_any_batch(
     folder: Path, tmp_path: Path, lora: bool
 ) -> None:
     verifier = fresh(folder, lora)
-    (trained, _), (apart, _) = (read_all(verifier, some, question_only=False) for some in split(answers(), 0.25, 0))
+    (trained, _), (apart, _) = (
+        read_all(verifier, some, question_only=False) for some in split(answers(), 0.25, 0)
+    )
     before = measure(verifier, apart, 200)
     assert (before.auc, before.right) == (0.5, 0.5)
     assert set(score_all(verifier, [example.reading for example in apart], 200)) == {0.5}
     seen = []
     figures, epoch = asyncio.run(
         train(
-            verifier, trained, apart, COURSE, on_epoch=lambda number, loss, figures: seen.append((number, figures.loss))
+            verifier,
+            trained,
+            apart,
+            COURSE,
+            on_epoch=lambda number, loss, figures: seen.append((number, figures.loss)),
         )
     )
     assert figures.auc == 1.0
@@ -114,19 +142,23 @@ def test_a_verifier_learns_is_saved_and_scores_the_same_again_in_any_batch(
 
 def test_without_answers_nothing_is_learnt_from_balanced_data(folder: Path) -> None:
     verifier = fresh(folder)
-    (trained, _), (apart, _) = (read_all(verifier, some, question_only=True) for some in split(answers(), 0.25, 0))
+    (trained, _), (apart, _) = (
+        read_all(verifier, some, question_only=True) for some in split(answers(), 0.25, 0)
+    )
     figures, _ = asyncio.run(train(verifier, trained, apart, COURSE))
     assert figures.auc == 0.5
 
 
 def test_what_cannot_be_read_is_counted_and_one_label_alone_is_refused(folder: Path) -> None:
     verifier = fresh(folder)
-    long = Answer("q", as_chat("q"), "word " * 2000, "x", True)
+    long = LabelledAnswer("q", as_chat("q"), "word " * 2000, "x", True)
     assert read_all(verifier, [long], question_only=False) == ([], 1)
     with pytest.raises(Unreadable, match="expected at most"):
         verifier.encode(long.chat)
     with pytest.raises(Unreadable, match="expected a question and, last, the assistant's answer"):
         verifier.encode(as_chat("a question alone"))
     rights, _ = read_all(verifier, [one for one in answers(4) if one.right], question_only=False)
-    with pytest.raises(ConfigError, match="all 4 answers to learn from are right; expected both kinds"):
+    with pytest.raises(
+        ConfigError, match="all 4 answers to learn from are right; expected both kinds"
+    ):
         asyncio.run(train(verifier, rights, rights, COURSE))

@@ -1,6 +1,6 @@
-"""What HTTP asks of the server around its routes: what a body may be, and who is let go of.
+"""HTTP rules around the routes: which bodies are accepted, and when a connection is closed.
 
-uvicorn reads on behind an answer for as long as somebody sends.
+uvicorn keeps reading after the response is sent, for as long as the client sends.
 """
 
 import asyncio
@@ -13,35 +13,52 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LINGER_SECONDS = 1.0
-"""So long is heard who still sends behind an answer: a connection that is closed under a sender may take the answer along."""
+"""How long the server keeps reading from a client that still sends after its response. If a
+connection is closed while the client sends, the client may lose the response.
+"""
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 def check_head(request: "Request", most: int) -> None:
-    """Raises: Refusal of what its head says is no JSON, is packed, or has more than `most` bytes; nothing of it is read."""
+    """Check the head of a request; nothing of the body is read.
+
+    Raises: Refusal if the head declares a body that is not JSON, that is compressed, or that has
+    more than `most` bytes.
+    """
     headers = request.headers
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise Refusal(400, "two_lengths", "the request has a Content-Length and a Transfer-Encoding: send one of them")
+        raise Refusal(
+            400,
+            "two_lengths",
+            "the request has a Content-Length and a Transfer-Encoding: send one of them",
+        )
     kind = headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         got = f"the Content-Type is {kind!r}" if kind else "there is no Content-Type"
         raise Refusal(415, "no_json_type", f"{got}; expected application/json")
     packed = headers.get("content-encoding", "identity")
     if packed.strip().lower() != "identity":
-        raise Refusal(415, "packed", f"the Content-Encoding is {packed!r}; expected a body as it is")
+        raise Refusal(
+            415, "packed", f"the Content-Encoding is {packed!r}; expected a body as it is"
+        )
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > most:
         raise too_large(most)
 
 
 def too_large(most: int) -> Refusal:
-    return Refusal(413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time")
+    return Refusal(
+        413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time"
+    )
 
 
 class LetGo:
-    """ASGI: who is answered before all of the body was read is told `Connection: close`, and is soon heard no more."""
+    """ASGI middleware that closes a connection if it responds before it has read the whole body.
+
+    The client gets `Connection: close`, and the server soon stops reading.
+    """
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -62,7 +79,9 @@ class LetGo:
             if not unread:
                 await send(event)
             elif event["type"] == "http.response.start":
-                await send({**event, "headers": [*event.get("headers", ()), (b"connection", b"close")]})
+                await send(
+                    {**event, "headers": [*event.get("headers", ()), (b"connection", b"close")]}
+                )
             elif event.get("more_body", False):
                 await send(event)
             else:
@@ -71,7 +90,8 @@ class LetGo:
                     async with asyncio.timeout(LINGER_SECONDS):
                         while unread:
                             await noted()
-                            await asyncio.sleep(0)  # or one who sends fast enough is heard for ever
+                            # without this, a client that sends fast enough is read for ever
+                            await asyncio.sleep(0)
                 except TimeoutError:
                     pass
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,4 +1,4 @@
-"""Who writes answers that are wanted, and how they are asked."""
+"""Writers of additional answers, and the prompts they get."""
 
 import asyncio
 import re
@@ -10,26 +10,33 @@ from motet.endpoint import Endpoint, EndpointFault, Patience
 from motet.settings import Decode
 
 EXAMPLES = 3
-"""Right answers that a writer is shown."""
+"""Number of right answers that a writer's prompt shows."""
 _LEAKS = re.compile(
-    r"\b(re-?written|paraphrased|plausible but wrong|deliberate(ly)?|intentional(ly)?|as (requested|instructed)"
-    r"|here(?:'s| is) (a|an|another|the) ((different|new|alternative|wrong|incorrect|correct|rewritten|possible) )?"
+    r"\b(re-?written|paraphrased|plausible but wrong|deliberate(ly)?|intentional(ly)?|as "
+    r"(requested|instructed)"
+    r"|here(?:'s| is) (a|an|another|the) "
+    r"((different|new|alternative|wrong|incorrect|correct|rewritten|possible) )?"
     r"(answer|solution|version|attempt))\b",
     re.IGNORECASE,
 )
-"""What betrays that an answer was ordered: a verifier would learn the order in place of the answer."""
+"""Phrases that reveal that an answer was requested. A verifier would learn to recognise these
+phrases instead of judging the answer.
+"""
 
 
-class Writer(Protocol):
-    """Who writes more answers."""
+class AnswerWriter(Protocol):
+    """Interface of everything that writes additional answers."""
 
     async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
-        """One text for each prompt, by the stream of its key, or why there is none."""
+        """Return one string per prompt, or the Fault if there is none.
+
+        Each key seeds its prompt.
+        """
         ...
 
 
 class PolicyWriter:
-    """A policy that plays."""
+    """A writer that samples from a policy of the team."""
 
     def __init__(self, sampler: Sampler, policy: str, decode: Decode) -> None:
         self._sampler, self._policy, self._decode = sampler, policy, decode
@@ -40,23 +47,28 @@ class PolicyWriter:
             for number, (prompt, key) in enumerate(zip(prompts, keys, strict=True))
         ]
         answers = await self._sampler.sample(requests)
-        return [answer if isinstance(answer, Fault) else answer.completions[0].text for answer in answers]
+        return [
+            answer if isinstance(answer, Fault) else answer.completions[0].text
+            for answer in answers
+        ]
 
 
 class EndpointWriter:
-    """A model behind an address. What it writes follows from no key of ours."""
+    """A writer that asks a model behind an endpoint. The keys do not influence what it writes."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint, self._patience = endpoint, Patience("the expert")
 
     async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
-        """Raises: endpoint.ServerAway where nobody is there to write."""
+        """Raises: endpoint.ServerAway if the endpoint does not answer."""
         return list(await asyncio.gather(*(self._one(prompt) for prompt in prompts)))
 
     async def _one(self, prompt: Prompt) -> str | Fault:
         self._patience.check()
         try:
-            text = await self._endpoint.ask((Message("user", prompt),) if isinstance(prompt, str) else prompt)
+            text = await self._endpoint.ask(
+                (Message("user", prompt),) if isinstance(prompt, str) else prompt
+            )
         except EndpointFault as fault:
             if not fault.said_no:
                 self._patience.failed(fault)
@@ -66,12 +78,16 @@ class EndpointWriter:
 
 
 def leaks(text: str) -> bool:
-    """Whether a text says that it was ordered."""
+    """Test whether a text reveals that it was requested."""
     return _LEAKS.search(text) is not None
 
 
 def order_for(question: Prompt, right_ones: Sequence[str], right: bool) -> Prompt:
-    """What a writer is asked for one more answer. A question in raw text is for a model that only goes on from it."""
+    """Return the prompt that asks a writer for one more answer.
+
+    A question that is a raw string is returned unchanged: it is for a model that only continues
+    text.
+    """
     if isinstance(question, str):
         return question
     shown = "\n\n".join(f"Solution:\n{text}" for text in right_ones[:EXAMPLES])
@@ -79,18 +95,23 @@ def order_for(question: Prompt, right_ones: Sequence[str], right: bool) -> Promp
     wanted = (
         "Solve it once more, by your own steps and in other words."
         if right
-        else "Write what a student would hand in who reasons wrongly at one step: the logic of that step is mistaken, the "
-        "arithmetic is not, and the final answer is another one than the right one. Do not point at the mistake."
+        else "Write what a student would hand in who reasons wrongly at one step: the logic of "
+        "that step is mistaken, the arithmetic is not, and the final answer is another one than "
+        "the right one. Do not point at the mistake."
     )
-    form = "End with the final answer in the form that the question asks for. Write the solution and nothing else."
+    form = (
+        "End with the final answer in the form that the question asks for. Write the solution "
+        "and nothing else."
+    )
     return (*question[:-1], Message("user", f"{question[-1].content}\n\n{known}{wanted} {form}"))
 
 
 def argument_for(question: Prompt, label: str) -> Prompt:
-    """What a writer is asked for reasons that lead to a label, right or not."""
+    """Return the prompt that asks a writer for reasons that lead to a label, right or wrong."""
     asked = (Message("user", question),) if isinstance(question, str) else question
     wanted = (
-        f"Give the reasons for which the answer is {label}, as someone would who came to it by themselves, and end with "
-        f"\\boxed{{{label}}}. Write the reasons and the answer and nothing else."
+        f"Give the reasons for which the answer is {label}, as someone would who came to it by "
+        f"themselves, and end with \\boxed{{{label}}}. Write the reasons and the answer and "
+        "nothing else."
     )
     return (*asked[:-1], Message("user", f"{asked[-1].content}\n\n{wanted}"))

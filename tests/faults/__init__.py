@@ -1,1 +1,4 @@
-"""What a run survives: killed anywhere, harmed files, dead services, nonsense as input, secrets near by. `make test-faults`."""
+"""Fault tests of whole runs: `make test-faults`.
+
+Runs are killed at any moment, and meet harmed files, dead services, invalid input and secrets.
+"""

@@ -1,4 +1,7 @@
-"""Runs every fault test, the slow ones too, on two processes; the last line is `N passed, N failed`."""
+"""Run every fault test, also the slow ones, on two processes.
+
+The last line of the output is `N passed, N failed`.
+"""
 
 import sys
 from pathlib import Path
@@ -7,7 +10,7 @@ import pytest
 
 
 class Count:
-    """How many tests passed and how many failed, a file that cannot be read among the latter."""
+    """Counts passed and failed tests. A file that cannot be collected counts as failed."""
 
     def __init__(self) -> None:
         self.passed: set[str] = set()
@@ -25,7 +28,7 @@ class Count:
 
 
 def main(arguments: list[str]) -> int:
-    """`arguments` are pytest's; where none of them is a path, all files of this folder are run."""
+    """Run pytest with `arguments`. Without a path among them, run all files of this folder."""
     count, here = Count(), str(Path(__file__).parent)
     places = [] if any(Path(word.split("::")[0]).exists() for word in arguments) else [here]
     code = pytest.main(["-n", "2", *places, *arguments], plugins=[count])

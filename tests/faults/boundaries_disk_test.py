@@ -1,4 +1,7 @@
-"""Disks that fill up, that refuse, folders that vanish, rows that are broken: one line, and what was recorded goes on."""
+"""Full disks, read-only disks, removed folders and broken rows.
+
+Each ends in one line, and a resumed run continues from its record.
+"""
 
 import json
 import re
@@ -20,13 +23,21 @@ pytestmark = [
     pytest.mark.slow,
 ]
 TABLE = "Faults injected"
-REFUSALS = ("No space left on device", "File too large", "Read-only file system", "No such file or directory")
+REFUSALS = (
+    "No space left on device",
+    "File too large",
+    "Read-only file system",
+    "No such file or directory",
+)
 LINE = re.compile(rf"error: (\S+: |a tensor file cannot be written: )?({'|'.join(REFUSALS)})")
 
 
 @pytest.fixture
 def motet(monkeypatch, capsys, tmp_path):
-    """`motet(config, runs, words)`: trains by the command; its exit code and its last word. No file may grow beyond `most`."""
+    """`motet(config, runs, words)` trains by the command; returns exit code and last output.
+
+    No file may grow beyond `most` bytes.
+    """
 
     def run(config: dict, runs: Path, *words: str, most: int | None = None) -> tuple[int, str]:
         written = tmp_path / "run.yaml"
@@ -39,7 +50,7 @@ def motet(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Callable[[str], Path]]:
-    """`disk(options)`: a file system of its own, mounted with these options; called again, it changes them."""
+    """`disk(options)` mounts a file system with these options; called again, it changes them."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = False
@@ -47,7 +58,9 @@ def disk(tmp_path) -> Iterator[Callable[[str], Path]]:
     def mount(options: str) -> Path:
         nonlocal mounted
         words = ["-o", f"remount,{options}"] if mounted else ["-t", "tmpfs", "-o", options, "motet"]
-        done = subprocess.run(["mount", *words, str(place)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", *words, str(place)], capture_output=True, text=True, check=False
+        )
         if done.returncode and not mounted:
             pytest.skip(f"this user may not mount a file system: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr
@@ -66,20 +79,22 @@ def same(run: Path, unbroken: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Bytes in pages, as a file system in memory counts them."""
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file())
+    """Return the size in bytes, rounded up to pages, as a file system in memory counts them."""
+    return sum(
+        -(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file()
+    )
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory) -> Path:
-    """The folder of a run that nothing befell."""
+    """The folder of an undisturbed run."""
     import motet
 
     runs = tmp_path_factory.mktemp("unbroken")
     return runs / motet.train(small("Harmed"), runs=runs, show="silent")["name"]
 
 
-# ---------------------------------------------------------------------------------------------------- full
+# --------------------------------------------------------------------------------------------- full
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.9, 0.98])
@@ -94,12 +109,18 @@ def test_a_disk_that_is_full_at_any_moment_ends_in_one_line_and_with_room_the_ru
     assert "No space left on device" in said
     reached = sorted((place / "run" / "checkpoints").glob("step-*"))
     disk("size=64m")
-    begun = (place / "run" / "config.yaml").is_file() and (place / "run" / "config.yaml").stat().st_size > 0
+    begun = (place / "run" / "config.yaml").is_file() and (
+        place / "run" / "config.yaml"
+    ).stat().st_size > 0
     assert ("go on with: motet train" in said) == begun
     again, told = motet(small("Harmed"), place, "--resume" if begun else "")
     assert again == 0, told
     same(place / "run", unbroken)
-    kept = f"{reached[-1].name}, resumed to the same bytes" if reached else "none yet, resumed to the same bytes"
+    kept = (
+        f"{reached[-1].name}, resumed to the same bytes"
+        if reached
+        else "none yet, resumed to the same bytes"
+    )
     what = f"disk full at {share:.0%} of what a run needs"
     tell(TABLE, injected=what, ended=f"exit {code}, one line", seconds=took(), checkpoint=kept)
 
@@ -128,11 +149,17 @@ def test_a_file_that_takes_no_more_ends_in_one_line(motet, unbroken, tell, tmp_p
         (runs / "run" / target).unlink(missing_ok=True)
         code_again, told = motet(small("Harmed"), runs, "--resume")
         assert code_again == 0, told
-    else:  # it was not written through, but put in the place of what was there
+    else:  # the target was replaced, not written through
         assert not (runs / "run" / target).is_symlink()
     same(runs / "run", unbroken)
     ended = f"exit {code}, one line" if code else "finished: the file was replaced"
-    tell(TABLE, injected=f"disk full at {target}", ended=ended, seconds=took(), checkpoint="resumed to the same bytes")
+    tell(
+        TABLE,
+        injected=f"disk full at {target}",
+        ended=ended,
+        seconds=took(),
+        checkpoint="resumed to the same bytes",
+    )
 
 
 @pytest.mark.parametrize("most", [600, 20_000, 40_000])
@@ -146,7 +173,13 @@ def test_files_that_may_not_grow_end_in_one_line(motet, unbroken, tell, tmp_path
     assert again == 0, told
     same(tmp_path / "runs" / "run", unbroken)
     what = f"no file over {most} bytes (RLIMIT_FSIZE)"
-    tell(TABLE, injected=what, ended="exit 1, one line", seconds=took(), checkpoint="resumed to the same bytes")
+    tell(
+        TABLE,
+        injected=what,
+        ended="exit 1, one line",
+        seconds=took(),
+        checkpoint="resumed to the same bytes",
+    )
 
 
 @contextmanager
@@ -159,7 +192,7 @@ def limited(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# ---------------------------------------------------------------------------------------------------- refused, and gone
+# -------------------------------------------------------------------------------- refused, and gone
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -177,11 +210,19 @@ def test_a_disk_that_is_read_only_ends_in_one_line(motet, disk, unbroken, tell, 
     assert again == 0, told
     same(place / "run", unbroken)
     what = f"read-only disk, {'resumed' if begun else 'new'} run"
-    tell(TABLE, injected=what, ended=f"exit {code}, one line", seconds=took(), checkpoint="goes on once it is writable")
+    tell(
+        TABLE,
+        injected=what,
+        ended=f"exit {code}, one line",
+        seconds=took(),
+        checkpoint="goes on once it is writable",
+    )
 
 
 @pytest.mark.parametrize("gone", ["", "episodes", "checkpoints"])
-def test_a_folder_that_vanishes_under_a_run_ends_in_one_line_or_is_made_again(motet, tell, tmp_path, gone):
+def test_a_folder_that_vanishes_under_a_run_ends_in_one_line_or_is_made_again(
+    motet, tell, tmp_path, gone
+):
     place = tmp_path / "runs" / "run"
     done = threading.Event()
 
@@ -202,10 +243,15 @@ def test_a_folder_that_vanishes_under_a_run_ends_in_one_line_or_is_made_again(mo
     if code:
         assert "No such file or directory" in said
     ended = f"exit {code}, one line" if code else "finished: it was made again"
-    tell(TABLE, injected=f"run folder{'/' + gone if gone else ''} removed in step 2", ended=ended, seconds=took())
+    tell(
+        TABLE,
+        injected=f"run folder{'/' + gone if gone else ''} removed in step 2",
+        ended=ended,
+        seconds=took(),
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 def dataset(place: Path, lines: list[str]) -> dict:
@@ -254,4 +300,10 @@ def test_a_broken_row_in_the_middle_is_one_line_that_names_it(motet, tell, tmp_p
     assert code == 2
     assert message in said
     assert not (tmp_path / "runs" / "run").exists()
-    tell(TABLE, injected=f"dataset row: {what}", ended="exit 2, one line", seconds=took(), checkpoint="nothing touched")
+    tell(
+        TABLE,
+        injected=f"dataset row: {what}",
+        ended="exit 2, one line",
+        seconds=took(),
+        checkpoint="nothing touched",
+    )

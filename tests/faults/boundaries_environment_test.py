@@ -1,4 +1,7 @@
-"""Environments that raise, that wait for ever, and tokenizers that fail: counted by their cause, and never a reward."""
+"""Environments that raise or never return, and tokenizers that fail.
+
+Each failure is counted by its cause, and never becomes a reward.
+"""
 
 import asyncio
 import json
@@ -10,7 +13,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 import motet
-from motet.policies import prompts
+from motet.models import prompts
 from motet.rollout import faults
 from motet.timeouts import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
@@ -25,7 +28,14 @@ TABLE = "Faults injected"
 
 def told(tell, what: str, found, took, checkpoint: str = "") -> None:
     counted = ", ".join(f"{cause} x{count}" for cause, count in sorted(found.items())) or "none"
-    tell(TABLE, injected=what, ended="finished", faults=counted, seconds=took(), checkpoint=checkpoint)
+    tell(
+        TABLE,
+        injected=what,
+        ended="finished",
+        faults=counted,
+        seconds=took(),
+        checkpoint=checkpoint,
+    )
 
 
 @pytest.mark.parametrize("harm", [1, 2])
@@ -41,11 +51,15 @@ def test_what_an_environment_raises_is_counted_and_the_survivors_teach(train, te
     before = rows(run), weights(run), contents(run / "episodes")
     train(config, resume=True)
     assert before == (rows(run), weights(run), contents(run / "episodes"))
-    told(tell, f"environment raises in {place}, seed {harm}", found, took, "resumed: nothing changed")
+    told(
+        tell, f"environment raises in {place}, seed {harm}", found, took, "resumed: nothing changed"
+    )
 
 
 @pytest.mark.parametrize("place", ["start", "step"])
-def test_an_environment_that_lost_a_connection_is_asked_again(train, tell, monkeypatch, tmp_path, place):
+def test_an_environment_that_lost_a_connection_is_asked_again(
+    train, tell, monkeypatch, tmp_path, place
+):
     waits = []
     monkeypatch.setattr(faults, "_pause", lambda seconds: waits.append(seconds) or asyncio.sleep(0))
     with seconds() as took:
@@ -57,7 +71,13 @@ def test_an_environment_that_lost_a_connection_is_asked_again(train, tell, monke
     assert (rows(run), weights(run), contents(run / "episodes")) == (
         rows(sound), weights(sound), contents(sound / "episodes")
     )  # fmt: skip
-    told(tell, f"environment loses its connection in {place}, {len(waits)} times", causes(run), took, "as unbroken")
+    told(
+        tell,
+        f"environment loses its connection in {place}, {len(waits)} times",
+        causes(run),
+        took,
+        "as unbroken",
+    )
 
 
 HANGS = [("awaits", place) for place in ("start", "step", "close")]
@@ -75,7 +95,10 @@ def test_an_environment_that_never_ends_is_a_fault_after_its_limit(train, tell, 
     check_figures(run)
     faults = [one.fault for one in recorded(run) if one.fault is not None]
     messages = [one.message for one in faults if one.cause == "timeout"]
-    assert all("did not end within 0.3 s" in text and "rollout.timeout_seconds" in text for text in messages)
+    assert all(
+        "did not end within 0.3 s" in text and "rollout.timeout_seconds" in text
+        for text in messages
+    )
     told(tell, f"environment {how} for ever in {place}", found, took)
 
 
@@ -96,17 +119,31 @@ def test_a_reward_that_never_ends_is_a_fault_after_its_limit(train, tell, reward
     told(tell, f"{reward} never ends", {"environment/timeout": len(odd)}, took)
 
 
-@pytest.mark.parametrize(("how", "place"), [("awaits", "start"), ("sleeps", "start"), ("sleeps", "observe")])
+@pytest.mark.parametrize(
+    ("how", "place"), [("awaits", "start"), ("sleeps", "start"), ("sleeps", "observe")]
+)
 def test_an_environment_that_never_ends_before_the_run_begins_is_one_line(train, tell, how, place):
     game = {"hangs": place, "how": how, "share": 1.0, "spared": -1}
-    with seconds() as took, pytest.raises(motet.MotetError, match=rf"{place} did not end within 0\.3 s"):
+    with (
+        seconds() as took,
+        pytest.raises(motet.MotetError, match=rf"{place} did not end within 0\.3 s"),
+    ):
         train(small("Harmed", game=game, rollout={"timeout_seconds": 0.3}))
-    tell(TABLE, injected=f"environment {how} for ever at first", ended="stopped, one line", faults="", seconds=took())
+    tell(
+        TABLE,
+        injected=f"environment {how} for ever at first",
+        ended="stopped, one line",
+        faults="",
+        seconds=took(),
+    )
 
 
 @pytest.mark.parametrize(("how", "code"), [("a thread", 0), ("a pool", 0), ("is deaf", 1)])
 def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, code):
-    """A thread cannot be ended, but nobody waits for it; C code that hears nothing ends the process, which says so."""
+    """A thread cannot be ended, but nothing waits for it.
+
+    C code that ignores signals is ended with the process, which reports that.
+    """
     game = {"hangs": "step", "how": how}
     limits = {"rollout": {"timeout_seconds": 0.3}, "train": {"steps": 1, "max_fault_share": 1.0}}
     with seconds() as took:
@@ -122,7 +159,9 @@ def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, 
 
 
 def test_an_evaluation_counts_a_step_that_never_ends(tell):
-    config = small("Harmed", game={"hangs": "step", "how": "sleeps"}, rollout={"timeout_seconds": 0.3})
+    config = small(
+        "Harmed", game={"hangs": "step", "how": "sleeps"}, rollout={"timeout_seconds": 0.3}
+    )
     with seconds() as took:
         counted = motet.evaluate(config, show="silent")["causes"]
     assert set(counted) == {"environment/timeout"}
@@ -153,7 +192,7 @@ def test_without_a_limit_it_would_wait():
     asyncio.run(forever())
 
 
-# ---------------------------------------------------------------------------------------------------- tokenizers
+# --------------------------------------------------------------------------------------- tokenizers
 
 
 def test_a_tokenizer_that_fails_at_a_prompt_costs_that_game(train, tell, monkeypatch):
@@ -177,7 +216,9 @@ def test_a_tokenizer_that_fails_at_a_prompt_costs_that_game(train, tell, monkeyp
 
 
 @pytest.mark.parametrize("stop", [(), ("~",)])
-def test_a_tokenizer_that_fails_at_an_answer_costs_what_asked_for_it(train, tell, monkeypatch, stop):
+def test_a_tokenizer_that_fails_at_an_answer_costs_what_asked_for_it(
+    train, tell, monkeypatch, stop
+):
     whole = PreTrainedTokenizerBase.batch_decode
 
     def fails(self, sequences, *more, **settings):
@@ -187,24 +228,47 @@ def test_a_tokenizer_that_fails_at_an_answer_costs_what_asked_for_it(train, tell
 
     monkeypatch.setattr(PreTrainedTokenizerBase, "batch_decode", fails)
     with seconds() as took:
-        run = train(small("Harmed", decode={"max_new_tokens": 3, "stop": stop}, train={"max_fault_share": 1.0}))
+        run = train(
+            small(
+                "Harmed", decode={"max_new_tokens": 3, "stop": stop}, train={"max_fault_share": 1.0}
+            )
+        )
     found = causes(run)
     assert set(found) == {"sampler/tokenizer"}
     check_figures(run)
     survivors = [one for one in recorded(run) if one.root is not None]
-    drawn = [answer for one in survivors for answers in one.root.samples.values() for answer in answers]
+    drawn = [
+        answer for one in survivors for answers in one.root.samples.values() for answer in answers
+    ]
     assert drawn
-    assert not [answer for answer in drawn if len(answer.tokens) == 3 and answer.tokens[0] % 16 == 0]
-    told(tell, f"tokenizer raises at some answers{', with stop strings' if stop else ''}", found, took)
+    assert not [
+        answer for answer in drawn if len(answer.tokens) == 3 and answer.tokens[0] % 16 == 0
+    ]
+    told(
+        tell,
+        f"tokenizer raises at some answers{', with stop strings' if stop else ''}",
+        found,
+        took,
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- what stops a run
+# --------------------------------------------------------------------------------- what stops a run
 
 
 def test_more_faults_than_allowed_end_in_one_line_and_pay_nothing(train, tell, tmp_path):
     config = small("Harmed", game={"raises": "step", "share": 1.0, "spared": -1})
-    with seconds() as took, pytest.raises(motet.MotetError, match="100% of the joint actions failed"):
+    with (
+        seconds() as took,
+        pytest.raises(motet.MotetError, match="100% of the joint actions failed"),
+    ):
         train(config, [], runs=tmp_path / "runs")
     told_lines = (tmp_path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
     assert all("play/reward" not in json.loads(line) for line in told_lines)
-    tell(TABLE, injected="every step raises", ended="stopped, one line", faults="100%", seconds=took(), checkpoint="")
+    tell(
+        TABLE,
+        injected="every step raises",
+        ended="stopped, one line",
+        faults="100%",
+        seconds=took(),
+        checkpoint="",
+    )

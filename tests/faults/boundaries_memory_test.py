@@ -1,4 +1,7 @@
-"""Devices without room: one line that says what asked, how much, and which settings ask for less."""
+"""Devices without free memory.
+
+The error is one line: what needed memory, how much, and which settings need less.
+"""
 
 import json
 
@@ -7,13 +10,18 @@ import torch
 
 import motet
 from motet.errors import OutOfMemory
-from motet.policies import learner, memory, sampler
+from motet.models import learner, memory, sampler
 from tests.faults.boundary_games import seconds, small
 from tests.small_runs import contents, rows, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
 TABLE = "Faults injected"
-CUDA = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB\nmore lines"
+CUDA = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 "
+    "GiB\nmore lines"
+)
 PLACES = {
     "playing": (
         sampler,
@@ -28,13 +36,18 @@ PLACES = {
     "learning": (
         learner,
         "forward",
-        r"learning from \d+ answers of up to \d+ tokens to \d+ prompts.*train\.token_budget.*checkpointing: true",
+        (
+            r"learning from \d+ answers of up to \d+ tokens to \d+ "
+            r"prompts.*train\.token_budget.*checkpointing: true"
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("what", PLACES)
-def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(train, tell, tmp_path, monkeypatch, what):
+def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(
+    train, tell, tmp_path, monkeypatch, what
+):
     module, name, message = PLACES[what]
     config = small("Harmed", algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1})
     unbroken = train(config, runs=tmp_path / "unbroken")
@@ -63,14 +76,18 @@ def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(tra
 def test_the_processors_own_allocator_is_understood():
     with (
         pytest.raises(
-            OutOfMemory, match=r"cpu ran out of memory trying: .*allocate memory.*To need less, turn the knob"
+            OutOfMemory,
+            match=r"cpu ran out of memory trying: .*allocate memory.*To need less, turn the knob",
         ),
-        memory.asking_for("trying", "turn the knob", torch.device("cpu")),
+        memory.oom_hint("trying", "turn the knob", torch.device("cpu")),
     ):
         torch.empty(2**50, dtype=torch.uint8)
 
 
 def test_another_error_stays_what_it_is():
-    with pytest.raises(RuntimeError, match="shapes differ"), memory.asking_for("trying", "", torch.device("cpu")):
+    with (
+        pytest.raises(RuntimeError, match="shapes differ"),
+        memory.oom_hint("trying", "", torch.device("cpu")),
+    ):
         raise RuntimeError("shapes differ")
     assert not issubclass(OutOfMemory, motet.ConfigError)

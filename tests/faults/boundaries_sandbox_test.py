@@ -1,4 +1,7 @@
-"""Workers of the sandbox that are killed while they judge: programs run again, and what a run pays does not change by a bit."""
+"""Sandbox workers that are killed while they judge.
+
+The programs run again, and the rewards of the run do not change by a bit.
+"""
 
 import json
 import os
@@ -31,13 +34,22 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def servers() -> list[psutil.Process]:
-    """The warm servers of this process, and whoever holds them; not the programs."""
+    """Return this process's warm servers and the processes that hold them, without the programs."""
     return [one for one in below(os.getpid()) if _is_server(one)]
 
 
 def _is_server(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
-        return len([up for up in process.parents() if up.pid != os.getpid() and os.getpid() in _ups(up)]) <= 1
+        return (
+            len(
+                [
+                    up
+                    for up in process.parents()
+                    if up.pid != os.getpid() and os.getpid() in _ups(up)
+                ]
+            )
+            <= 1
+        )
     return False
 
 
@@ -62,7 +74,10 @@ def kill(victims) -> int:
 
 
 class Tries:
-    """What the sandbox has answered, and who tries a second time: struck there again, it would be a fault, and counted."""
+    """Counts the sandbox's answers, and records who is in a second try.
+
+    A second failure would be a fault, and would be counted.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answered, self.second = 0, set[int]()
@@ -97,13 +112,17 @@ class Tries:
 
 @contextmanager
 def killing(whom, tries: Tries, at_most: int):
-    """A thread that kills again and again while the run goes on, whenever nobody tries a second time; how many it got."""
+    """A thread that kills repeatedly while the run is active, except during a second try.
+
+    Yields the numbers of processes killed.
+    """
     done, got = threading.Event(), []
 
     def work() -> None:
         settled = 0
         while not done.wait(0.02) and len(got) < at_most:
-            # As many answers in between as there are workers, and more: who was struck last has answered, or tries again.
+            # Wait for more answers than there are workers: whoever was killed last has then
+            # answered, or is in its second try.
             if tries.answered >= settled and not tries.second and (killed := kill(whom())):
                 got.append(killed)
                 settled = tries.answered + 5
@@ -143,10 +162,19 @@ def test_what_is_killed_while_it_judges_runs_again_and_pays_what_it_pays(
     assert weights(run) == weights(unbroken)
     assert not below(os.getpid())
     what = f"sandbox ({mode}): {harm} killed, {sum(got)} processes"
-    tell(TABLE, injected=what, ended="finished", faults="none: tried again", seconds=took(), checkpoint="as unbroken")
+    tell(
+        TABLE,
+        injected=what,
+        ended="finished",
+        faults="none: tried again",
+        seconds=took(),
+        checkpoint="as unbroken",
+    )
 
 
-def test_servers_that_can_never_be_had_again_are_faults_and_no_rewards(train, tell, monkeypatch, tmp_path):
+def test_servers_that_can_never_be_had_again_are_faults_and_no_rewards(
+    train, tell, monkeypatch, tmp_path
+):
     config = small("Programmed", sandbox={"workers": 1}, train={"max_fault_share": 1.0})
     begun, done = tmp_path / "runs" / "run" / "episodes" / "train-000001.jsonl", threading.Event()
 
@@ -169,12 +197,23 @@ def test_servers_that_can_never_be_had_again_are_faults_and_no_rewards(train, te
     assert all(cause.startswith("sandbox/") for cause in found)
     check_figures(run)
     counted = ", ".join(f"{cause} x{count}" for cause, count in found.items())
-    tell(TABLE, injected="sandbox: gone for good", ended="finished", faults=counted, seconds=took(), checkpoint="")
+    tell(
+        TABLE,
+        injected="sandbox: gone for good",
+        ended="finished",
+        faults=counted,
+        seconds=took(),
+        checkpoint="",
+    )
 
 
 def test_a_program_that_is_killed_again_and_again_is_told_as_killed():
-    """It may be its own doing: a program that hangs up and lives on is ended by us, both times."""
-    closing = "    for number in range(3, 40):\n        try: os.close(number)\n        except OSError: pass\n"
+    """The program may cause this itself: the sandbox ends a program that closes its pipes and lives
+    on, both times."""
+    closing = (
+        "    for number in range(3, 40):\n        try: os.close(number)\n        except "
+        "OSError: pass\n"
+    )
     hangs_up = f"import os, time\ndef main():\n{closing}    time.sleep(60)"
     with Sandbox(workers=1) as sandbox:
         report = sandbox.run_sync([hangs_up], [Call("main", ())])

@@ -1,4 +1,7 @@
-"""A verifier and an expert that are away, break off, say no, say nonsense, or say nothing: in whole runs."""
+"""A verifier and an expert that are down, disconnect, refuse, send garbage, or never answer.
+
+All tests are whole runs.
+"""
 
 import json
 from contextlib import ExitStack
@@ -6,7 +9,15 @@ from contextlib import ExitStack
 import pytest
 
 import motet
-from tests.faults.boundary_games import Clinic, causes, check_figures, clinic, recorded, seconds, small
+from tests.faults.boundary_games import (
+    Clinic,
+    causes,
+    check_figures,
+    clinic,
+    recorded,
+    seconds,
+    small,
+)
 from tests.small_runs import contents, rows, weights
 
 pytestmark = [
@@ -18,7 +29,7 @@ ASKED = {"timeout_seconds": 20.0, "retries": 1}
 
 
 def of(kind: str, address: str, **sections):
-    """The config of a run that asks a verifier, or an expert, at every step."""
+    """Return the config of a run that asks a verifier, or an expert, at every step."""
     asks = {
         "verifier": {"verifier": {"base_url": address, "batch_size": 1, **ASKED}},
         "expert": {"expert": {"base_url": f"{address}/v1", "model": "tiny", **ASKED}},
@@ -32,17 +43,24 @@ CASES = {
     "hangs up every third time": (lambda n: "hangs up" if n % 3 == 0 else "fine", None),
     "always 404": (lambda n: "404", "refused"),
     "garbage every fourth time": (lambda n: "garbage" if n % 4 == 0 else "fine", "garbled"),
-    "numbers that are none, every fourth time": (lambda n: "numbers" if n % 4 == 0 else "fine", "garbled"),
+    "numbers that are none, every fourth time": (
+        lambda n: "numbers" if n % 4 == 0 else "fine",
+        "garbled",
+    ),
     "silent every ninth time": (lambda n: "slow" if n % 9 == 0 else "fine", "timeout"),
 }
-"""How the server answers, and what is counted; None where asking again helps, and nothing is."""
+"""Behaviour of the server -> the cause that is counted; None if a retry succeeds."""
 
 
 @pytest.mark.parametrize("kind", ["verifier", "expert"])
 @pytest.mark.parametrize("case", CASES)
 def test_how_a_server_fails_is_counted_by_its_cause_or_passes(train, tell, tmp_path, kind, case):
     manner, cause = CASES[case]
-    short = {"train": {"max_fault_share": 1.0, "steps": 2}, "rollout": {"samples": [2]}, "evaluation": {"tasks": 2}}
+    short = {
+        "train": {"max_fault_share": 1.0, "steps": 2},
+        "rollout": {"samples": [2]},
+        "evaluation": {"tasks": 2},
+    }
     with clinic(manner, mended=cause is None) as server, seconds() as took:
         config = of(kind, server.address, **short)
         if cause == "timeout":
@@ -59,21 +77,45 @@ def test_how_a_server_fails_is_counted_by_its_cause_or_passes(train, tell, tmp_p
         assert contents(run / "episodes") == contents(unbroken / "episodes")
         assert weights(run) == weights(unbroken)
     counted = ", ".join(f"{name} x{count}" for name, count in found.items()) or "none: asked again"
-    tell(TABLE, injected=f"{kind}: {case}", ended="finished", faults=counted, seconds=took(), checkpoint="")
+    tell(
+        TABLE,
+        injected=f"{kind}: {case}",
+        ended="finished",
+        faults=counted,
+        seconds=took(),
+        checkpoint="",
+    )
 
 
 @pytest.mark.parametrize("kind", ["verifier", "expert"])
-def test_a_server_that_is_away_from_the_start_stops_the_run_in_one_line(train, tell, tmp_path, kind):
+def test_a_server_that_is_away_from_the_start_stops_the_run_in_one_line(
+    train, tell, tmp_path, kind
+):
     with clinic(lambda n: "fine") as server:
         address = server.address
-    config = of(kind, address, train={"tasks_per_step": 2}, rollout={"samples": [2]}, evaluation={"tasks": 2})
-    with seconds() as took, pytest.raises(motet.MotetError, match=rf"failed, .*{kind}_unreachable.*\(2 tries\)"):
+    config = of(
+        kind,
+        address,
+        train={"tasks_per_step": 2},
+        rollout={"samples": [2]},
+        evaluation={"tasks": 2},
+    )
+    with (
+        seconds() as took,
+        pytest.raises(motet.MotetError, match=rf"failed, .*{kind}_unreachable.*\(2 tries\)"),
+    ):
         train(config)
     records = recorded(tmp_path / "runs" / "run")
     assert records
     assert all(one.fault is not None and one.root is None for one in records)
     assert "play/reward" not in (tmp_path / "runs" / "run" / "metrics.jsonl").read_text()
-    tell(TABLE, injected=f"{kind}: away from the start", ended="stopped, one line", faults="100%", seconds=took())
+    tell(
+        TABLE,
+        injected=f"{kind}: away from the start",
+        ended="stopped, one line",
+        faults="100%",
+        seconds=took(),
+    )
 
 
 @pytest.mark.parametrize("kind", ["verifier", "expert"])
@@ -90,7 +132,10 @@ def test_a_server_that_dies_in_the_middle_stops_the_run_which_goes_on_as_if_noth
         with seconds() as took, pytest.raises(motet.MotetError, match=f"{kind}_unreachable"):
             train(config)
         assert any(
-            outcome.rewards for one in recorded(tmp_path / "runs" / "run") if one.root for outcome in one.root.outcomes
+            outcome.rewards
+            for one in recorded(tmp_path / "runs" / "run")
+            if one.root
+            for outcome in one.root.outcomes
         )
         dead.manner = lambda n: "fine"
         run = train(config, resume=True)
@@ -101,5 +146,9 @@ def test_a_server_that_dies_in_the_middle_stops_the_run_which_goes_on_as_if_noth
     assert json.dumps(rows(run)) == json.dumps(rows(unbroken))
     assert contents(run / "episodes") == contents(unbroken / "episodes")
     assert weights(run) == weights(unbroken)
-    told = {"ended": "stopped, one line", "faults": "over 50%", "checkpoint": "resumed to the same bytes"}
+    told = {
+        "ended": "stopped, one line",
+        "faults": "over 50%",
+        "checkpoint": "resumed to the same bytes",
+    }
     tell(TABLE, injected=f"{kind}: dies in the middle", seconds=took(), **told)

@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT at every stage of a run: it leaves within seconds, and the command it prints goes on to the same bytes."""
+"""SIGTERM and SIGINT at every stage of a run.
+
+The run ends within seconds, and the command that it prints resumes it to the same bytes.
+"""
 
 import json
 import os
@@ -22,14 +25,15 @@ pytestmark = [
 ]
 TABLE = "Faults injected"
 LEAVES_WITHIN = 20.0
-"""Seconds of a processor, whoever else uses it: the step it is in, of one or two, and its checkpoint."""
+"""Seconds of CPU time, independent of other processes. They suffice for the current step, one of
+one or two, and its checkpoint."""
 HUNG = 900.0
-"""Seconds until a process that does not end is given up."""
+"""Seconds after which a process that does not end is given up."""
 NUMBERS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 
 
 class Started:
-    """The command in a process of its own, with its stderr in a file."""
+    """The command in its own process, with its stderr in a file."""
 
     def __init__(self, config: dict, place: Path) -> None:
         place.mkdir(exist_ok=True)
@@ -46,7 +50,8 @@ class Started:
                 env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
                 stdout=said,
                 stderr=said,
-                # A shell's background job starts with SIGINT ignored, and so would everything below it.
+                # A background job of a shell starts with SIGINT ignored, and its children inherit
+                # that.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
@@ -58,7 +63,11 @@ class Started:
             time.sleep(0.02)
 
     def leaves(self, number: signal.Signals) -> tuple[int, float, str]:
-        """Its exit code after the signal, how long it and its children computed until then, and its last word."""
+        """Send the signal; return the exit code, the CPU time used until the end, and the last
+        output.
+
+        The CPU time includes that of the children.
+        """
         before, used = ended_processes(), psutil.Process(self.process.pid).cpu_times()
         self.process.send_signal(number)
         try:
@@ -76,7 +85,7 @@ class Started:
 
 
 def ended_processes() -> float:
-    """Seconds of a processor that ended children of this process have used."""
+    """Return the CPU seconds that ended children of this process have used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -90,7 +99,12 @@ STAGES = {
         r"stopped after step \d of 6, checkpoint written\. Go on with: motet (train .*)",
     ),
     "the warm-up": (
-        small("Slow", train=STEPS, environment=game("Slow", **SLOW), warmup={"steps": 4000, "batch_size": 4}),
+        small(
+            "Slow",
+            train=STEPS,
+            environment=game("Slow", **SLOW),
+            warmup={"steps": 4000, "batch_size": 4},
+        ),
         "metrics.jsonl",
         r"stopped at once\. Go on from what was recorded with: motet (train .*)",
     ),
@@ -100,7 +114,7 @@ STAGES = {
         r"Go on .*with: motet (train .*)",
     ),
 }
-"""The config, the file whose coming says that the stage has begun, and the last word."""
+"""Config, the file whose appearance shows that the stage has begun, and the last output."""
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -114,20 +128,26 @@ def test_a_signal_ends_a_run_within_seconds_and_it_goes_on_to_the_same_bytes(
     if sign == "metrics.jsonl":
         started.wait_for(lambda: mark.is_file() and mark.read_text().count("\n") > 3)
     elif sign == "started":
-        started.wait_for(lambda: "before" in started.log.read_text() or (started.run / "config.yaml").is_file())
+        started.wait_for(
+            lambda: "before" in started.log.read_text() or (started.run / "config.yaml").is_file()
+        )
         time.sleep(1.0)
     else:
         started.wait_for(mark.exists)
     code, took, said = started.leaves(NUMBERS[name])
     found = re.search(last_word, said)
     told = {"ended": f"exit {code}: {said[:60]}", "seconds": f"{took:.1f}"}
-    kept = "its resumption: tests/cli_test.py" if stage == "the warm-up" else "resumed to the same bytes"
+    kept = (
+        "its resumption: tests/cli_test.py"
+        if stage == "the warm-up"
+        else "resumed to the same bytes"
+    )
     tell(TABLE, injected=f"{name} in {stage}", **told, checkpoint=kept)
     assert found, said
     assert code == 130
     assert took < LEAVES_WITHIN
     if stage == "the warm-up":
-        return  # the rest of so long a one would take minutes
+        return  # the rest of such a long warm-up would take minutes
     again, told_again = command(found[1], monkeypatch, capsys)
     assert again == 0, told_again
     unbroken = train(config, runs=tmp_path / "unbroken")
@@ -137,14 +157,23 @@ def test_a_signal_ends_a_run_within_seconds_and_it_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_signal_while_an_expert_is_dead_ends_the_run_although_it_would_ask_for_an_hour(tell, tmp_path, name):
+def test_a_signal_while_an_expert_is_dead_ends_the_run_although_it_would_ask_for_an_hour(
+    tell, tmp_path, name
+):
     with clinic(lambda n: "fine") as alive:
         port = alive.server_port
         address = alive.address
     server = Clinic(lambda n: "silent", port)
     try:
-        expert = {"base_url": f"{address}/v1", "model": "tiny", "timeout_seconds": 3600, "retries": 0}
-        config = small("Advised", expert=expert, train={"max_fault_share": 1.0}, evaluation={"tasks": 1})
+        expert = {
+            "base_url": f"{address}/v1",
+            "model": "tiny",
+            "timeout_seconds": 3600,
+            "retries": 0,
+        }
+        config = small(
+            "Advised", expert=expert, train={"max_fault_share": 1.0}, evaluation={"tasks": 1}
+        )
         started = Started(config, tmp_path / "killed")
         started.wait_for(lambda: server.asked > 0)
         code, took, said = started.leaves(NUMBERS[name])

@@ -1,7 +1,7 @@
-"""Games that are harmed at one boundary, and what whole runs must show afterwards.
+"""Games with faults at one boundary, and checks of the finished runs.
 
-All of them pay the luck of what was said, which any reader of a record can work out again. So a reward that a fault made up would
-stand out, wherever it came from.
+The reward of each game is a hash of the answers, which can be recomputed from the record. A reward
+that a fault invented would therefore be detected.
 """
 
 import asyncio
@@ -39,25 +39,26 @@ Place = Literal["nowhere", "start", "observe", "step", "close"]
 How = Literal["awaits", "sleeps", "computes", "reads", "searches", "a thread", "a pool", "is deaf"]
 
 
-# ---------------------------------------------------------------------------------------------------- environments
+# ------------------------------------------------------------------------------------- environments
 
 
 class Harmed(Coded):
-    """The lottery that raises at one of its functions, at random; or waits there for ever."""
+    """The lottery that randomly raises in one of its functions, or never returns from it."""
 
     class Options(Lottery.Options):
         raises: Place = "nowhere"
         hangs: Place = "nowhere"
         how: How = "awaits"
-        """What it does while it hangs. None of it ends within a test."""
+        """What it does while it hangs. None of this ends within a test."""
         share: float = 0.3
-        """Of the calls, by what they are asked: the same ones in any order."""
+        """Share of calls that fail. It depends on the arguments only, so the same calls fail in any
+        order."""
         harm: int = 0
-        """The seed of the harm."""
+        """The seed of the failures."""
         passes: bool = False
-        """What is raised is a lost connection, and the second try goes well."""
+        """If True, the error is a lost connection, and the second try succeeds."""
         spared: int = 0
-        """The task that nothing befalls: the first, which every run looks at before it begins."""
+        """A task that never fails: the first, which every run tries before it begins."""
 
     options: Options
 
@@ -70,13 +71,17 @@ class Harmed(Coded):
         return await super().start(task, seed)
 
     def observe(self, state: Talk) -> Mapping[str, motet.Prompt]:
-        if "observe" in (self.options.raises, self.options.hangs) and self._struck("observe", state.number, state.said):
+        if "observe" in (self.options.raises, self.options.hangs) and self._struck(
+            "observe", state.number, state.said
+        ):
             if self.options.raises == "observe":
                 raise LookupError(f"observe is out of order at {state}")
             hang(self.options.how)
         return super().observe(state)
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         await self._perhaps("step", state.number, seed)
         return await super().step(state, replies, seed)
 
@@ -103,11 +108,14 @@ class Harmed(Coded):
         if number == self.options.spared:
             return False
         what = (number, *what)
-        return random.Random(derive(self.options.harm, place, *map(str, what))).random() < self.options.share
+        return (
+            random.Random(derive(self.options.harm, place, *map(str, what))).random()
+            < self.options.share
+        )
 
 
 def hang(how: How) -> None:
-    """Without `await`."""
+    """Hang without `await`."""
     match how:
         case "sleeps":
             time.sleep(3600)
@@ -127,26 +135,29 @@ def hang(how: How) -> None:
 
 
 def sleeping_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
-    """For tasks with an odd number it sleeps, and is no coroutine."""
+    """A function, not a coroutine, that sleeps for tasks with an odd number."""
     if task.fields["number"] % 2:
         time.sleep(3600)
     return 0.25
 
 
 async def hanging_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
-    """For tasks with an odd number its server takes the question and says no more."""
+    """A reward whose server accepts the request for tasks with an odd number, but never answers."""
     if task.fields["number"] % 2:
         await asyncio.Event().wait()
     return 0.25
 
 
 class Programmed(Lottery):
-    """What a turn is worth comes out of the sandbox: a program that knows it, or a suite that all pass who know it."""
+    """The reward of a turn comes from the sandbox: from a program, or from a test suite.
+
+    The program knows the reward. In the suite, the share of passed tests is the reward.
+    """
 
     class Options(Lottery.Options):
         mode: Literal["call", "judge"] = "call"
         seconds: float = 0.03
-        """How long a program takes."""
+        """Seconds that a program takes."""
 
     options: Options
 
@@ -154,40 +165,55 @@ class Programmed(Lottery):
         super().__init__(options)
         self.sandbox = sandbox
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         led_to = await super().step(state, replies, seed)
         worth = luck(led_to.state)
-        source = f"import time\ndef worth(seed={seed}):\n    time.sleep({self.options.seconds})\n    return {worth}"
+        source = (
+            f"import time\ndef worth(seed={seed}):\n    "
+            f"time.sleep({self.options.seconds})\n    return {worth}"
+        )
         if self.options.mode == "call":
             report = await self.sandbox.run([source], [Call("worth", ())])
             found = report.calls[0].value if isinstance(report.calls[0], Returned) else -1.0
         else:
-            verdict = await self.sandbox.judge([source], Suite.asserts((f"assert worth() == {worth}",)))
+            verdict = await self.sandbox.judge(
+                [source], Suite.asserts((f"assert worth() == {worth}",))
+            )
             found = worth if verdict.passed else -1.0
-        return motet.Transition(led_to.state, dict.fromkeys(self.agents, found), led_to.done, led_to.terms)
+        return motet.Transition(
+            led_to.state, dict.fromkeys(self.agents, found), led_to.done, led_to.terms
+        )
 
 
 class Scored(Lottery):
-    """What a turn is worth is asked of a verifier behind a server."""
+    """The reward of a turn comes from a verifier behind a server."""
 
     def __init__(self, options: Lottery.Options, *, verifier: Any) -> None:
         super().__init__(options)
         self.verifier = verifier
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         led_to = await super().step(state, replies, seed)
         (score,) = await self.verifier.score([(Message("assistant", str(luck(led_to.state))),)])
-        return motet.Transition(led_to.state, dict.fromkeys(self.agents, score), led_to.done, led_to.terms)
+        return motet.Transition(
+            led_to.state, dict.fromkeys(self.agents, score), led_to.done, led_to.terms
+        )
 
 
 class Advised(Lottery):
-    """Every turn an expert is asked, whose advice is not needed; but without it there is no turn."""
+    """Asks an expert at every turn. The advice is not used, but without it there is no turn."""
 
     def __init__(self, options: Lottery.Options, *, expert: Any) -> None:
         super().__init__(options)
         self.expert = expert
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         from motet.endpoint import EndpointFault
         from motet.environments.feedback import ExpertFault
 
@@ -207,7 +233,9 @@ class Slow(Coded):
 
     options: Options
 
-    async def step(self, state: Talk, replies: Mapping[str, motet.Reply], seed: int) -> motet.Transition:
+    async def step(
+        self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
+    ) -> motet.Transition:
         await asyncio.sleep(self.options.seconds)
         return await super().step(state, replies, seed)
 
@@ -215,41 +243,48 @@ class Slow(Coded):
 class Rows(Coded):
     """The lottery on rows of a dataset."""
 
-    tasks = property()  # type: ignore[assignment]
+    tasks = motet.Environment.tasks
 
     def task(self, row: dict[str, Any]) -> motet.Task:
         return motet.Task(str(row["number"]), {"number": row["number"]})
 
 
 def game(kind: str, **options: Any) -> dict[str, Any]:
-    """The `environment` section of a config."""
+    """Return the `environment` section of a config."""
     return {"name": f"{HERE}:{kind}", **options}
 
 
-# ---------------------------------------------------------------------------------------------------- services
+# ----------------------------------------------------------------------------------------- services
 
 
 Manner = Literal["fine", "500", "429", "404", "garbage", "numbers", "slow", "silent", "hangs up"]
 
 
 class Clinic(ThreadingHTTPServer):
-    """A verifier and an expert behind one socket. `manner(n)` says how the n-th request (from 0) is answered; `mended`: every
-    question is answered well when it comes again."""
+    """A verifier and an expert behind one socket.
+
+    `manner(n)` selects the response to the n-th request (from 0). If `mended`, a repeated request
+    always gets a valid response.
+    """
 
     daemon_threads = True
 
-    def __init__(self, manner: Callable[[int], Manner], port: int = 0, *, mended: bool = False) -> None:
+    def __init__(
+        self, manner: Callable[[int], Manner], port: int = 0, *, mended: bool = False
+    ) -> None:
         self.manner, self.asked, self.lock = manner, 0, threading.Lock()
         self.mended, self.known = mended, set[bytes]()
         super().__init__(("127.0.0.1", port), _Handler)
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Quiet: clients give up on slow answers."""
+        """Do not log: clients give up on slow responses."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -268,8 +303,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if manner in ("slow", "silent"):
             time.sleep(3 if manner == "slow" else 3600)
-        answer = {"garbage": b"<html>", "numbers": b'{"result": [7, null], "choices": 3}'}.get(manner)
-        self._send(int(manner) if manner.isdigit() else 200, answer or json.dumps(self._answer(body)).encode())
+        answer = {"garbage": b"<html>", "numbers": b'{"result": [7, null], "choices": 3}'}.get(
+            manner
+        )
+        self._send(
+            int(manner) if manner.isdigit() else 200,
+            answer or json.dumps(self._answer(body)).encode(),
+        )
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
         if "query_responses" in body:
@@ -285,7 +325,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Do not log."""
 
 
 @contextmanager
@@ -298,34 +338,48 @@ def clinic(manner: Callable[[int], Manner], *, mended: bool = False) -> Iterator
         server.server_close()
 
 
-# ---------------------------------------------------------------------------------------------------- what a run shows
+# --------------------------------------------------------------------------------- what a run shows
 
 
 def small(kind: str, name: str = "run", **sections: Any) -> dict[str, Any]:
-    """Three steps of four games in two turns, with a checkpoint after each."""
+    """Three steps of four games with two turns, with a checkpoint after each step."""
     options = sections.pop("game", {})
     chosen = {
         "environment": game(kind, turns=2, **options),
         "rollout": {"samples": [2, 2], **sections.pop("rollout", {})},
-        "train": {"steps": 3, "tasks_per_step": 4, "checkpoint_every": 1, **sections.pop("train", {})},
+        "train": {
+            "steps": 3,
+            "tasks_per_step": 4,
+            "checkpoint_every": 1,
+            **sections.pop("train", {}),
+        },
     }
     return run_config(name=name, **{**chosen, **sections})
 
 
 def recorded(run: Path) -> list[motet.Episode]:
-    """Every episode, of training and of evaluations, in the order of the files."""
-    return [one for path in sorted((run / "episodes").glob("*.jsonl")) for one in read_episodes(path).episodes]
+    """Return every episode, of training and of evaluations, in the order of the files."""
+    return [
+        one
+        for path in sorted((run / "episodes").glob("*.jsonl"))
+        for one in read_episodes(path).episodes
+    ]
 
 
 def causes(run: Path) -> dict[str, int]:
-    """`where/cause` -> how many, over all records; and every fault keeps what it must. Rewards are what was earned."""
+    """Return `where/cause` -> count, over all records.
+
+    Also checks that every fault has the required fields, and that all rewards are correct.
+    """
     found: Counter[str] = Counter()
     for episode in recorded(run):
         assert (episode.root is None) == (episode.fault is not None)
         faults = [episode.fault]
         for path, round_ in walk(episode.root) if episode.root is not None else ():
             for outcome in round_.outcomes:
-                assert outcome.fault is None or (not outcome.rewards and not outcome.terms and outcome.next is None)
+                assert outcome.fault is None or (
+                    not outcome.rewards and not outcome.terms and outcome.next is None
+                )
                 faults.append(outcome.fault)
             _check_earned(episode, round_, path)
         found.update(f"{fault.where}/{fault.cause}" for fault in faults if fault is not None)
@@ -333,7 +387,7 @@ def causes(run: Path) -> dict[str, int]:
 
 
 def _check_earned(episode: motet.Episode, round_: Round, path: tuple[int, ...]) -> None:
-    """Every reward is the luck of what was said up to there: nothing else was ever paid."""
+    """Check that every reward is the hash of the answers up to that point."""
     assert episode.root is not None
     said, here = [], episode.root
     for index in path:
@@ -349,7 +403,8 @@ def _check_earned(episode: motet.Episode, round_: Round, path: tuple[int, ...]) 
 
 
 def check_figures(run: Path) -> None:
-    """What the metrics say of each step is of those that survived, and how many did not."""
+    """Check that the metrics of each step cover the surviving episodes, and count the
+    failed ones."""
     for row in steps(run):
         episodes = read_episodes(run / "episodes" / f"train-{row['step']:06d}.jsonl").episodes
         summary = summarise(episodes)
@@ -360,10 +415,11 @@ def check_figures(run: Path) -> None:
 
 
 def _worth(round_: Round) -> float:
-    """By hand: the mean over what holds, and what came after it."""
+    """Compute the return: the mean over successful outcomes, plus the returns that follow them."""
     held = [outcome for outcome in round_.outcomes if outcome.fault is None]
     return sum(
-        next(iter(one.rewards.values())) + (_worth(one.next) if one.next is not None else 0.0) for one in held
+        next(iter(one.rewards.values())) + (_worth(one.next) if one.next is not None else 0.0)
+        for one in held
     ) / len(held)
 
 
@@ -373,8 +429,10 @@ def seconds() -> Iterator[Callable[[], str]]:
     yield lambda: f"{time.monotonic() - begun:.1f}"
 
 
-def command(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code of a command in this process, and the one line it ends with."""
+def command(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """Run a command in this process; return its exit code and the one line at its end."""
     monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
     monkeypatch.setenv("COLUMNS", "100")
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A table of what was done to a run and what came of it, printed when the tests are over."""
+"""Print a table of the faults and their results when the tests are over."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ _TABLE = "table of faults"
 
 @pytest.fixture
 def tell(record_property: Callable[[str, Any], None]) -> Callable[..., None]:
-    """`tell(title, column=text, ...)`: one row of the table of that title."""
+    """`tell(title, column=text, ...)` adds one row to the table of that title."""
 
     def row(title: str, /, **columns: object) -> None:
         record_property(_TABLE, [title, {name: str(value) for name, value in columns.items()}])
@@ -25,10 +25,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, value in report.user_properties if report.when == "call" else ():
                 if name == _TABLE:
                     title, columns = value
-                    tables.setdefault(title, []).append({"": "ok" if outcome == "passed" else "FAILED", **columns})
+                    tables.setdefault(title, []).append(
+                        {"": "ok" if outcome == "passed" else "FAILED", **columns}
+                    )
     for title, rows in sorted(tables.items()):
         names = list(dict.fromkeys(name for row in rows for name in row))
         widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in names}
         terminalreporter.section(title, sep="-")
         for row in ({name: name for name in names}, *rows):
-            terminalreporter.write_line("  ".join(row.get(name, "").ljust(widths[name]) for name in names).rstrip())
+            terminalreporter.write_line(
+                "  ".join(row.get(name, "").ljust(widths[name]) for name in names).rstrip()
+            )

@@ -1,4 +1,7 @@
-"""Whatever a data set holds, a row is a task, no task, or one line that says what is wrong with it; and a task can be played."""
+"""Any row of a dataset becomes a task, no task, or one line that states its error.
+
+Every task can be played.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,31 +12,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from motet.build.tasks import from_row
+from motet.assembly.tasks import from_row
 from motet.data.load import load_rows
 from motet.errors import ConfigError
-from motet.policies.tiny import make_tiny
+from motet.models.tiny import make_tiny
 from motet.sandbox import Limits, Sandbox
 from motet.settings import TinyModel
-from tests.faults.hostile import ODD_TEXTS, Endings, changed, check_lines, one_of, repeatable, texts, values, within
+from tests.faults.hostile import (
+    ODD_TEXTS,
+    Endings,
+    changed,
+    check_lines,
+    one_of,
+    repeatable,
+    texts,
+    values,
+    within,
+)
 from tests.faults.sound_rows import ROWS
 from tests.faults.talking import environment_of, played
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 5.0
-"""Of a processor, that one row may take from its task to the end of a game."""
+"""CPU seconds for one row, from its task to the end of a game."""
 CASES: Mapping[str, int] = {
-    "code_generation": 700, "code_completion": 600, "bug_fix": 200, "mutants": 100, "gsm8k": 700, "tinygsm": 300, "anli": 700,
-    "maths": 100, "tldr": 300, "arxiv": 200,
+    "code_generation": 700, "code_completion": 600, "bug_fix": 200, "mutants": 100, "gsm8k": 700,
+    "tinygsm": 300, "anli": 700, "maths": 100, "tldr": 300, "arxiv": 200,
 }  # fmt: skip
-"""With the files below, five thousand."""
+"""Five thousand cases, together with the files below."""
 CODE = (
-    "def total(xs):\n", "class Shelf:\n", "def f(:", "\tx\n  y", "pass", "(" * 300, "x = " + "-" * 5000 + "1",
-    "[" * 150 + "]" * 150, "lambda: " * 200 + "0", "'''", "assert total([3]) == " + "9" * 5000,
-    "assert total(" + "[" * 100, "while True: pass", "1 +" * 3000 + "1",
-    "def check(candidate):\n    while True: pass\n", "import os", "import nothing_such", "\\", "#", "@",
-    "async def total(xs): ...", "x.y" * 2000,
+    "def total(xs):\n", "class Shelf:\n", "def f(:", "\tx\n  y", "pass", "(" * 300,
+    "x = " + "-" * 5000 + "1", "[" * 150 + "]" * 150, "lambda: " * 200 + "0", "'''",
+    "assert total([3]) == " + "9" * 5000, "assert total(" + "[" * 100, "while True: pass",
+    "1 +" * 3000 + "1", "def check(candidate):\n    while True: pass\n", "import os",
+    "import nothing_such", "\\", "#", "@", "async def total(xs): ...", "x.y" * 2000,
 )  # fmt: skip
 
 
@@ -48,14 +61,17 @@ def words(tmp_path_factory):
     from transformers import AutoTokenizer
 
     folder = make_tiny(
-        tmp_path_factory.mktemp("words"), ["ab"], TinyModel(vocabulary=258, hidden_size=16, layers=1), seed=0
+        tmp_path_factory.mktemp("words"),
+        ["ab"],
+        TinyModel(vocabulary=258, hidden_size=16, layers=1),
+        seed=0,
     )
     return AutoTokenizer.from_pretrained(folder)
 
 
 @st.composite
 def rows(draw: DrawFn, kind: str) -> dict[Any, Any]:
-    """A sound row, changed; also inside of its texts."""
+    """Draw a valid row with changes, also inside its strings."""
     sound = draw(one_of(ROWS["bug_fix" if kind == "mutants" else kind]))
     row = draw(changed(sound, values() | one_of(CODE)))
     for key in draw(st.lists(one_of(list(row)), max_size=2)) if row else ():
@@ -78,7 +94,7 @@ def test_a_row_is_a_task_or_one_line(kind, sandbox, words, tmp_path, tell):
                 tasks = from_row(row, "data.train, row 1", environment)
             except ConfigError as error:
                 if not isinstance(error.__cause__, ConfigError):
-                    raise  # not refused, but broken by it
+                    raise  # not refused: the row caused a crash
                 check_lines(str(error))
                 endings.count["refused"] += 1
                 return
@@ -87,14 +103,20 @@ def test_a_row_is_a_task_or_one_line(kind, sandbox, words, tmp_path, tell):
                 return
             json.dumps(dict(tasks[0].fields), allow_nan=False)
             endings.count[
-                played(environment, tasks[0], lambda agent, turn: said, words, tmp_path / "episode.jsonl")
+                played(
+                    environment,
+                    tasks[0],
+                    lambda agent, turn: said,
+                    words,
+                    tmp_path / "episode.jsonl",
+                )
             ] += 1
 
     check()
     tell("random rows", kind=kind, **endings.columns())
 
 
-# ---------------------------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------------------------------- files
 
 SPLITS = (
     "train",
@@ -109,7 +131,7 @@ SPLITS = (
 
 @st.composite
 def files(draw: DrawFn) -> tuple[str, bytes, str]:
-    """(ending, bytes, split): sound rows in one of the formats, scribbled into."""
+    """Draw (file ending, bytes, split): valid rows in one of the formats, then damaged."""
     ending = draw(one_of((".jsonl", ".json", ".csv", ".parquet", ".txt", "")))
     lines = [json.dumps(row) for row in draw(one_of(list(ROWS.values())))]
     text = {".json": f"[{','.join(lines)}]", ".csv": 'question,answer\na,b\n"c\nd",e\n'}.get(
@@ -133,7 +155,11 @@ def files(draw: DrawFn) -> tuple[str, bytes, str]:
     )
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(text)))
-        text = text[:at] + draw(pieces | st.binary(max_size=6)) + text[at + draw(one_of((0, 1, 30, 10**6))) :]
+        text = (
+            text[:at]
+            + draw(pieces | st.binary(max_size=6))
+            + text[at + draw(one_of((0, 1, 30, 10**6))) :]
+        )
     return ending, text, draw(one_of(SPLITS) | texts())
 
 

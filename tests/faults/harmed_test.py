@@ -1,5 +1,8 @@
-"""Checkpoints, records and models that were harmed between a kill and the resume: what is sound is gone on from, and ends as the
-unbroken run did; what is not is said, in a line each; and where nothing sound is left, nothing is touched."""
+"""Checkpoints, records and models that were harmed between a kill and the resume.
+
+From valid files the run resumes, and ends as the unbroken run did. Each harmed file is reported in
+one line. If nothing valid is left, nothing is changed.
+"""
 
 import json
 import shutil
@@ -12,7 +15,15 @@ from typing import Any
 import pytest
 
 from motet import cli
-from tests.faults.short_runs import command, differences, fingerprint, started, stopped, unbroken, wait
+from tests.faults.short_runs import (
+    command,
+    differences,
+    fingerprint,
+    started,
+    stopped,
+    unbroken,
+    wait,
+)
 from tests.small_runs import contents
 
 pytestmark = pytest.mark.slow
@@ -31,13 +42,16 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def hurt(tmp_path, tmp_path_factory) -> Path:
-    """A run that was killed after step 19, with the checkpoints of steps 15 and 18: to be harmed."""
-    return shutil.copytree(stopped(NAME, tmp_path_factory, steps=(15, 18), line=19), tmp_path / NAME, symlinks=True)
+    """A run that was killed after step 19, with the checkpoints of steps 15 and 18."""
+    return shutil.copytree(
+        stopped(NAME, tmp_path_factory, steps=(15, 18), line=19), tmp_path / NAME, symlinks=True
+    )
 
 
 @pytest.fixture
 def resume(hurt, monkeypatch, capsys) -> Callable[..., tuple[int, list[str]]]:
-    """`motet train --resume` on it: the exit code, and the lines it says on stderr, what only shows how far it is left out."""
+    """`motet train --resume` on it: returns the exit code, and the lines on stderr without
+    progress."""
 
     def run(flag: str = "--resume") -> tuple[int, list[str]]:
         monkeypatch.setattr(sys, "argv", ["motet", *command(NAME, hurt.parent, flag)[3:]])
@@ -48,16 +62,20 @@ def resume(hurt, monkeypatch, capsys) -> Callable[..., tuple[int, list[str]]]:
         except SystemExit as end:
             code = int(end.code or 0)
         lines = capsys.readouterr().err.splitlines()
-        return code, [line for line in lines if line and not line.startswith(("train ", "step ", "before ", "after "))]
+        return code, [
+            line
+            for line in lines
+            if line and not line.startswith(("train ", "step ", "before ", "after "))
+        ]
 
     return run
 
 
-# ---------------------------------------------------------------------------------------------------- ways to harm
+# ------------------------------------------------------------------------------------- ways to harm
 
 
 def flipped(at: float) -> Harm:
-    """One bit, at this share of the file."""
+    """Flip one bit, at this share of the file."""
 
     def harm(path: Path) -> None:
         content = bytearray(path.read_bytes())
@@ -68,14 +86,14 @@ def flipped(at: float) -> Harm:
 
 
 def cut(to: float) -> Harm:
-    """Only this share of the file, and never all of it."""
+    """Truncate the file to this share, and at least by one byte."""
     return lambda path: path.write_bytes(
         path.read_bytes()[: min(int(to * path.stat().st_size), path.stat().st_size - 1)]
     )
 
 
 def said(**changes: Any) -> Harm:
-    """The manifest, with other values."""
+    """Change values of the manifest."""
     return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -104,15 +122,23 @@ MANIFESTS: dict[str, Harm] = {
     "of another schema": said(schema=1),
     "of a schema that is a text": said(schema="2"),
     "of another step": said(step=15),
-    "of no step": manifest_of(lambda manifest: {key: value for key, value in manifest.items() if key != "step"}),
+    "of no step": manifest_of(
+        lambda manifest: {key: value for key, value in manifest.items() if key != "step"}
+    ),
     "that lists nothing": said(files={}),
-    "that lists another file": manifest_of(lambda manifest: manifest | {"files": {"other": manifest["files"][STATE]}}),
-    "that lists one file only": manifest_of(lambda manifest: manifest | {"files": {STATE: manifest["files"][STATE]}}),
+    "that lists another file": manifest_of(
+        lambda manifest: manifest | {"files": {"other": manifest["files"][STATE]}}
+    ),
+    "that lists one file only": manifest_of(
+        lambda manifest: manifest | {"files": {STATE: manifest["files"][STATE]}}
+    ),
     "whose files are a list": said(files=[TENSORS, STATE]),
     "whose files are null": said(files=None),
     "whose files are a text": said(files=TENSORS),
     "whose hashes are numbers": said(files={TENSORS: 1, STATE: 2}),
-    "without files": manifest_of(lambda manifest: {"schema": manifest["schema"], "step": manifest["step"]}),
+    "without files": manifest_of(
+        lambda manifest: {"schema": manifest["schema"], "step": manifest["step"]}
+    ),
     "that is a list": manifest_of(lambda manifest: [manifest]),
     "that is no text": lambda path: path.write_bytes(b"\xff\xfe\x00"),
     "of a thousand thousand brackets": lambda path: path.write_text("[" * 1_000_000),
@@ -144,11 +170,19 @@ FOLDERS: dict[str, Harm] = {
     "a link to nothing": a_link_to_nothing,
     "a copy of the older one": the_older_again,
     "named after another step": another_step,
-    "with the older one's tensors": lambda folder: shutil.copy(folder.with_name(OLDER) / TENSORS, folder),
-    "with the older one's state": lambda folder: shutil.copy(folder.with_name(OLDER) / STATE, folder),
+    "with the older one's tensors": lambda folder: shutil.copy(
+        folder.with_name(OLDER) / TENSORS, folder
+    ),
+    "with the older one's state": lambda folder: shutil.copy(
+        folder.with_name(OLDER) / STATE, folder
+    ),
 }
 NEWEST_HARMED: dict[str, Harm] = {
-    **{f"{name} {how}": lambda f, n=name, h=harm: h(f / n) for name in FILES for how, harm in EVERY_FILE.items()},
+    **{
+        f"{name} {how}": lambda f, n=name, h=harm: h(f / n)
+        for name in FILES
+        for how, harm in EVERY_FILE.items()
+    },
     **{f"a manifest {how}": lambda f, h=harm: h(f / MANIFEST) for how, harm in MANIFESTS.items()},
     **{f"the folder {how}": harm for how, harm in FOLDERS.items()},
 }
@@ -168,30 +202,44 @@ NONE_SOUND: dict[str, Harm] = {
     "swapped": swapped,
     "both torn": both(lambda folder: cut(0.5)(folder / TENSORS)),
     "both files": both(a_file),
-    "one file and one link to nothing": lambda root: (a_file(root / OLDER), a_link_to_nothing(root / NEWEST)),
+    "one file and one link to nothing": lambda root: (
+        a_file(root / OLDER),
+        a_link_to_nothing(root / NEWEST),
+    ),
 }
 HARMLESS: dict[str, Harm] = {
-    "a save that was not finished": lambda root: shutil.copytree(root / NEWEST, root / ".step-000019.writing"),
+    "a save that was not finished": lambda root: shutil.copytree(
+        root / NEWEST, root / ".step-000019.writing"
+    ),
     "a save that had just begun": lambda root: (root / ".step-000021.writing").mkdir(),
     "a file more": lambda root: (root / NEWEST / "notes").write_text("mine"),
-    "a copy under another name": lambda root: shutil.copytree(root / OLDER, root / "step-000015.bak"),
+    "a copy under another name": lambda root: shutil.copytree(
+        root / OLDER, root / "step-000015.bak"
+    ),
     "a folder of no step": lambda root: (root / "step-last").mkdir(),
     "a torn older one": lambda root: cut(0.5)(root / OLDER / STATE),
 }
 MINE = ("checkpoints/step-000018/notes", "checkpoints/step-000015.bak", "checkpoints/step-last")
-"""What a person put there, and nobody takes away."""
+"""Files that a person put there; nothing may remove them."""
 
 
-# ---------------------------------------------------------------------------------------------------- checkpoints
+# -------------------------------------------------------------------------------------- checkpoints
 
 
 @pytest.mark.parametrize("harm", NEWEST_HARMED)
-def test_a_harmed_checkpoint_is_named_and_the_older_one_leads_to_the_same_end(harm, hurt, whole, resume, tell):
+def test_a_harmed_checkpoint_is_named_and_the_older_one_leads_to_the_same_end(
+    harm, hurt, whole, resume, tell
+):
     NEWEST_HARMED[harm](hurt / "checkpoints" / NEWEST)
     code, lines = resume()
     named = [line for line in lines if "step-0000" in line]
     differ = differences(hurt, whole)
-    tell(TITLE, harm=harm, said=_after(named, "/step-"), equal=", ".join(differ) or f"yes {fingerprint(hurt)}")
+    tell(
+        TITLE,
+        harm=harm,
+        said=_after(named, "/step-"),
+        equal=", ".join(differ) or f"yes {fingerprint(hurt)}",
+    )
     assert code == 0, lines
     assert len(named) == 1, lines
     assert named[0].startswith("passed over a broken checkpoint: ")
@@ -199,11 +247,18 @@ def test_a_harmed_checkpoint_is_named_and_the_older_one_leads_to_the_same_end(ha
 
 
 @pytest.mark.parametrize("harm", NONE_SOUND)
-def test_without_a_sound_checkpoint_one_line_says_so_and_nothing_is_touched(harm, hurt, resume, tell):
+def test_without_a_sound_checkpoint_one_line_says_so_and_nothing_is_touched(
+    harm, hurt, resume, tell
+):
     NONE_SOUND[harm](hurt / "checkpoints")
     before = pictured(hurt)
     code, lines = resume()
-    tell(TITLE, harm=f"checkpoints {harm}", said=_after(lines, "holds"), equal=f"refused, exit code {code}")
+    tell(
+        TITLE,
+        harm=f"checkpoints {harm}",
+        said=_after(lines, "holds"),
+        equal=f"refused, exit code {code}",
+    )
     assert code == 2
     assert len(lines) == 1, lines
     assert all(part in lines[0] for part in ("error: ", "holds no sound checkpoint", OLDER, NEWEST))
@@ -215,18 +270,25 @@ def test_what_is_no_harm_to_the_newest_checkpoint_is_none(harm, hurt, whole, res
     HARMLESS[harm](hurt / "checkpoints")
     code, lines = resume()
     differ = [one for one in differences(hurt, whole) if not one.startswith(MINE)]
-    tell(TITLE, harm=harm, said=_after(lines, "/step-"), equal=", ".join(differ) or f"yes {fingerprint(hurt)}")
+    tell(
+        TITLE,
+        harm=harm,
+        said=_after(lines, "/step-"),
+        equal=", ".join(differ) or f"yes {fingerprint(hurt)}",
+    )
     assert code == 0, lines
     assert not lines
     assert not differ
 
 
-# ---------------------------------------------------------------------------------------------------- the record
+# --------------------------------------------------------------------------------------- the record
 
 
 def edited(change: Callable[[list[bytes]], list[bytes]]) -> Harm:
-    """Of the lines of a file, others."""
-    return lambda path: path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+    """Replace the lines of a file."""
+    return lambda path: path.write_bytes(
+        b"".join(change(path.read_bytes().splitlines(keepends=True)))
+    )
 
 
 METRICS: dict[str, Harm] = {
@@ -235,19 +297,27 @@ METRICS: dict[str, Harm] = {
     "that miss a line": edited(lambda lines: [*lines[:70], *lines[71:]]),
     "that miss ten lines": edited(lambda lines: [*lines[:65], *lines[75:]]),
     "with a line twice": edited(lambda lines: [*lines[:70], *lines[69:]]),
-    "with garbage in the middle": edited(lambda lines: [*lines[:70], b"\x00\x17garbage\n", *lines[70:]]),
+    "with garbage in the middle": edited(
+        lambda lines: [*lines[:70], b"\x00\x17garbage\n", *lines[70:]]
+    ),
     "with bytes that are no text": edited(
         lambda lines: [*lines[:70], lines[70][:9] + b"\xff" + lines[70][9:], *lines[71:]]
     ),
-    "with a line of many brackets": edited(lambda lines: [*lines[:70], b"[" * 100_000 + b"\n", *lines[70:]]),
+    "with a line of many brackets": edited(
+        lambda lines: [*lines[:70], b"[" * 100_000 + b"\n", *lines[70:]]
+    ),
     "with an empty line": edited(lambda lines: [*lines[:70], b"\n", *lines[70:]]),
-    "with another number": edited(lambda lines: [*lines[:70], lines[70].replace(b"0.", b"1.", 1), *lines[71:]]),
+    "with another number": edited(
+        lambda lines: [*lines[:70], lines[70].replace(b"0.", b"1.", 1), *lines[71:]]
+    ),
     "a folder": a_folder,
 }
 
 
 @pytest.mark.parametrize("harm", METRICS)
-def test_metrics_that_are_not_what_the_checkpoint_counted_are_never_a_silent_gap(harm, hurt, whole, resume, tell):
+def test_metrics_that_are_not_what_the_checkpoint_counted_are_never_a_silent_gap(
+    harm, hurt, whole, resume, tell
+):
     METRICS[harm](hurt / "metrics.jsonl")
     before = pictured(hurt)
     code, lines = resume()
@@ -280,7 +350,12 @@ EPISODES: dict[str, Harm] = {
 def test_episodes_that_were_recorded_and_are_not_there_are_named(harm, hurt, resume, tell):
     EPISODES[harm](hurt / "episodes" / "train-000007.jsonl")
     code, lines = resume()
-    tell(TITLE, harm=f"episodes of a step {harm}", said=_after(lines, "episodes"), equal=f"exit code {code}")
+    tell(
+        TITLE,
+        harm=f"episodes of a step {harm}",
+        said=_after(lines, "episodes"),
+        equal=f"exit code {code}",
+    )
     assert code == 0
     assert len(lines) == 1, lines
     assert "train-000007.jsonl" in lines[0]
@@ -292,7 +367,7 @@ def test_episodes_after_the_checkpoint_are_written_anew(hurt, whole, resume):
     assert (code, lines, differences(hurt, whole)) == (0, [], [])
 
 
-# ---------------------------------------------------------------------------------------------------- config and models
+# -------------------------------------------------------------------------------- config and models
 
 CONFIGS: dict[str, Harm] = {
     "missing": Path.unlink,
@@ -301,13 +376,17 @@ CONFIGS: dict[str, Harm] = {
     "that is no text": lambda path: path.write_bytes(b"\xff\xfe\x00" * 9),
     "that is no YAML": lambda path: path.write_text("name: [relay\n"),
     "that is a list": lambda path: path.write_text("- relay\n"),
-    "with another number": lambda path: path.write_text(path.read_text().replace("seed: 0", "seed: 1", 1)),
+    "with another number": lambda path: path.write_text(
+        path.read_text().replace("seed: 0", "seed: 1", 1)
+    ),
     "a folder": a_folder,
 }
 
 
 @pytest.mark.parametrize("harm", CONFIGS)
-def test_a_harmed_config_is_an_error_that_names_the_run_and_nothing_is_touched(harm, hurt, resume, tell):
+def test_a_harmed_config_is_an_error_that_names_the_run_and_nothing_is_touched(
+    harm, hurt, resume, tell
+):
     CONFIGS[harm](hurt / "config.yaml")
     before = pictured(hurt)
     code, lines = resume()
@@ -328,27 +407,41 @@ MODELS: dict[str, Harm] = {
 
 
 @pytest.mark.parametrize("harm", MODELS)
-def test_a_harmed_model_that_policies_start_from_is_an_error_and_nothing_is_touched(harm, hurt, resume, tell):
+def test_a_harmed_model_that_policies_start_from_is_an_error_and_nothing_is_touched(
+    harm, hurt, resume, tell
+):
     MODELS[harm](hurt / "models" / "tiny")
     before = pictured(hurt)
     code, lines = resume()
-    tell(TITLE, harm=f"the warm model {harm}", said=_after(lines, "tiny"), equal=f"refused, exit code {code}")
+    tell(
+        TITLE,
+        harm=f"the warm model {harm}",
+        said=_after(lines, "tiny"),
+        equal=f"refused, exit code {code}",
+    )
     assert code == 2, lines
     assert len(lines) == 1
     assert "models/tiny" in lines[0]
     assert pictured(hurt) == before
 
 
-def test_a_model_that_policies_start_from_and_is_gone_is_warmed_up_to_the_same_again(hurt, whole, resume, tell):
+def test_a_model_that_policies_start_from_and_is_gone_is_warmed_up_to_the_same_again(
+    hurt, whole, resume, tell
+):
     shutil.rmtree(hurt / "models" / "tiny")
     code, lines = resume()
     lines = [line for line in lines if not line.startswith("warmup ")]
     differ = differences(hurt, whole)
-    tell(TITLE, harm="the warm model gone", said=_after(lines, "tiny"), equal=", ".join(differ) or "yes")
+    tell(
+        TITLE,
+        harm="the warm model gone",
+        said=_after(lines, "tiny"),
+        equal=", ".join(differ) or "yes",
+    )
     assert (code, lines, differ) == (0, [], [])
 
 
-# ---------------------------------------------------------------------------------------------------- two at once
+# -------------------------------------------------------------------------------------- two at once
 
 
 @pytest.mark.parametrize("flag", ["--resume", "--overwrite"])
@@ -356,10 +449,16 @@ def test_two_processes_are_never_at_work_in_one_run_folder_and_a_killed_one_hold
     flag, tmp_path, hurt, whole, resume, tell
 ):
     with started(NAME, tmp_path, "--resume") as first:
-        wait(_lock(hurt).exists, first, tmp_path)
+        wait(lambda: _is_locked(_lock(hurt)), first, tmp_path)
         first.send_signal(signal.SIGSTOP)  # so that it cannot end before the other has begun
         code, lines = resume(flag)
-        tell("Two at once", first="--resume", second=flag, said=_after(lines, "another"), exit_code=code)
+        tell(
+            "Two at once",
+            first="--resume",
+            second=flag,
+            said=_after(lines, "another"),
+            exit_code=code,
+        )
         assert (code, len(lines)) == (2, 1), lines
         assert "another process is at work in" in lines[0]
         first.kill()
@@ -369,17 +468,30 @@ def test_two_processes_are_never_at_work_in_one_run_folder_and_a_killed_one_hold
     assert not _lock(hurt).exists()
 
 
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock: the file exists shortly before it is locked."""
+    if not path.exists():
+        return False
+    inode = path.stat().st_ino
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any(line.split()[-3].endswith(f":{inode}") for line in locks)
+
+
 def _lock(run: Path) -> Path:
     return run.with_name(f".{run.name}.lock")
 
 
 def pictured(run: Path) -> dict[str, Any]:
-    """Every file of a run with its content, and every folder and link."""
-    rest = {path.relative_to(run).as_posix(): path.is_symlink() for path in run.rglob("*") if not path.is_file()}
+    """Return every file of a run with its content, and every folder and link."""
+    rest = {
+        path.relative_to(run).as_posix(): path.is_symlink()
+        for path in run.rglob("*")
+        if not path.is_file()
+    }
     return {**contents(run), **rest}
 
 
 def _after(lines: list[str], mark: str) -> str:
-    """What was said, from `mark` on, as far as a table has room."""
+    """Return the output from `mark` on, as far as a table has room."""
     text = " / ".join(lines)
     return text[max(text.find(mark), 0) :][:90]

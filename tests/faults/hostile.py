@@ -1,4 +1,7 @@
-"""What no author of a config, a row or an answer would write: values, texts, changes to sound things; and a limit of time."""
+"""Values, texts and changes that no author of a config, a row or an answer would write.
+
+Also a time limit for tests.
+"""
 
 import copy
 import faulthandler
@@ -16,37 +19,40 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 ODD_TEXTS = (
-    "", " ", "\0", "\ud800", "\udfff\ud800", "\u202e}{dexob\\", "\ufeff", "\x1b[31m", "é中🎵", "\r\n", "null", "~", "no",
-    "1e999", "-0", "0x" + "f" * 5000, "9" * 10_000, "a" * 5000, "/" * 300, "../" * 40, "/dev/zero", "~root/x",
-    "file:///etc/passwd", "http://[", "{}", "{0.__class__}", "%s%n", "${HOME}", "$(id)", "`id`",
-    "train[:9" + "9" * 5000 + "]", "train[::]", "test[-5%:101%]", "a:b", ":", "..:x", "./nothing.py:X", "os:system",
-    "\0:x", "&a [*a]", "!!python/object/apply:os.system [id]", "- - - -", "?", "%YAML 9.9",
+    "", " ", "\0", "\ud800", "\udfff\ud800", "\u202e}{dexob\\", "\ufeff", "\x1b[31m", "é中🎵",
+    "\r\n", "null", "~", "no", "1e999", "-0", "0x" + "f" * 5000, "9" * 10_000, "a" * 5000,
+    "/" * 300, "../" * 40, "/dev/zero", "~root/x", "file:///etc/passwd", "http://[",
+    "{}", "{0.__class__}", "%s%n", "${HOME}", "$(id)", "`id`", "train[:9" + "9" * 5000 + "]",
+    "train[::]", "test[-5%:101%]", "a:b", ":", "..:x", "./nothing.py:X", "os:system", "\0:x",
+    "&a [*a]", "!!python/object/apply:os.system [id]", "- - - -", "?", "%YAML 9.9",
 )  # fmt: skip
 ODD_NUMBERS = (
-    0, -1, 1, 2, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.0, -0.0, 1e-320, 1e308, float("inf"), float("-inf"),
-    float("nan"),
+    0, -1, 1, 2, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.0, -0.0, 1e-320, 1e308, float("inf"),
+    float("-inf"), float("nan"),
 )  # fmt: skip
 ODD_VALUES = (
-    None, True, False, [], {}, [[]], [None], {"": None}, {"name": None}, [{}], {"a": {"b": {"c": []}}}, [0, "0", 0.0],
-    ["a", "a"],
+    None, True, False, [], {}, [[]], [None], {"": None}, {"name": None}, [{}],
+    {"a": {"b": {"c": []}}}, [0, "0", 0.0], ["a", "a"],
 )  # fmt: skip
 
 
 def one_of(things: Sequence[Any]) -> SearchStrategy[Any]:
-    """As `sampled_from`, which would print all of them, over and over, in the names that hypothesis gives to strategies."""
+    """Like `sampled_from`. That strategy would print all items, repeatedly, in its name."""
     return st.integers(0, len(things) - 1).map(lambda place: things[place])
 
 
 def texts() -> SearchStrategy[str]:
-    """Short ones of any characters, half characters among them, and odd ones that are known to hurt."""
+    """Draw short strings of any characters, surrogates included, and odd strings known to cause
+    errors."""
     return one_of(ODD_TEXTS) | st.text(st.characters(), max_size=12)
 
 
 def values() -> SearchStrategy[Any]:
-    """Whatever JSON and YAML can say, and some of it very large or very deep."""
+    """Draw any value of JSON or YAML; some are very large or very deep."""
     plain = one_of((*ODD_NUMBERS, *ODD_VALUES)) | texts() | st.integers() | st.floats()
     nested = st.recursive(
-        plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3)
+        plain,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
     )
     return plain | nested | one_of((60, 200)).map(_deep)
 
@@ -62,8 +68,14 @@ Path = tuple[str | int, ...]
 
 
 def places(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Every key of what is nested, however deep."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    """Yield the path of every key of a nested value."""
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*at, key)
         yield from places(inner, (*at, key))
@@ -71,7 +83,7 @@ def places(value: Any, at: Path = ()) -> Iterator[Path]:
 
 @st.composite
 def changed(draw: DrawFn, sound: Any, others: SearchStrategy[Any]) -> Any:
-    """`sound` with one to four keys dropped, renamed, said elsewhere, or filled with something else."""
+    """Draw `sound` with one to four keys dropped, renamed, moved, or set to another value."""
     value = copy.deepcopy(sound)
     for _ in range(draw(st.integers(1, 4))):
         known = list(places(value))
@@ -81,7 +93,9 @@ def changed(draw: DrawFn, sound: Any, others: SearchStrategy[Any]) -> Any:
         inside: Any = value
         for step in above:
             inside = inside[step]
-        match draw(one_of(("replace", "replace", "replace", "drop", "rename", "wrap", "repeat", "move"))):
+        match draw(
+            one_of(("replace", "replace", "replace", "drop", "rename", "wrap", "repeat", "move"))
+        ):
             case "replace":
                 inside[key] = copy.deepcopy(draw(others))
             case "drop":
@@ -89,7 +103,9 @@ def changed(draw: DrawFn, sound: Any, others: SearchStrategy[Any]) -> Any:
             case "rename" if isinstance(inside, dict):
                 inside[draw(texts() | st.just(f"{key}s") | st.just(str(key)[1:]))] = inside.pop(key)
             case "wrap":
-                inside[key] = draw(one_of(([inside[key]], {str(key): inside[key]}, str(inside[key]))))
+                inside[key] = draw(
+                    one_of(([inside[key]], {str(key): inside[key]}, str(inside[key])))
+                )
             case "repeat" if isinstance(inside[key], list | str) and len(inside[key]) < 500:
                 inside[key] = inside[key] * draw(one_of((2, 5, 200)))
             case "move":
@@ -98,7 +114,7 @@ def changed(draw: DrawFn, sound: Any, others: SearchStrategy[Any]) -> Any:
 
 
 def repeatable(cases: int) -> Callable[..., Any]:
-    """So many cases, the same in every run. What fails is printed, shrunk, by hypothesis."""
+    """Run this number of cases, the same in every run. hypothesis prints a failing case, shrunk."""
     slow = [
         HealthCheck.too_slow,
         HealthCheck.data_too_large,
@@ -118,21 +134,22 @@ def repeatable(cases: int) -> Callable[..., Any]:
 
 
 def check_lines(text: str, most: int = 2000) -> None:
-    """A line that repeats all of a long value is no line that a person reads."""
+    """Check that lines are short. A line that repeats a whole long value is not readable."""
     longest = max(text.splitlines(), key=len)
     assert len(longest) < most, f"a line of {len(longest)} characters: {longest[:300]}"
 
 
 class _TooLong(BaseException):
-    """No Exception, so that no code under test takes it for one of its own."""
+    """Not an Exception, so that the code under test does not handle it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raises: AssertionError where what stands inside takes so long of a processor, or twelve times as long by the clock.
+    """Limit the CPU time of the context, and its wall time to twelve times as much.
 
-    Tests share their machine, so the clock alone would blame a case for its neighbours. What cannot be interrupted ends the
-    process, with its stack.
+    Tests share their machine, so a limit of wall time alone would fail a case because of other
+    processes. If the code cannot be interrupted, the process ends and prints its stack.
+    Raises: AssertionError if the limit is exceeded.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
@@ -154,11 +171,16 @@ def within(seconds: float) -> Iterator[None]:
         for number, handler in zip((signal.SIGPROF, signal.SIGALRM), before, strict=True):
             signal.signal(number, handler)
     taken = process_time() - begun
-    assert taken <= seconds, f"this took {taken:.1f} s, and no signal could end it: expected {seconds:g} s at most"
+    assert taken <= seconds, (
+        f"this took {taken:.1f} s, and no signal could end it: expected {seconds:g} s at most"
+    )
 
 
 class Endings:
-    """How cases ended, for the table. A case that hypothesis plays again while it shrinks a failure counts again."""
+    """Counts how cases ended, for the table.
+
+    A case that hypothesis repeats while it shrinks a failure counts again.
+    """
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()

@@ -1,6 +1,7 @@
-"""Runs killed with SIGKILL, as the kernel kills what takes too much memory: at any moment, and in the middle of a checkpoint.
+"""Runs killed with SIGKILL, as the kernel does when memory runs out.
 
-Resumed, once or again and again, each must end as the unbroken run of its config did, to the bit.
+They are killed at any moment, and during the write of a checkpoint. Resumed once or several times,
+each must end as the unbroken run of its config did, to the bit.
 """
 
 import random
@@ -38,7 +39,11 @@ DEATHS = 20
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is killed: inside the save of the checkpoint that is due at `share` of its steps, or at `share` of its time."""
+    """When a run is killed.
+
+    save: during the save of the checkpoint that is due at `share` of its steps. time: at `share` of
+    its time.
+    """
 
     kind: Literal["save", "time"]
     share: float
@@ -54,15 +59,21 @@ class Moment:
 
 
 def deaths() -> dict[str, tuple[str, tuple[Moment, ...]]]:
-    """Case -> the config, and the moments it is killed at. Every other one begins inside a save."""
+    """Return case -> (config, moments at which it is killed). Every other case begins
+    inside a save."""
     dice, configs = random.Random(SEED), list(SHORT)
     cases = {}
     for number in range(DEATHS):
         moments = [Moment.draw(("save", "time")[number % 2], dice, after=0.0)]
         while dice.random() < 0.35 and moments[-1].share < 0.9:
-            moments.append(Moment.draw(dice.choice(("save", "time")), dice, after=moments[-1].share))
+            moments.append(
+                Moment.draw(dice.choice(("save", "time")), dice, after=moments[-1].share)
+            )
         name = configs[number % len(configs)]
-        cases[f"{number:02d}-{name}-{'-'.join(moment.kind for moment in moments)}"] = (name, tuple(moments))
+        cases[f"{number:02d}-{name}-{'-'.join(moment.kind for moment in moments)}"] = (
+            name,
+            tuple(moments),
+        )
     return cases
 
 
@@ -70,11 +81,13 @@ CASES = deaths()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_killed_at_any_moment_ends_as_the_unbroken_run(case, tmp_path, tmp_path_factory, tell):
+def test_a_run_killed_at_any_moment_ends_as_the_unbroken_run(
+    case, tmp_path, tmp_path_factory, tell
+):
     name, moments = CASES[case]
     whole = unbroken(name, tmp_path_factory)
     told = [killed(name, tmp_path, whole, moment) for moment in moments]
-    code, output = go_on(name, tmp_path)
+    code, output = resume_command(name, tmp_path)
     assert code == 0, output
     differ = differences(tmp_path / name, whole.run)
     tell(
@@ -115,7 +128,7 @@ def test_a_run_killed_when_it_begins_to_write_something_ends_as_the_unbroken_run
         assert process.wait() != 0
     assert any(tmp_path.glob(f"{name}/{BEGUN[what]}"))
     newest = _newest(run)
-    code, output = go_on(name, tmp_path)
+    code, output = resume_command(name, tmp_path)
     assert code == 0, output
     differ = differences(run, whole.run)
     tell(
@@ -129,24 +142,27 @@ def test_a_run_killed_when_it_begins_to_write_something_ends_as_the_unbroken_run
     assert "Traceback" not in said(tmp_path)
 
 
-# ---------------------------------------------------------------------------------------------------- killing
+# ------------------------------------------------------------------------------------------ killing
 
 
 @dataclass(frozen=True)
 class Death:
-    """What was seen of it."""
+    """Observations about one kill."""
 
     where: str
     newest: str
-    """The newest checkpoint it left."""
+    """The newest checkpoint that it left."""
     servers: int
-    """How many processes of the sandbox there were."""
+    """Number of sandbox processes at that time."""
     survivors: list[str]
 
 
 def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
-    """Starts or resumes the run, and kills it at `moment`: so long after what begins it was seen. Where that was too late, the
-    save or the whole run being over, it is tried again with half the delay: how fast a run goes is not known before.
+    """Start or resume the run, and kill it at `moment`.
+
+    The delay counts from the time at which the event is observed. If that is too late, because the
+    save or the whole run is over, try again with half the delay: the speed of a run is not known in
+    advance.
     """
     run, aside = runs / name, runs / f"{name} before"
     number, patience = 0, moment.delay
@@ -165,7 +181,8 @@ def killed(name: str, runs: Path, whole: Unbroken, moment: Moment) -> Death:
                 wait_for_halt(process, runs)
                 process.send_signal(signal.SIGCONT)
             else:
-                wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023 - called at once
+                # called at once
+                wait(lambda: _reached(run, number, before), process, runs)  # noqa: B023
             time.sleep(patience)
             servers = _below(process.pid)
             process.kill()
@@ -189,11 +206,17 @@ def _where(run: Path, inside: list[str]) -> str:
     if inside:
         return f"save of {int(inside[0].removeprefix('.step-')[:6])}"
     newest = _newest(run)
-    return "before any save" if newest is None else "after the last save" if newest == STEPS else f"after save {newest}"
+    return (
+        "before any save"
+        if newest is None
+        else "after the last save"
+        if newest == STEPS
+        else f"after save {newest}"
+    )
 
 
-def go_on(name: str, runs: Path) -> tuple[int, str]:
-    """Resumes the run to its end, as a person would: one that left nothing to resume is started again."""
+def resume_command(name: str, runs: Path) -> tuple[int, str]:
+    """Resume the run to its end, as a user would. If there is nothing to resume, start it again."""
     return train(name, runs, *_resume(runs / name))
 
 
@@ -202,9 +225,11 @@ def _resume(run: Path) -> tuple[str, ...]:
 
 
 def _due(name: str, run: Path, share: float) -> int:
-    """The step of the first checkpoint that is due from `share` of the steps on, and is not there yet."""
+    """Return the first step, from `share` of the steps on, whose checkpoint is due and missing."""
     every, there = EVERY[name], _newest(run)
-    steps = [step for step in (0, *range(every, STEPS, every), STEPS) if there is None or step > there]
+    steps = [
+        step for step in (0, *range(every, STEPS, every), STEPS) if there is None or step > there
+    ]
     return next((step for step in steps if step >= share * STEPS), STEPS)
 
 
@@ -214,14 +239,18 @@ def _newest(run: Path) -> int | None:
 
 
 def _at(whole: Unbroken, share: float) -> tuple[int, float]:
-    """`share` of the unbroken run's time, as so many lines of its metrics and some seconds more."""
+    """Convert `share` of the unbroken run's time to a number of metrics lines and further
+    seconds."""
     moment = share * whole.seconds
     number = sum(at <= moment for at in whole.times)
     return number, moment - (whole.times[number - 1] if number else 0.0)
 
 
 def _reached(run: Path, number: int, before: int | None) -> bool:
-    """Whether there are that many lines, in a file that this process wrote. A resumed run first rewrites what it keeps."""
+    """Test whether this process's metrics file has that many lines.
+
+    A resumed run first rewrites the lines that it keeps.
+    """
     if number == 0:
         return run.is_dir()
     inode = _inode(run / "metrics.jsonl")
@@ -236,7 +265,7 @@ def _inode(path: Path) -> int | None:
 
 
 def _put_back(origin: Path, place: Path) -> None:
-    """`place` becomes as `origin` is, which may be nothing."""
+    """Make `place` a copy of `origin`, which may be missing."""
     shutil.rmtree(place, ignore_errors=True)
     if origin.exists():
         shutil.copytree(origin, place)
@@ -250,6 +279,6 @@ def _below(pid: int) -> list[psutil.Process]:
 
 
 def _survivors(servers: list[psutil.Process]) -> list[str]:
-    """Which of them live on without the trainer."""
+    """Return the processes that live on without the trainer."""
     _, alive = psutil.wait_procs(servers, timeout=10)
     return [str(process) for process in alive if process.status() != psutil.STATUS_ZOMBIE]

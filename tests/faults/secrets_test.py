@@ -1,4 +1,7 @@
-"""No secret of the machine reaches what a run leaves, says or sends: keys, tokens, files of the home and of the folder."""
+"""No secret of the machine reaches the files, the output or the requests of a run.
+
+Secrets are keys, tokens, and files of the home and of the working folder.
+"""
 
 import base64
 import gzip
@@ -18,9 +21,9 @@ import yaml
 
 from motet.rollout.record import read_episodes
 from motet.sandbox import Call, Returned, Sandbox
-from motet.testing import running
 from tests.faults.sound_rows import GSM8K
 from tests.faults.spies import MARK, row, spy
+from tests.fixtures.http_servers import running
 from tests.small_runs import ROOT, TINY, run_config
 
 pytestmark = pytest.mark.slow
@@ -28,15 +31,18 @@ pytestmark = pytest.mark.slow
 NAMES = ("EXPERT_KEY", "VERIFIER_KEY", "WANDB_API_KEY", "HF_TOKEN", "SOMETHING_ELSE")
 VARIABLES = {name: f"{MARK}/sk-{name.lower()}+7Qz5Wb1pLx" for name in NAMES}
 FILES = {name: f"{MARK}-file-{name.strip('.')}-7Qz5Wb1pLx" for name in (".netrc", ".env")}
-"""In the home, and in the folder in which the command is run."""
+"""Files in the home, and in the folder in which the command runs."""
 SECRETS = (*VARIABLES.values(), *FILES.values())
 
 
-# ---------------------------------------------------------------------------------------------------- the search
+# --------------------------------------------------------------------------------------- the search
 
 
 def _spellings(secret: str) -> set[bytes]:
-    """As it is, and as what writes texts may have turned it into. Of base64 what does not depend on what stands around it."""
+    """Return the secret in all encodings that a writer of text may use.
+
+    For base64 these are the parts that do not depend on the surrounding bytes.
+    """
     plain = secret.encode()
     found = {
         plain,
@@ -49,7 +55,9 @@ def _spellings(secret: str) -> set[bytes]:
     found |= {json.dumps(secret)[1:-1].encode(), secret.replace("/", "\\/").encode()}
     for shift in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            found.add(encode(b"\0" * shift + plain)[4 if shift else 0 : (shift + len(plain)) // 3 * 4])
+            found.add(
+                encode(b"\0" * shift + plain)[4 if shift else 0 : (shift + len(plain)) // 3 * 4]
+            )
     return found
 
 
@@ -57,18 +65,31 @@ SPELLINGS = {spelling: secret for secret in SECRETS for spelling in _spellings(s
 
 
 def leaks(where: Mapping[str, bytes]) -> list[tuple[str, str]]:
-    """(place, secret) of every secret that stands in any of the texts."""
+    """Return (place, secret) of every secret found in any of the texts."""
     found = [
-        (place, secret) for place, text in where.items() for spelling, secret in SPELLINGS.items() if spelling in text
+        (place, secret)
+        for place, text in where.items()
+        for spelling, secret in SPELLINGS.items()
+        if spelling in text
     ]
-    packed = {f"{place}, unpacked": gzip.decompress(text) for place, text in where.items() if text[:2] == b"\x1f\x8b"}
+    packed = {
+        f"{place}, unpacked": gzip.decompress(text)
+        for place, text in where.items()
+        if text[:2] == b"\x1f\x8b"
+    }
     return sorted({*found, *(leaks(packed) if packed else [])})
 
 
 def written(*folders: Path) -> dict[str, bytes]:
-    """Every file under the folders but the planted ones, by its path; the names of files are text too."""
+    """Return path -> content of every file under the folders, except the planted ones.
+
+    File names are searched, too.
+    """
     files = [
-        file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file() and file.name not in FILES
+        file
+        for folder in folders
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in FILES
     ]
     names = "\n".join(map(str, files)).encode()
     return {"names of files": names, **{str(file): file.read_bytes() for file in files}}
@@ -92,11 +113,12 @@ def test_the_search_finds_what_is_planted(tmp_path, secret, how):
     assert {found for _, found in leaks(written(tmp_path))} == {secret}
 
 
-# ---------------------------------------------------------------------------------------------------- a machine with secrets
+# --------------------------------------------------------------------------- a machine with secrets
 
 
 class Machine:
-    """A home and a working folder with secrets in them, and the command that runs there with secrets around it."""
+    """A home and a working folder with secret files, and a command that runs with secret
+    variables."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.work, self.temporary = (folder / name for name in ("home", "work", "tmp"))
@@ -118,16 +140,33 @@ class Machine:
             "SPY_PROGRAM": str(program),
             "PYTHONPATH": str(ROOT),
         }
-        self.variables = {**kept, **places, **VARIABLES, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        self.variables = {
+            **kept,
+            **places,
+            **VARIABLES,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
 
-    def motet(self, config: Mapping[str, Any], command: str = "train") -> "subprocess.CompletedProcess[bytes]":
+    def motet(
+        self, config: Mapping[str, Any], command: str = "train"
+    ) -> "subprocess.CompletedProcess[bytes]":
         (self.work / "run.yaml").write_text(yaml.safe_dump(dict(config)))
         words = [sys.executable, "-c", "from motet.cli import main; main()", command, "run.yaml"]
-        return subprocess.run(words, cwd=self.work, env=self.variables, capture_output=True, timeout=300, check=False)
+        return subprocess.run(
+            words, cwd=self.work, env=self.variables, capture_output=True, timeout=300, check=False
+        )
 
-    def leaks(self, done: "subprocess.CompletedProcess[bytes]", asked: list[bytes]) -> list[tuple[str, str]]:
-        """In what the command said, in the files it left, and in the bodies of what it sent."""
-        said = {"stdout": done.stdout, "stderr": done.stderr, **{f"request {n}": body for n, body in enumerate(asked)}}
+    def leaks(
+        self, done: "subprocess.CompletedProcess[bytes]", asked: list[bytes]
+    ) -> list[tuple[str, str]]:
+        """Search the output of the command, the files that it left, and the bodies of its
+        requests."""
+        said = {
+            "stdout": done.stdout,
+            "stderr": done.stderr,
+            **{f"request {n}": body for n, body in enumerate(asked)},
+        }
         return leaks({**said, **written(self.home, self.work, self.temporary)})
 
 
@@ -137,7 +176,7 @@ def machine(tmp_path):
 
 
 class _Echo(BaseHTTPRequestHandler):
-    """An expert and a verifier in one, that repeat the key they were given in whatever they say."""
+    """An expert and a verifier in one server, which repeats the given key in every response."""
 
     server: Any
 
@@ -161,7 +200,13 @@ class _Echo(BaseHTTPRequestHandler):
             edits = json.dumps(dict.fromkeys(("helper", "main"), f"You are {key}: return x"))
             said = {
                 "choices": [
-                    {"message": {"role": "assistant", "content": edits if self.server.sound else None, "key": key}}
+                    {
+                        "message": {
+                            "role": "assistant",
+                            "content": edits if self.server.sound else None,
+                            "key": key,
+                        }
+                    }
                 ]
             }
         answer = json.dumps(said).replace("/", "\\/" if self.server.escapes else "/").encode()
@@ -172,20 +217,26 @@ class _Echo(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Do not log."""
 
 
 @contextmanager
 def echoing(status: int, *, sound: bool = True, escapes: bool = False) -> Iterator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
-    server.asked, server.keys, server.status, server.sound, server.escapes = [], set(), status, sound, escapes
+    server.asked, server.keys, server.status, server.sound, server.escapes = (
+        [],
+        set(),
+        status,
+        sound,
+        escapes,
+    )
     server.daemon_threads = True
     with running(server):
         yield server
 
 
 def _small(folder: Path, rows: list[dict[str, Any]], **sections: Any) -> dict[str, Any]:
-    """A short run of one step, with everything a run can leave behind."""
+    """A short run of one step, with everything that a run can leave behind."""
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     return run_config(
@@ -193,7 +244,7 @@ def _small(folder: Path, rows: list[dict[str, Any]], **sections: Any) -> dict[st
         models={"tiny": {"embedded": {**TINY, "context": 8192}, "device": "cpu"}},
         decode={"max_new_tokens": 4},
         rollout={"samples": [2, 1]},
-        algorithm={"compare": "task"},
+        algorithm={"group_by": "task"},
         report={"tensorboard": True},
         **{"train": {"steps": 1, "tasks_per_step": 1, "max_fault_share": 1.0}, **sections},
     )
@@ -209,7 +260,12 @@ def _expert(machine: Machine, port: int, **train: Any) -> dict[str, Any]:
         },
         team={"helper": "p", "main": "q"},
         sandbox={"workers": 1},
-        expert={"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "key_variable": "EXPERT_KEY", "retries": 1},
+        expert={
+            "base_url": f"http://127.0.0.1:{port}/v1",
+            "model": "m",
+            "key_variable": "EXPERT_KEY",
+            "retries": 1,
+        },
         **({"train": {"steps": 1, "tasks_per_step": 1, **train}} if train else {}),
     )
 
@@ -220,7 +276,11 @@ def _verifier(machine: Machine, port: int, **train: Any) -> dict[str, Any]:
         [GSM8K],
         environment={"name": "debate", "score": "verifier"},
         team={"alice": "p", "bob": "q"},
-        verifier={"base_url": f"http://127.0.0.1:{port}", "key_variable": "VERIFIER_KEY", "retries": 1},
+        verifier={
+            "base_url": f"http://127.0.0.1:{port}",
+            "key_variable": "VERIFIER_KEY",
+            "retries": 1,
+        },
         **({"train": {"steps": 1, "tasks_per_step": 1, **train}} if train else {}),
     )
 
@@ -228,7 +288,7 @@ def _verifier(machine: Machine, port: int, **train: Any) -> dict[str, Any]:
 SERVICES = {"expert": (_expert, "EXPERT_KEY"), "verifier": (_verifier, "VERIFIER_KEY")}
 
 
-# ---------------------------------------------------------------------------------------------------- whole runs
+# --------------------------------------------------------------------------------------- whole runs
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -237,13 +297,22 @@ def test_a_run_with_a_key_leaves_none_of_the_secrets_anywhere(machine, service, 
     with echoing(200) as server:
         done = machine.motet(config(machine, server.server_port))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert server.keys == {f"Bearer {VARIABLES[variable]}"}, "the key was sent, and so could have been written"
+    assert server.keys == {f"Bearer {VARIABLES[variable]}"}, (
+        "the key was sent, and so could have been written"
+    )
     assert machine.leaks(done, server.asked) == []
-    names = {path.name.partition(".")[0] for path in (machine.work / "runs" / "run").rglob("*") if path.is_file()}
+    names = {
+        path.name.partition(".")[0]
+        for path in (machine.work / "runs" / "run").rglob("*")
+        if path.is_file()
+    }
     assert {"config", "metrics", "summary", "events", "curve", "train-000001"} <= names, (
         "everything a run leaves was looked at"
     )
-    assert any(path.suffix == ".safetensors" for path in (machine.work / "runs" / "run" / "checkpoints").rglob("*"))
+    assert any(
+        path.suffix == ".safetensors"
+        for path in (machine.work / "runs" / "run" / "checkpoints").rglob("*")
+    )
     tell("secrets", what=f"a run with {service}", files=len(written(machine.work)), leaks=0)
 
 
@@ -268,7 +337,7 @@ def test_a_server_that_repeats_the_key_puts_it_into_no_fault(machine, service, s
     tell("secrets", what=f"{service} answers {status}", files=len(written(machine.work)), leaks=0)
 
 
-# ---------------------------------------------------------------------------------------------------- programs that look for them
+# ------------------------------------------------------------------- programs that look for secrets
 
 
 def test_a_program_in_a_run_finds_no_secret_and_says_so(machine):
@@ -279,7 +348,9 @@ def test_a_program_in_a_run_finds_no_secret_and_says_so(machine):
     assert "SPIED" in asked, "what the program found reached the expert's prompt"
     for tried in ("os.environ", "/proc/PID/environ", "file", "shell"):
         assert tried in asked, f"the program tried {tried}"
-    recorded = read_episodes(machine.work / "runs" / "run" / "episodes" / "train-000001.jsonl").episodes
+    recorded = read_episodes(
+        machine.work / "runs" / "run" / "episodes" / "train-000001.jsonl"
+    ).episodes
     assert any(episode.root is not None for episode in recorded)
     assert machine.leaks(done, server.asked) == []
 
@@ -289,7 +360,10 @@ def test_a_program_finds_secrets_outside_of_the_sandbox_and_none_inside(machine,
         monkeypatch.setenv(name, value)
     program = spy(sorted(VARIABLES), machine.files)
     outside = subprocess.run(
-        [sys.executable, "-c", f"{program}\nprint(looked())"], capture_output=True, env=machine.variables, check=True
+        [sys.executable, "-c", f"{program}\nprint(looked())"],
+        capture_output=True,
+        env=machine.variables,
+        check=True,
     )
     found = {secret for _, secret in leaks({"outside": outside.stdout})}
     assert found >= set(FILES.values())

@@ -1,4 +1,4 @@
-"""Short runs of three published configs, as commands of their own, and what must be the same when they end."""
+"""Short runs of three published configs as subprocesses, and comparisons of their results."""
 
 import hashlib
 import json
@@ -22,44 +22,66 @@ from tests.small_runs import ROOT, contents, rows, summary, weights
 STEPS = 20
 SHORT = {
     "quickstart": (
-        "warmup.steps=100", "warmup.batch_size=16", "warmup.learning_rate=5e-3", "models.tiny.embedded.hidden_size=64",
-        "models.tiny.embedded.layers=2", "models.tiny.embedded.initializer_range=0.1", "train.tasks_per_step=2",
+        "warmup.steps=100", "warmup.batch_size=16", "warmup.learning_rate=5e-3",
+        "models.tiny.embedded.hidden_size=64", "models.tiny.embedded.layers=2",
+        "models.tiny.embedded.initializer_range=0.1", "train.tasks_per_step=2",
         "train.checkpoint_every=2",
     ),
     "relay_mappo": (
-        "environment.digits=1", "environment.codes=1", "warmup.steps=60", "warmup.batch_size=32", "train.tasks_per_step=8",
-        "train.checkpoint_every=3",
+        "environment.digits=1", "environment.codes=1", "warmup.steps=60", "warmup.batch_size=32",
+        "train.tasks_per_step=8", "train.checkpoint_every=3",
     ),
     "debate": (
-        "warmup.steps=60", "warmup.batch_size=32", "train.tasks_per_step=4", "train.checkpoint_every=1",
+        "warmup.steps=60", "warmup.batch_size=32", "train.tasks_per_step=4",
+        "train.checkpoint_every=1",
     ),
 }  # fmt: skip
-"""Warm enough that rewards vary and weights move."""
+"""Warm enough that rewards vary and weights change."""
 EVERY = {"quickstart": 2, "relay_mappo": 3, "debate": 1}
 """Steps between checkpoints."""
 CLOCK = ("wall_seconds", "cpu_seconds", "tokens_per_second", "profile")
-"""Fields of a summary that are the clock's."""
+"""Fields of a summary that measure time."""
 
 
 def command(name: str, runs: Path, *flags: str, halt: str | None = None) -> list[str]:
-    """`motet train` of the short run `name`, into `runs`; it stops itself once `halt` is found in its folder."""
+    """Return the `motet train` command of the short run `name`, into `runs`.
+
+    With `halt`, the process stops itself once that pattern matches a file in its folder.
+    """
     overrides = (*SHORT[name], f"train.steps={STEPS}", "evaluation.tasks=4", "evaluation.every=6")
     program = "from motet.cli import main; main()"
     if halt is not None:
         program = (
-            f"from tests.faults.halting import halt_once; halt_once({str(runs)!r}, {f'{name}/{halt}'!r}); {program}"
+            f"from tests.faults.halting import halt_once; halt_once({str(runs)!r}, "
+            f"{f'{name}/{halt}'!r}); {program}"
         )
     motet = [sys.executable, "-c", program]
-    return [*motet, "train", str(ROOT / f"configs/{name}.yaml"), *overrides, "--runs", str(runs), *flags]
+    return [
+        *motet,
+        "train",
+        str(ROOT / f"configs/{name}.yaml"),
+        *overrides,
+        "--runs",
+        str(runs),
+        *flags,
+    ]
 
 
 @contextmanager
-def started(name: str, runs: Path, *flags: str, halt: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    """The command at work; it is dead when this ends. What it says is added to `runs/said`."""
+def started(
+    name: str, runs: Path, *flags: str, halt: str | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Start the command; it is dead when the context ends. Its output is appended to
+    `runs/said`."""
     runs.mkdir(parents=True, exist_ok=True)
-    scratch = runs / "scratch"  # a killed process cannot take away its own
+    scratch = runs / "scratch"  # a killed process cannot remove its own files
     scratch.mkdir(exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(scratch)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "TMPDIR": str(scratch),
+    }
     with (runs / "said").open("a") as said:
         process = subprocess.Popen(
             command(name, runs, *flags, halt=halt),
@@ -77,7 +99,7 @@ def started(name: str, runs: Path, *flags: str, halt: str | None = None) -> Iter
 
 
 def train(name: str, runs: Path, *flags: str) -> tuple[int, str]:
-    """The command to its end: its exit code, and what it said."""
+    """Run the command to its end; return its exit code and its output."""
     before = len(said(runs))
     with started(name, runs, *flags) as process:
         code = process.wait()
@@ -85,13 +107,13 @@ def train(name: str, runs: Path, *flags: str) -> tuple[int, str]:
 
 
 def said(runs: Path) -> str:
-    """Everything that commands in `runs` have said."""
+    """Return the output of all commands in `runs`."""
     path = runs / "said"
     return path.read_text() if path.is_file() else ""
 
 
 def lines(run: Path) -> int:
-    """How many whole lines the metrics of a run have, which may be at work."""
+    """Return the number of complete lines in the metrics of a run, which may be active."""
     path = run / "metrics.jsonl"
     try:
         return path.read_bytes().count(b"\n")
@@ -99,16 +121,16 @@ def lines(run: Path) -> int:
         return 0
 
 
-# ---------------------------------------------------------------------------------------------------- unbroken
+# ----------------------------------------------------------------------------------------- unbroken
 
 
 @dataclass(frozen=True)
 class Unbroken:
-    """A run that nothing befell."""
+    """An undisturbed run."""
 
     run: Path
     times: tuple[float, ...]
-    """Seconds from when its folder was there to every line of its metrics, and to its end."""
+    """Seconds from the creation of its folder to every line of its metrics, and to its end."""
 
     @property
     def seconds(self) -> float:
@@ -116,7 +138,7 @@ class Unbroken:
 
 
 def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
-    """The unbroken short run `name`: made once, whichever of several test processes asks first."""
+    """Return the unbroken short run `name`; the first of several test processes makes it, once."""
     runs = _common(factory) / "unbroken" / name
     runs.mkdir(parents=True, exist_ok=True)
     with FileLock(runs / "lock"):
@@ -128,7 +150,10 @@ def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
 
 
 def stopped(name: str, factory: pytest.TempPathFactory, steps: tuple[int, ...], line: int) -> Path:
-    """The short run `name`, killed when it had recorded step `line` and its checkpoints were those of `steps`; made once."""
+    """Return the short run `name`, killed after it had recorded step `line`; it is made once.
+
+    At that time its checkpoints were those of `steps`.
+    """
     runs = _common(factory) / "stopped" / name
     runs.mkdir(parents=True, exist_ok=True)
     with FileLock(runs / "lock"):
@@ -136,7 +161,9 @@ def stopped(name: str, factory: pytest.TempPathFactory, steps: tuple[int, ...], 
             shutil.rmtree(runs / name, ignore_errors=True)
             with started(name, runs) as process:
                 wait(lambda: _recorded(runs / name, line), process, runs)
-            if {path.name for path in (runs / name / "checkpoints").iterdir()} == {f"step-{n:06d}" for n in steps}:
+            if {path.name for path in (runs / name / "checkpoints").iterdir()} == {
+                f"step-{n:06d}" for n in steps
+            }:
                 (runs / "made").touch()
     return runs / name
 
@@ -146,8 +173,13 @@ def _recorded(run: Path, step: int) -> bool:
     return path.is_file() and f'\n{{"step": {step},' in path.read_text()
 
 
-def wait(come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, seconds: float = 300.0) -> None:
-    """Until it has come. Raises: AssertionError where the process ends before, or it takes too long."""
+def wait(
+    come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, seconds: float = 300.0
+) -> None:
+    """Wait for the condition.
+
+    Raises: AssertionError if the process ends before, or if it takes too long.
+    """
     end = time.monotonic() + seconds
     while True:
         ended = process.poll() is not None
@@ -159,16 +191,19 @@ def wait(come: Callable[[], bool], process: subprocess.Popen[str], runs: Path, s
 
 
 def wait_for_halt(process: subprocess.Popen[str], runs: Path) -> None:
-    """Until it has stopped itself (`halt`). Raises: as `wait`."""
+    """Wait until the process has stopped itself (`halt`). Raises: as `wait`."""
     wait(
-        lambda: process.returncode is None and psutil.Process(process.pid).status() == psutil.STATUS_STOPPED,
+        lambda: (
+            process.returncode is None
+            and psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+        ),
         process,
         runs,
     )
 
 
 def _common(factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of the tests see."""
+    """Return a folder that all processes of the tests see."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -189,30 +224,42 @@ def _watched(name: str, runs: Path) -> list[float]:
 
 
 def _must_have_learnt(run: Path) -> None:
-    """Else it would be no wonder that a killed run ends alike."""
+    """Check that the run has learnt; otherwise an equal end would prove nothing."""
     steps = [row for row in rows(run) if "play/tokens" in row]
     assert len(steps) == STEPS
     assert len({row["play/reward"] for row in steps}) > 1
-    assert all(figure > 0 for row in steps for key, figure in row.items() if key.startswith("learn/grad_norm"))
+    assert all(
+        figure > 0
+        for row in steps
+        for key, figure in row.items()
+        if key.startswith("learn/grad_norm")
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- the same
+# ----------------------------------------------------------------------------------------- the same
 
 
 def differences(run: Path, whole: Path) -> list[str]:
-    """In what a run that was killed and resumed differs from the unbroken one; nothing if it kept its promise."""
+    """Return in what a killed and resumed run differs from the unbroken one; empty if in
+    nothing."""
     found: list[str] = []
     for what in (rows, weights, _tensors, _plain_summary):
         found += [] if what(run) == what(whole) else [what.__name__.strip("_")]
     for part in ("episodes", "models"):
         found += [] if contents(run / part) == contents(whole / part) else [part]
     mine, its = _names(run), _names(whole)
-    return found + [f"{name} is left over" for name in mine - its] + [f"{name} is missing" for name in its - mine]
+    return (
+        found
+        + [f"{name} is left over" for name in mine - its]
+        + [f"{name} is missing" for name in its - mine]
+    )
 
 
 def fingerprint(run: Path) -> str:
-    """Of every trained parameter."""
-    return hashlib.sha256(b"".join(content for _, content in sorted(weights(run).items()))).hexdigest()[:12]
+    """Return a hash of every trained parameter."""
+    return hashlib.sha256(
+        b"".join(content for _, content in sorted(weights(run).items()))
+    ).hexdigest()[:12]
 
 
 def _tensors(run: Path) -> bytes:
@@ -224,6 +271,9 @@ def _plain_summary(run: Path) -> dict[str, Any]:
 
 
 def _names(run: Path) -> set[str]:
-    """Of all files and folders, but for TensorBoard's, which begin a new file each time they are resumed."""
+    """Return the names of all files and folders except TensorBoard's.
+
+    TensorBoard begins a new file each time a run is resumed.
+    """
     names = {path.relative_to(run).as_posix() for path in run.rglob("*")}
     return {name for name in names if not name.startswith("tensorboard/")}

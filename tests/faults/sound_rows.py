@@ -1,14 +1,24 @@
-"""One or two sound rows of every kind of data that environments read, by the name that configs and environments use."""
+"""One or two valid rows of every kind of data that environments read.
+
+The names are those that configs and environments use.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 HUMANEVAL: dict[str, Any] = {
     "task_id": "HumanEval/900",
-    "prompt": 'from math import isqrt\n\ndef total(xs):\n    """Sum of squares.\n    >>> total([3])\n    9\n    """\n',
+    "prompt": (
+        'from math import isqrt\n\ndef total(xs):\n    """Sum of squares.\n    >>> '
+        'total([3])\n    9\n    """\n'
+    ),
     "entry_point": "total",
-    "canonical_solution": "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n",
-    "test": "def check(candidate):\n    assert candidate([3]) == 9\n    assert candidate([1, 2]) == 5\n",
+    "canonical_solution": (
+        "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n"
+    ),
+    "test": (
+        "def check(candidate):\n    assert candidate([3]) == 9\n    assert candidate([1, 2]) == 5\n"
+    ),
 }
 MBPP: dict[str, Any] = {
     "task_id": 900,
@@ -21,7 +31,9 @@ MBPP: dict[str, Any] = {
 FIX: dict[str, Any] = {
     **HUMANEVAL,
     "task_id": "Python/900",
-    "buggy_solution": "    squares = [x + x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n",
+    "buggy_solution": (
+        "    squares = [x + x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n"
+    ),
     "bug_type": "operator misuse",
 }
 CLASS: dict[str, Any] = {
@@ -76,7 +88,11 @@ class ShelfTest(unittest.TestCase):
         {
             "method_name": "put",
             "method_description": "def put(self, book):",
-            "dependencies": {"Standalone": False, "lib_dependencies": [], "method_dependencies": ["count"]},
+            "dependencies": {
+                "Standalone": False,
+                "lib_dependencies": [],
+                "method_dependencies": ["count"],
+            },
         },
         {"method_name": "count", "method_description": "def count(self):"},
     ],
@@ -101,8 +117,12 @@ MATHS: dict[str, Any] = {
     "answer": r"\frac{5}{6}",
     "solution": r"$\frac{3}{6} + \frac{2}{6} = \boxed{\frac{5}{6}}$",
 }
-POST: dict[str, Any] = {"prompt": "SUBREDDIT: r/pets\nTITLE: My cat\nPOST: My cat sat on the mat all day.\nTL;DR:"}
-ABSTRACT: dict[str, Any] = {"abstract_text": "We study how several models write together, and find that they can."}
+POST: dict[str, Any] = {
+    "prompt": "SUBREDDIT: r/pets\nTITLE: My cat\nPOST: My cat sat on the mat all day.\nTL;DR:"
+}
+ABSTRACT: dict[str, Any] = {
+    "abstract_text": "We study how several models write together, and find that they can."
+}
 
 ROWS: Mapping[str, list[dict[str, Any]]] = {
     "code_generation": [HUMANEVAL, MBPP],
@@ -115,4 +135,4 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "tldr": [POST],
     "arxiv": [ABSTRACT],
 }
-"""Name of an environment, or of its data set or kind -> rows."""
+"""Name of an environment, or of its dataset or kind -> rows."""

@@ -1,4 +1,7 @@
-"""A code generation game whose agents always say the same: a program that looks for secrets and tells what it found."""
+"""A code generation game whose agents always submit the same program.
+
+The program looks for secrets and reports what it found.
+"""
 
 import json
 import os
@@ -7,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from motet.core import Reply, Transition
-from motet.environments.coding.generation import CodeGeneration, Writing
+from motet.environments.coding.generation import CodeGeneration, GenerationState
 
 MARK = "canary"
-"""Stands in every secret of these tests, so that a program knows one when it sees it."""
+"""Part of every secret of these tests, so that a program can recognise one."""
 SPY = '''
 import os, sys, posix
 
 def looked():
-    """[what was tried, what it gave: a secret, nothing, or why it failed], of every way to a secret that this program knows."""
+    """[what was tried, what it gave: a secret, nothing, or why it failed], of every way to \
+a secret that this program knows."""
     found = []
 
     def tried(what, read):
@@ -35,7 +39,8 @@ def looked():
     for path in PATHS:
         tried("file", lambda: open(path).read())
         tried("descriptor", lambda: os.read(os.open(path, os.O_RDONLY), 4096))
-    tried("descriptors", lambda: [os.read(number, 4096) for number in range(3, 9) if os.get_blocking(number)])
+    tried("descriptors", lambda: [os.read(number, 4096) for number in range(3, 9) \
+if os.get_blocking(number)])
     tried("shell", lambda: os.popen("env").read())
     tried("frames", lambda: [sys._getframe(depth).f_locals for depth in range(3)])
     return found
@@ -43,8 +48,12 @@ def looked():
 
 
 def spy(names: list[str], paths: list[Path]) -> str:
-    """The program; `looked()` is what it found."""
-    told = {"NAMES": json.dumps(names), "PATHS": json.dumps([str(path) for path in paths]), "MARK": MARK}
+    """Return the program. `looked()` returns its findings."""
+    told = {
+        "NAMES": json.dumps(names),
+        "PATHS": json.dumps([str(path) for path in paths]),
+        "MARK": MARK,
+    }
     text = SPY
     for name, value in told.items():
         text = text.replace(name, value)
@@ -52,16 +61,19 @@ def spy(names: list[str], paths: list[Path]) -> str:
 
 
 class Spying(CodeGeneration):
-    """Everybody's answer is the spy, whatever the model said. What it found is a test's message, and so feedback."""
+    """Replaces every answer by the spy program. Its findings are a test's message, and so
+    feedback."""
 
-    async def step(self, state: Writing, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(
+        self, state: GenerationState, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
         program = Path(os.environ["SPY_PROGRAM"]).read_text()
         said = f"```python\n{program}\ndef twice(x):\n    return [looked(), x]\n```"
         return await super().step(state, {agent: Reply(said) for agent in replies}, seed)
 
 
 def row(paths: int) -> dict[str, Any]:
-    """A problem whose tests say what came back, one line for each try."""
+    """A problem whose tests report the findings, one line per try."""
     return {
         "task_id": "own/twice",
         "prompt": 'def twice(x):\n    """Twice x.\n\n    >>> twice(3)\n    6\n    """\n',
@@ -69,5 +81,7 @@ def row(paths: int) -> dict[str, Any]:
         "canonical_solution": "    return 2 * x\n",
         "test": "def check(candidate):\n"
         "    assert candidate(1) == 2\n"
-        + "".join(f"    assert False, 'SPIED ' + str(candidate({n})[0][{n}::5])\n" for n in range(5)),
+        + "".join(
+            f"    assert False, 'SPIED ' + str(candidate({n})[0][{n}::5])\n" for n in range(5)
+        ),
     }

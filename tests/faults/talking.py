@@ -1,4 +1,7 @@
-"""Every environment that reads rows, and a game of it in which all say what a test wants: what a run does, but for models."""
+"""Every environment that reads rows, and a game in which all agents give the answers of a test.
+
+This is what a run does, without models.
+"""
 
 import asyncio
 import math
@@ -6,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from motet.core import Completion, Episode, Outcome, Reply, Round, Task
+from motet.core import Completion, Environment, Episode, Outcome, Reply, Round, Task
 from motet.environments.coding.bug_fix import BugFix
 from motet.environments.coding.bug_fix_tiny import TinyBugFix
 from motet.environments.coding.completion import CodeCompletion
@@ -15,18 +18,19 @@ from motet.environments.debate.game import Debate
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
-from motet.environments.writing import Writing
+from motet.environments.writing import WritingEnvironment
 from motet.errors import EnvironmentFault, RewardFault, SamplerFault, SandboxFault
-from motet.policies.prompts import encode
+from motet.models.prompts import encode
 from motet.rollout.record import read_episodes, write_episode
 from motet.sandbox import Sandbox
 
 FAULTS = (EnvironmentFault, RewardFault, SamplerFault, SandboxFault)
-"""What a run records. Anything else that an environment raises is a bug, though a run would record that too."""
+"""Faults that a run records. Any other error of an environment is a bug, though a run
+records it, too."""
 
 
 def environment_of(kind: str, sandbox: Sandbox) -> Any:
-    """The environment that reads `sound_rows.ROWS[kind]`, or one with tasks of its own."""
+    """Return the environment that reads `sound_rows.ROWS[kind]`, or one with its own tasks."""
     debate: dict[str, Any] = {"format_penalty": 0.1, "show_scores": "exact", "hears": "full"}
     match kind:
         case "code_generation":
@@ -39,9 +43,13 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
             return BugFix(BugFix.Options(mutate=True), sandbox=sandbox, turns=2)
         case "gsm8k" | "tinygsm" | "anli" | "maths":
             seconds = {"maths_seconds": 1.0} if kind == "maths" else {}
-            return Debate(Debate.Options(dataset=kind, **seconds, **debate), turns=2, open_sandbox=lambda: sandbox)
+            return Debate(
+                Debate.Options(dataset=kind, **seconds, **debate),
+                turns=2,
+                open_sandbox=lambda: sandbox,
+            )
         case "tldr" | "arxiv":
-            return Writing(Writing.Options(kind=kind))
+            return WritingEnvironment(WritingEnvironment.Options(kind=kind))
         case "relay":
             return Relay(Relay.Options())
         case "debate_tiny":
@@ -54,11 +62,18 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
 
 
 def played(
-    environment: Any, task: Task, says: Callable[[str, int], str], words: Any, record: Path, most: int = 4
+    environment: Environment[Any],
+    task: Task,
+    says: Callable[[str, int], str],
+    words: Any,
+    record: Path,
+    most: int = 4,
 ) -> str:
-    """How a game ended: `played`, or which fault it was. Its prompts are tokenized by `words`, its Rounds recorded and read back.
+    """Play a game; return `played` or the name of its fault.
 
-    Raises: whatever is neither, and AssertionError for a reward or term that is no number."""
+    `words` tokenizes its prompts. Its Rounds are recorded and read back.
+    Raises: any other error, and AssertionError if a reward or term is not a number.
+    """
 
     async def game() -> str:
         try:
@@ -75,7 +90,9 @@ def played(
                 )
             except FAULTS as fault:
                 return type(fault).__name__
-            assert all(map(math.isfinite, [*led_to.rewards.values(), *led_to.terms.values()])), led_to
+            assert all(map(math.isfinite, [*led_to.rewards.values(), *led_to.terms.values()])), (
+                led_to
+            )
             samples = {
                 agent: (Completion(agent, text, "length", tokens=(1,), logprobs=(-0.5,)),)
                 for agent, text in said.items()
@@ -85,7 +102,7 @@ def played(
             if led_to.done:
                 break
             state = led_to.state
-        if hasattr(environment, "answer"):
+        if environment.provides(Environment.answer):
             environment.answer(task, {agent: says(agent, 0) for agent in environment.agents})
         return "played"
 
@@ -99,11 +116,13 @@ def _recorded(path: Path, episode: Episode) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Without the difference between a tuple and a list, which JSON has not."""
+    """Convert tuples to lists, because JSON has no tuples."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(inner) for inner in value]
     return (
-        {key: _plain(inner) for key, inner in vars(value).items()} if hasattr(value, "__dataclass_fields__") else value
+        {key: _plain(inner) for key, inner in vars(value).items()}
+        if hasattr(value, "__dataclass_fields__")
+        else value
     )

@@ -1,5 +1,10 @@
-"""The coding games. generation.py: a function and the helpers it calls. completion.py: the methods of a class. bug_fix.py: a
-review and a repair. bug_fix_tiny.py: the same as an embedded game, on its own.
+"""The coding environments.
 
-turns.py is what the first three share from turn to turn. What a task is stands in problems.py, classes.py and bugs.py.
+    generation.py     one function and the helper functions that it calls
+    completion.py     the methods of one class
+    bug_fix.py        a review of a faulty function and its repair
+    bug_fix_tiny.py   an embedded version of bug_fix, independent of the others
+
+turns.py contains what the first three share: the turns, the grading tests and the feedback.
+problems.py, classes.py and bugs.py read their tasks from data sets.
 """

@@ -1,4 +1,4 @@
-"""Who writes which methods of a class: shares that are fair, or the published ones."""
+"""Assigns the methods of a class to agents: in fair shares, or by the published split."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -6,16 +6,19 @@ from motet.rewards.classes import Shares
 from motet.rewards.skeleton import Skeleton
 
 SLACK = 1.2
-"""How much of an even share an agent may write so that methods that call each other stay together."""
+"""Maximum size of a share as a multiple of an even share, to keep related methods together."""
 
 
 def fair(skeleton: Skeleton, agents: Sequence[str], calls: Mapping[str, Collection[str]]) -> Shares:
-    """Shares of about the same size; as far as that allows, methods that call each other, as `calls` says, go to one agent.
+    """Divide the methods into shares of similar size.
 
-    The size of a method is that of its stub: whoever asks for more explains more. The largest goes first, to the agent that it
-    has most to do with among those with room for it, else to the one with least to write. So nobody has more than `SLACK` even
-    shares, or an even share and one method. Everybody writes something, but where there are fewer methods than agents: then the
-    last ones have no share.
+    As far as the sizes allow, methods that call each other (see `calls`) go to the same agent. The
+    size of a method is the length of its stub, because a longer description asks for more code.
+
+    Methods are assigned in descending size. A method goes to the agent with the most related
+    methods among those with room for it, or to the agent with the smallest share if no agent has
+    room. So a share is at most `SLACK` even shares, or an even share plus one method. Every agent
+    gets a method, unless there are fewer methods than agents; then the last agents get none.
     """
     sizes = _sizes(skeleton)
     room = SLACK * sum(sizes.values()) / len(agents)
@@ -25,7 +28,10 @@ def fair(skeleton: Skeleton, agents: Sequence[str], calls: Mapping[str, Collecti
         return sum(sizes[name] for name in given[agent])
 
     def ties(agent: str, name: str) -> int:
-        return sum((other in _called(name, calls)) + (name in _called(other, calls)) for other in given[agent])
+        return sum(
+            (other in _called(name, calls)) + (name in _called(other, calls))
+            for other in given[agent]
+        )
 
     largest_first = sorted(sizes, key=lambda name: -sizes[name])
     for place, name in enumerate(largest_first):
@@ -41,7 +47,8 @@ def fair(skeleton: Skeleton, agents: Sequence[str], calls: Mapping[str, Collecti
 
 
 def by_parameters(skeleton: Skeleton, agents: Sequence[str]) -> Shares:
-    """The published split: methods with one parameter, such as `self` alone, to the first agent, all others to the second."""
+    """Return the published split: methods with one parameter, such as only `self`, go to the first
+    agent, all others to the second."""
     first, second = agents[0], agents[-1]
     given: dict[str, list[str]] = {first: [], second: []}
     for stub in skeleton.stubs:
@@ -58,7 +65,8 @@ def _sizes(skeleton: Skeleton) -> dict[str, int]:
 
 
 def _name(key: str) -> str:
-    """Both halves of a property have one name, and one author."""
+    """Return the method name of a key. Both halves of a property have the same name, so that one
+    agent writes both."""
     return key.partition(".")[0]
 
 
@@ -66,7 +74,12 @@ def _called(name: str, calls: Mapping[str, Collection[str]]) -> Collection[str]:
     return calls[name] if name in calls else ()
 
 
-def _in_order(skeleton: Skeleton, given: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
-    """The methods of each agent that has any, in the order of the skeleton."""
-    shares = {agent: tuple(key for key in skeleton.keys if _name(key) in names) for agent, names in given.items()}
+def _in_order(
+    skeleton: Skeleton, given: Mapping[str, Collection[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the methods of each agent in skeleton order, without agents that have none."""
+    shares = {
+        agent: tuple(key for key in skeleton.keys if _name(key) in names)
+        for agent, names in given.items()
+    }
     return {agent: keys for agent, keys in shares.items() if keys}

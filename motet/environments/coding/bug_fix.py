@@ -1,7 +1,8 @@
-"""A reviewer says where a program's bug is, a fixer who reads that repairs it. They take turns, and only the end is rewarded.
+"""A reviewer says where a program's bug is; a fixer reads the review and repairs the program.
 
-bugs.py says which data has bugs and how they are made of data that has none, rewards/repair.py what an attempt is worth,
-turns.py what both are told after an attempt that failed.
+They take turns. Only the end of an episode is rewarded. bugs.py reads data with bugs and creates
+bugs for other data. rewards/repair.py scores an attempt. turns.py builds the feedback after a
+failed attempt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,40 +12,57 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from motet.core import Prompt, Reply, Task, Transition
-from motet.environments.coding.bug_prompts import failures_of, fix_prompt, repaired, review_prompt, reviewed
+from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.environments.coding.bug_prompts import (
+    failures_of,
+    fix_prompt,
+    repaired,
+    review_prompt,
+    reviewed,
+)
 from motet.environments.coding.bugs import Bug, made_bugs, proven, read_bug
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
-from motet.environments.feedback import Attempt, Expert, Person
+from motet.environments.feedback import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.rewards.code import Program
 from motet.rewards.extract import extract
 from motet.rewards.python import normalised
-from motet.rewards.repair import RepairScore, Weights, located, named_lines, score_repair, weighed
+from motet.rewards.repair import (
+    RepairScore,
+    RepairWeights,
+    located,
+    named_lines,
+    score_repair,
+    weighed,
+)
 from motet.sandbox import Limits, Sandbox, Suite, Verdict
 
 REVIEWER, FIXER = "reviewer", "fixer"
 TRIES = 8
-"""How many mutants are tried for each one that is wanted."""
+"""Number of mutants to try for each one that is wanted."""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """The state: the bug, the Rounds so far, and what is new to the one agent that acts now."""
+    """The state: the bug, the past Rounds, and what is new to the one agent that acts now."""
 
     bug: Bug
     asked: Mapping[str, str]
     turns: tuple[Exchange, ...] = ()
     review: str = ""
-    """The last one."""
+    """The last review."""
     told: str | None = None
-    """What the fixer is told of its last repair, before the next review; None before the first."""
+    """The feedback to the fixer on its last repair, kept until the next review; None before the
+    first repair."""
 
 
-class BugFix:
-    """Two Rounds are an attempt: a review, then a repair. It ends when all tests pass, or with the last attempt."""
+class BugFix(Environment[Repair]):
+    """One attempt takes two Rounds: a review, then a repair.
+
+    An episode ends when all tests pass, or after the last attempt.
+    """
 
     branches = True
     rewards_at_end = True
@@ -53,21 +71,23 @@ class BugFix:
         """Options of the bug fix environment."""
 
         reviewer: bool = True
-        """Whether an agent reviews first; if not, `fixer` is alone and reads the task."""
+        """Whether there is a reviewer. If not, `fixer` works alone and reads the task."""
         fixer_sees_task: bool = True
-        """Whether the fixer is told what is asked for. If not, it knows only the program and the review."""
+        """Whether the fixer reads the task. If not, it reads only the program and the review."""
         show_failures: bool = True
-        """Whether the first prompt says which of the tests that may be shown fail: to the reviewer, or to an agent alone."""
+        """Whether the first prompt lists the failing ones among the tests that may be shown. The
+        prompt is that of the reviewer, or of a single agent."""
         mutate: bool = False
-        """Make bugs of the rows' solutions; if not, each row brings one (buggy_solution)."""
+        """Create bugs by mutating the rows' solutions. If false, each row must have a bug
+        (buggy_solution)."""
         mutants_per_row: PositiveInt = 1
-        """At most so many bugs of each row."""
+        """Maximum number of bugs per row."""
         mutation_seed: int = Field(0, ge=0)
-        """Another one makes other bugs."""
-        weights: Weights = Weights()
-        """What the terms of the last attempt add up to: at most 3 unless set."""
+        """Seed of the mutations."""
+        weights: RepairWeights = RepairWeights()
+        """Weights of the terms of the last attempt. With the defaults, the sum is at most 3."""
         reward: Scaling = Scaling()
-        """How that becomes the reward."""
+        """Maps the weighted sum to the reward."""
 
     def __init__(
         self,
@@ -75,16 +95,17 @@ class BugFix:
         *,
         sandbox: Sandbox,
         turns: int = 2,
-        expert: Expert | None = None,
+        expert: ExpertModel | None = None,
         person: Person | None = None,
     ) -> None:
-        """`turns` is how many Rounds are played: two for every attempt, or one where the fixer is alone."""
+        """`turns` is the number of Rounds: two per attempt, or one if the fixer is alone."""
         self.options = options
         self.sandbox = sandbox
         self.agents: Sequence[str] = (REVIEWER, FIXER) if options.reviewer else (FIXER,)
         if turns % len(self.agents):
             raise ConfigError(
-                f"rollout.samples has {turns} turns; expected two for every attempt, a review and a repair: "
+                f"rollout.samples has {turns} turns; expected two for every attempt, a review "
+                "and a repair: "
                 f"for one attempt such as [8, 1], for two [8, 1, 1, 1]"
             )
         self.attempts = turns // len(self.agents)
@@ -97,17 +118,23 @@ class BugFix:
         self.turns = Turns(options, self.agents, **self._services)
 
     def alone(self) -> "BugFix":
-        """The same bugs for one agent, that finds them itself."""
+        """Return the same bugs for one agent, which has to find them itself."""
         return BugFix(self.options.model_copy(update={"reviewer": False}), **self._services)
 
     def task(self, row: Mapping[str, Any]) -> list[Task]:
-        """A row's bugs: none where the tests tell nothing about them, or where the solution fails them too.
+        """Return the bugs of a row.
 
-        Raises: ConfigError for a row without a solution, or without the bug that it should bring.
+        The list is empty if no grading test shows a bug, or if the solution fails the tests too.
+
+        Raises: ConfigError if the row has no solution, or no bug although `mutate` is false.
         """
         chosen = self.options
         wanted = chosen.mutants_per_row if chosen.mutate else 1
-        bugs = made_bugs(row, chosen.mutation_seed, TRIES * wanted) if chosen.mutate else [read_bug(row)]
+        bugs = (
+            made_bugs(row, chosen.mutation_seed, TRIES * wanted)
+            if chosen.mutate
+            else [read_bug(row)]
+        )
         grading = self.turns.grading(bugs[0].problem.suite).chosen if bugs else ()
         return [Task(bug.id, bug.fields) for bug in proven(bugs, wanted, grading, self._verdicts)]
 
@@ -122,41 +149,44 @@ class BugFix:
         return self.turns.observe(state.asked, state.turns)
 
     async def step(self, state: Repair, replies: Mapping[str, Reply], seed: int) -> Transition:
-        """Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had."""
+        """Raises: SandboxFault if tests could not be run, EnvironmentFault if feedback failed."""
         (agent,) = state.asked
         text = replies[agent].text
-        following = replace(state, turns=(*state.turns, Exchange(self._remembered(state), {agent: text})))
+        following = replace(
+            state, turns=(*state.turns, Exchange(self._remembered(state), {agent: text}))
+        )
         if agent == REVIEWER:
             reviewed = replace(following, review=text, asked={FIXER: self._fix(state, text)})
             return Transition(reviewed, dict.fromkeys(self.agents, 0.0), done=False)
         return await self._judge(following, text)
 
-    async def close(self, state: Repair) -> None:
-        """Nothing is held."""
-
     def solve(self, state: Repair, seed: int) -> dict[str, str]:
-        """The review that names the right line, and the known solution."""
+        """Return a review that names a faulty line, and the known solution."""
         line = min(state.bug.lines)
         text = state.bug.program.splitlines()[line - 1].strip()
         return {REVIEWER: f"Line {line} is wrong: `{text}`", FIXER: state.bug.solution}
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """What a vote counts: the repair, however it is laid out and commented; None where there is none."""
+        """Return the normalised repair (without layout and comments) for a vote; None if there is
+        none."""
         program = _written(Bug.load(task.id, task.fields), texts[FIXER])
         return normalised(program.text) if program.main_function is not None else None
 
-    # ------------------------------------------------------------------------------------------------ parts of an attempt
+    # ------------------------------------------------------------ parts of an attempt
 
     def _fix(self, state: Repair, review: str) -> str:
-        """What is new to the fixer after a review."""
-        heard = self.options.history == "joint"  # then the review stands before it anyway
+        """Return what is new to the fixer after a review."""
+        heard = self.options.history == "joint"  # then the chat contains the review already
         if state.told is None:
             with_task = self.options.fixer_sees_task
             return fix_prompt(state.bug, with_task=with_task, review=None if heard else review)
         return state.told if heard else f"{reviewed(review)}\n\n{state.told}"
 
     def _remembered(self, state: Repair) -> Mapping[str, str]:
-        """What was asked, as later prompts repeat it: where they repeat the task alone, without the review it came with."""
+        """Return the question as later prompts repeat it.
+
+        If they repeat only the task (history `none`), the question must not contain the review.
+        """
         if self.options.history != "none" or FIXER not in state.asked or not self.options.reviewer:
             return state.asked
         return {FIXER: fix_prompt(state.bug, with_task=self.options.fixer_sees_task)}
@@ -175,11 +205,18 @@ class BugFix:
             reward = self.options.reward.reward(levels)
             return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
         sources = program.sources if score.terms["parses"] == 1.0 else []
-        told = await self.turns.told(self._attempt(state, text, program, score, terms), sources, suite, _examples(bug))
-        return Transition(self._again(state, program, told), dict.fromkeys(self.agents, 0.0), done=False, terms=terms)
+        told = await self.turns.told(
+            self._attempt(state, text, program, score, terms), sources, suite, _examples(bug)
+        )
+        return Transition(
+            self._again(state, program, told),
+            dict.fromkeys(self.agents, 0.0),
+            done=False,
+            terms=terms,
+        )
 
     def _again(self, state: Repair, program: Program, told: Mapping[str, str]) -> Repair:
-        """The next attempt begins."""
+        """Return the state at the start of the next attempt."""
         if not self.options.reviewer:
             return replace(state, asked={FIXER: told[FIXER]})
         heard = self.options.history == "joint"
@@ -187,13 +224,23 @@ class BugFix:
         return replace(state, asked={REVIEWER: asked}, told=told[FIXER])
 
     def _attempt(
-        self, state: Repair, text: str, program: Program, score: RepairScore, terms: Mapping[str, float]
+        self,
+        state: Repair,
+        text: str,
+        program: Program,
+        score: RepairScore,
+        terms: Mapping[str, float],
     ) -> Attempt:
-        """What feedback may be made of, less the tests that may be shown."""
+        """Build the input of the feedback, without the tests that may be shown."""
         bug = state.bug
         named = bool(named_lines(state.review, bug.program))
         every = {
-            REVIEWER: ("the review", state.review, "", ((named, f"it names {'a' if named else 'no'} line"),)),
+            REVIEWER: (
+                "the review",
+                state.review,
+                "",
+                ((named, f"it names {'a' if named else 'no'} line"),),
+            ),
             FIXER: (f"the function `{bug.problem.entry_point}`", text, program.main, score.notes),
         }
         parts = {agent: every[agent] for agent in self.agents}
@@ -207,19 +254,28 @@ class BugFix:
             terms=terms,
         )
 
-    # ------------------------------------------------------------------------------------------------ tests
+    # ------------------------------------------------------------ tests
 
     async def _failures(self, bug: Bug) -> str:
-        """Which of the tests that may be shown the faulty program fails."""
+        """Return the tests that may be shown and that the faulty program fails, as text."""
         tests = await self.turns.shown(bug.problem.suite, _examples(bug))
         if tests is None:
             return ""
-        return failures_of(tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests))
+        return failures_of(
+            tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests)
+        )
 
-    def _verdicts(self, programs: Sequence[Program], suite: Suite, limits: Limits | None) -> list[Verdict]:
-        """Side by side, whether or not an event loop is running."""
+    def _verdicts(
+        self, programs: Sequence[Program], suite: Suite, limits: Limits | None
+    ) -> list[Verdict]:
+        """Test several programs in parallel. Works with and without a running event loop."""
         with ThreadPoolExecutor(len(programs)) as pool:
-            return list(pool.map(lambda program: self.sandbox.judge_sync(program.sources, suite, limits), programs))
+            return list(
+                pool.map(
+                    lambda program: self.sandbox.judge_sync(program.sources, suite, limits),
+                    programs,
+                )
+            )
 
 
 def _examples(bug: Bug) -> Examples | None:
@@ -231,6 +287,6 @@ def _examples(bug: Bug) -> Examples | None:
 
 
 def _written(bug: Bug, text: str) -> Program:
-    """The program with what a fixer wrote."""
+    """Return the program with the fixer's code."""
     problem = bug.problem
     return bug.with_code(extract(text, problem.entry_point, problem.signature))

@@ -18,7 +18,7 @@ RIGHT = "def total(xs):\n    return sum(x * x for x in xs)"
 WRONG = "def total(xs):\n    return sum(x + x for x in xs)"
 HALF = "def total(xs):\n    return 0"
 TESTED = {**GIVEN, "test": ROW["test"]}
-"""Two tests: of [] and of [1, 2]."""
+"""Two tests: for [] and for [1, 2]."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def made(sandbox, turns=2, **options):
 
 
 def play(environment, *texts, row=TESTED):
-    """The last message of every prompt with its agent, and every transition."""
+    """Play the given replies. Return (agent, last message) of every prompt, and all transitions."""
 
     async def run():
         (task,) = environment.task(row)
@@ -48,11 +48,17 @@ def play(environment, *texts, row=TESTED):
 
 
 def test_a_review_is_read_before_the_repair_and_only_the_end_is_paid(sandbox):
-    asked, (reviewed, repaired) = play(made(sandbox), "Line 2: squares are meant.", f"```python\n{RIGHT}\n```")
+    asked, (reviewed, repaired) = play(
+        made(sandbox), "Line 2: squares are meant.", f"```python\n{RIGHT}\n```"
+    )
     assert [agent for agent, _ in asked] == ["reviewer", "fixer"]
     assert "2 |     squares = [x + x for x in xs]" in asked[0][1]
     assert "Line 2: squares are meant." in asked[1][1]
-    assert (reviewed.rewards, reviewed.done, reviewed.terms) == ({"reviewer": 0.0, "fixer": 0.0}, False, {})
+    assert (reviewed.rewards, reviewed.done, reviewed.terms) == (
+        {"reviewer": 0.0, "fixer": 0.0},
+        False,
+        {},
+    )
     assert (repaired.rewards, repaired.done) == ({"reviewer": 3.0, "fixer": 3.0}, True)
     assert repaired.terms["success"] == repaired.terms["located"] == 1.0
 
@@ -70,7 +76,9 @@ def test_a_review_is_read_before_the_repair_and_only_the_end_is_paid(sandbox):
         ("", "", 0.0, 0.0, 0.0, 0.0, 0.0),
     ],
 )
-def test_what_every_attempt_earns(sandbox, review, repair, located, parses, passed, success, levels):
+def test_what_every_attempt_earns(
+    sandbox, review, repair, located, parses, passed, success, levels
+):
     terms = play(made(sandbox), review, repair)[1][-1].terms
     found = [terms[name] for name in ("located", "parses", "tests_passed", "success", "levels")]
     assert found == [located, parses, passed, success, levels]
@@ -94,9 +102,15 @@ def test_the_reviewer_is_shown_examples_that_fail_and_never_tests_that_grade(san
 
 def test_tests_may_be_shown_and_then_do_not_grade(sandbox):
     environment = made(sandbox, feedback={"sandbox_slice": -1})
-    assert environment.task(TESTED) == []  # the bug shows in no test that grades
-    row = {**TESTED, "test": TESTED["test"] + "    assert candidate([3]) == 9\n    assert candidate([4]) == 16\n"}
-    asked, (_, repaired) = play(environment, "", "def total(xs):\n    return {3: 9, 2: 5}[xs[-1]]", row=row)
+    assert environment.task(TESTED) == []  # no grading test detects the bug
+    row = {
+        **TESTED,
+        "test": TESTED["test"]
+        + "    assert candidate([3]) == 9\n    assert candidate([4]) == 16\n",
+    }
+    asked, (_, repaired) = play(
+        environment, "", "def total(xs):\n    return {3: 9, 2: 5}[xs[-1]]", row=row
+    )
     assert "assert candidate([4]) == 16" in asked[0][1]
     assert repaired.terms["tests_passed"] == pytest.approx(2 / 3)
 
@@ -130,7 +144,11 @@ def test_solving_at_once_never_earns_less_than_solving_later(sandbox):
     at_once = play(environment, "Line 2", RIGHT)[1]
     later = play(environment, "Line 2", HALF, "Line 2", RIGHT)[1]
     assert at_once[-1].done
-    assert sum(one.rewards["fixer"] for one in at_once) == sum(one.rewards["fixer"] for one in later) == 3.0
+    assert (
+        sum(one.rewards["fixer"] for one in at_once)
+        == sum(one.rewards["fixer"] for one in later)
+        == 3.0
+    )
     assert environment.rewards_at_end
 
 
@@ -157,13 +175,18 @@ def test_the_last_review_is_heard_once_and_older_ones_as_history_says(sandbox, h
 
     chats = asyncio.run(run())
     assert chats["fixer"].count("review two") == 1
-    assert [f"review {number}" in chats["fixer"] for number in ("one", "two")] == [reviews == 2, True]
+    assert [f"review {number}" in chats["fixer"] for number in ("one", "two")] == [
+        reviews == 2,
+        True,
+    ]
     assert chats["reviewer"].count("return 0") == 1
     assert chats["fixer"].count("return 0") == 1
 
 
 def test_an_odd_number_of_turns_is_no_whole_attempt(sandbox):
-    with pytest.raises(ConfigError, match=r"rollout\.samples has 3 turns; expected two for every attempt"):
+    with pytest.raises(
+        ConfigError, match=r"rollout\.samples has 3 turns; expected two for every attempt"
+    ):
         made(sandbox, turns=3)
 
 
@@ -183,7 +206,9 @@ def test_a_vote_counts_repairs_that_differ_in_layout_as_one(sandbox):
     environment = made(sandbox)
     (task,) = environment.task(TESTED)
     one = environment.answer(task, {"reviewer": "x", "fixer": RIGHT})
-    assert one == environment.answer(task, {"reviewer": "y", "fixer": f"Here:\n```python\n{RIGHT}  # so\n```"})
+    assert one == environment.answer(
+        task, {"reviewer": "y", "fixer": f"Here:\n```python\n{RIGHT}  # so\n```"}
+    )
     assert one != environment.answer(task, {"reviewer": "x", "fixer": WRONG})
     assert environment.answer(task, {"reviewer": "x", "fixer": "no"}) is None
 
@@ -198,7 +223,12 @@ def test_bugs_are_made_of_rows_that_have_none(sandbox, row):
 
 
 def test_a_row_tells_nothing_where_its_bug_is_none_or_its_solution_fails(sandbox):
-    assert made(sandbox).task({**TESTED, "buggy_solution": TESTED["canonical_solution"].replace("x * x", "x**2")}) == []
+    assert (
+        made(sandbox).task(
+            {**TESTED, "buggy_solution": TESTED["canonical_solution"].replace("x * x", "x**2")}
+        )
+        == []
+    )
     assert made(sandbox).task({**TESTED, "test": TESTED["test"].replace("== 5", "== 6")}) == []
 
 
@@ -209,7 +239,9 @@ def test_rows_are_read_inside_of_a_running_event_loop_too(sandbox):
     assert len(asyncio.run(inside())) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"fixer_sees_task": False, "history": "joint"}, {"mutate": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"fixer_sees_task": False, "history": "joint"}, {"mutate": True}]
+)
 @pytest.mark.parametrize("turns", [2, 4])
 def test_bug_fix_keeps_every_rule_of_an_environment(sandbox, options, turns):
     environment = resolve("bug_fix")(BugFix.Options(**options), sandbox=sandbox, turns=turns)
@@ -248,7 +280,9 @@ def test_the_solution_of_every_twentieth_row_repairs_its_mutant(sandbox, file):
     async def solved(task):
         state = await environment.start(task, 0)
         for agent in environment.agents:
-            transition = await environment.step(state, {agent: Reply(environment.solve(state, 0)[agent])}, 0)
+            transition = await environment.step(
+                state, {agent: Reply(environment.solve(state, 0)[agent])}, 0
+            )
             state = transition.state
         return transition.terms
 

@@ -1,9 +1,11 @@
-"""The embedded bug fix: quickstart's programs with one part wrong, and nobody who knows both what is meant and how to write it.
+"""The embedded bug fix: a program of the quickstart environment with one wrong part.
 
-`reviewer` reads the sentence and the faulty program and says which part is wrong and what it should be, `fixer` reads the program
-and the review and writes the program anew. A review is two numbers: the part's, and that of the right choice in its list.
-People count from one or from zero, and parts also from two, where they take the function's name for the first. Demonstrations mix
-all of these, so after the warm start a review can be read in several ways.
+No agent knows both what the program should do and how to write it. `reviewer` reads the sentence
+and the faulty program, and says which part is wrong and what it should be. `fixer` reads the
+program and the review, and rewrites the program. A review consists of two numbers: the index of the
+part, and the index of the right choice in the list of choices. Demonstrations count from one or
+from zero. Parts are also counted from two, as if the function's name were the first part.
+Demonstrations mix all of these, so after the warm-up a review is ambiguous.
 """
 
 import random
@@ -12,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 
 from pydantic import Field, PositiveInt
 
-from motet.core import Demonstration, Reply, Task, Transition
-from motet.environments.quickstart import FILTERS, MAPS, PROBLEMS, REDUCERS, Problem
+from motet.core import Demonstration, Environment, Reply, Task, Transition
+from motet.environments.quickstart import FILTERS, MAPS, PROBLEMS, REDUCERS, QuickstartProblem
 from motet.errors import ConfigError
 from motet.rewards.python import definition, normalised, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
@@ -27,7 +29,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "comparison": ("above", "below"),
     "bound": tuple("12345"),
 }
-"""The parts of a program, as the sentence says them and in the order in which they stand in both, each with all it may be."""
+"""The parts of a program with all their choices, in the order of the sentence and the program."""
 PARTS = tuple(CHOICES)
 _NUMBERS = {"one": 1, "zero": 0, "two": 2}
 CONVENTIONS = {
@@ -35,60 +37,67 @@ CONVENTIONS = {
     for part in ("one", "zero", "two")
     for choice in ("one", "zero")
 }
-"""The number of the first part, and that of the first choice."""
+"""Name -> (number of the first part, number of the first choice)."""
 
 
-def words(problem: Problem) -> list[str]:
-    """What each of PARTS is; fewer words for a problem that has not all of them."""
+def words(problem: QuickstartProblem) -> list[str]:
+    """Return the current choice of each of PARTS; fewer words if the problem lacks some parts."""
     return [problem.reduce, *problem.map.split(), *problem.filter.split()]
 
 
-def program(problem: Problem) -> str:
-    to, mapped, kept = REDUCERS[problem.reduce].code, MAPS[problem.map].code, FILTERS[problem.filter].code
+def program(problem: QuickstartProblem) -> str:
+    to, mapped, kept = (
+        REDUCERS[problem.reduce].code,
+        MAPS[problem.map].code,
+        FILTERS[problem.filter].code,
+    )
     return f"def main(xs):\n return {to}({mapped} for x in xs if {kept})\n"
 
 
 @dataclass(frozen=True)
-class Fault:
-    """The state: what is meant, which part is wrong and what stands there, and the review once there is one."""
+class TinyBug:
+    """The state: the intended program, the wrong part and its wrong choice, and the review if there
+    is one."""
 
-    problem: Problem
+    problem: QuickstartProblem
     part: str
     wrong: str
     review: str | None = None
 
     @property
     def meant(self) -> str:
-        """What should stand there."""
+        """The right choice for the wrong part."""
         return words(self.problem)[PARTS.index(self.part)]
 
     @property
-    def faulty(self) -> Problem:
-        """What the program does."""
+    def faulty(self) -> QuickstartProblem:
+        """The problem that the faulty program solves."""
         found = words(self.problem)
         found[PARTS.index(self.part)] = self.wrong
         reduce, operator, number, comparison, bound = found
-        return Problem(reduce, f"{operator} {number}", f"{comparison} {bound}")
+        return QuickstartProblem(reduce, f"{operator} {number}", f"{comparison} {bound}")
 
     def shows(self, tests: int) -> bool:
-        """Whether any of the problem's tests tells the two apart."""
+        """Return whether a test of the problem distinguishes the faulty from the right program."""
         return any(_answer(self.faulty, xs) != right for xs, right in self.problem.tests(tests))
 
     def say(self, convention: str) -> str:
-        """The review by one of CONVENTIONS."""
+        """Return the review in one of CONVENTIONS."""
         part, choice = CONVENTIONS[convention]
-        return f"part {PARTS.index(self.part) + part}: {CHOICES[self.part].index(self.meant) + choice}"
+        return (
+            f"part {PARTS.index(self.part) + part}: {CHOICES[self.part].index(self.meant) + choice}"
+        )
 
     def repair(self) -> str:
-        """What is changed, as a comment, and the program that is meant."""
+        """Return the right program, after a comment that names the change."""
         return f"# {self.part}: {self.meant}\n{program(self.problem)}"
 
 
-def _answer(problem: Problem, xs: Sequence[int]) -> object:
+def _answer(problem: QuickstartProblem, xs: Sequence[int]) -> object:
     try:
         return problem.answer(xs)
     except ValueError:
-        return None  # nothing is left to be the largest: the program raises
+        return None  # the largest or smallest of an empty list: the program raises
 
 
 def _is_main(text: str) -> bool:
@@ -96,9 +105,12 @@ def _is_main(text: str) -> bool:
     return tree is not None and definition(tree, "main") is not None
 
 
-class TinyBugFix:
-    """Two turns. The reward, alike for both and at the end only: 0.2 if the repair is a function `main`, 0.3 times the share of
-    tests passed, and 0.5 if it is all of them."""
+class TinyBugFix(Environment[TinyBug]):
+    """Two turns. Both agents get the same reward, at the end only.
+
+    0.2 if the repair defines a function `main`, 0.3 times the share of tests passed, and 0.5 if all
+    pass.
+    """
 
     agents: Sequence[str] = AGENTS
     branches = True
@@ -108,24 +120,29 @@ class TinyBugFix:
         """Options of the embedded bug fix environment."""
 
         tests: PositiveInt = 5
-        """Lists that a program is tried on."""
+        """Number of lists that a program is tested on."""
         held_out: float = Field(0.2, gt=0.0, lt=1.0)
-        """Share of the 900 problems that is never trained on."""
+        """Share of the 900 problems that is held out from training."""
 
     def __init__(self, options: Options, *, sandbox: Sandbox) -> None:
         self.options = options
         self.sandbox = sandbox
 
     def tasks(self, split: str) -> list[Task]:
-        """For `train` all faults that show in their problem's tests, for `eval` two of each problem: always the same, in an order
-        of their own."""
+        """Return the faults of `train` or `eval`, always the same in the same shuffled order.
+
+        `train` has all faults that a test of their problem detects; `eval` has at most two for each
+        problem.
+        """
         problems = [problem for problem in PROBLEMS if len(words(problem)) == len(PARTS)]
         draw = random.Random(0)
         draw.shuffle(problems)
         held_out = int(len(problems) * self.options.held_out)
         parts = {"train": (problems[held_out:], None), "eval": (problems[:held_out], 2)}
         if split not in parts:
-            raise ConfigError(f"bug_fix_tiny has no split {split!r}; expected one of {', '.join(parts)}")
+            raise ConfigError(
+                f"bug_fix_tiny has no split {split!r}; expected one of {', '.join(parts)}"
+            )
         chosen, most = parts[split]
         faults = [fault for problem in chosen for fault in self._faults(problem, draw)[:most]]
         draw.shuffle(faults)
@@ -137,20 +154,24 @@ class TinyBugFix:
             for one in faults
         ]
 
-    def _faults(self, problem: Problem, draw: random.Random) -> list[Fault]:
-        every = [Fault(problem, part, choice) for part in PARTS for choice in CHOICES[part]]
-        found = [fault for fault in every if fault.wrong != fault.meant and fault.shows(self.options.tests)]
+    def _faults(self, problem: QuickstartProblem, draw: random.Random) -> list[TinyBug]:
+        every = [TinyBug(problem, part, choice) for part in PARTS for choice in CHOICES[part]]
+        found = [
+            fault
+            for fault in every
+            if fault.wrong != fault.meant and fault.shows(self.options.tests)
+        ]
         draw.shuffle(found)
         return found
 
-    async def start(self, task: Task, seed: int) -> Fault:
+    async def start(self, task: Task, seed: int) -> TinyBug:
         return self._begin(task)
 
-    def observe(self, state: Fault) -> Mapping[str, str]:
+    def observe(self, state: TinyBug) -> Mapping[str, str]:
         agent = AGENTS[0] if state.review is None else AGENTS[1]
         return {agent: self._prompt(state, agent)}
 
-    async def step(self, state: Fault, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(self, state: TinyBug, replies: Mapping[str, Reply], seed: int) -> Transition:
         if state.review is None:
             reviewed = replace(state, review=replies["reviewer"].text)
             return Transition(reviewed, dict.fromkeys(AGENTS, 0.0), done=False)
@@ -158,26 +179,26 @@ class TinyBugFix:
         reward = 0.2 * terms["parses"] + 0.3 * terms["tests_passed"] + 0.5 * terms["success"]
         return Transition(state, dict.fromkeys(AGENTS, reward), done=True, terms=terms)
 
-    async def close(self, state: Fault) -> None:
-        """Nothing is held."""
-
-    def _begin(self, task: Task) -> Fault:
+    def _begin(self, task: Task) -> TinyBug:
         of = task.fields
-        return Fault(Problem(of["reduce"], of["map"], of["filter"]), of["part"], of["wrong"])
+        return TinyBug(
+            QuickstartProblem(of["reduce"], of["map"], of["filter"]), of["part"], of["wrong"]
+        )
 
-    def _prompt(self, state: Fault, agent: str) -> str:
+    def _prompt(self, state: TinyBug, agent: str) -> str:
         faulty = program(state.faulty)
         if agent == "reviewer":
             return f"# {state.problem.sentence}\n{faulty}# review\n"
         return f"{faulty}# {state.review}\n# repair\n"
 
-    async def _judge(self, state: Fault, text: str) -> dict[str, float]:
-        """Only lists of integers go into the sandbox; what should come out is compared here."""
+    async def _judge(self, state: TinyBug, text: str) -> dict[str, float]:
+        """Score a repair. The sandbox only sees the inputs; the expected results are compared
+        here."""
         parses = _is_main(text)
         passed = await self._share_passed(state.problem, text) if parses else 0.0
         return {"parses": float(parses), "tests_passed": passed, "success": float(passed == 1.0)}
 
-    async def _share_passed(self, problem: Problem, text: str) -> float:
+    async def _share_passed(self, problem: QuickstartProblem, text: str) -> float:
         tests = problem.tests(self.options.tests)
         report = await self.sandbox.run([text], [Call("main", (xs,)) for xs, _ in tests])
         right = [
@@ -186,27 +207,30 @@ class TinyBugFix:
         ]
         return sum(right) / len(tests)
 
-    # ------------------------------------------------------------------------------------------------ right answers
+    # ------------------------------------------------------------ right answers
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """A review by a random convention, or the repair that whoever wrote such a review had in mind."""
+        """Return a review in a random convention, or the repair that such a review asks for."""
         draw = random.Random(seed)
         fault, agent = self._begin(task), draw.choice(AGENTS)
         review = fault.say(draw.choice(list(CONVENTIONS)))
         if agent == "reviewer":
             return Demonstration(agent, self._prompt(fault, agent), review, turn=0)
-        return Demonstration(agent, self._prompt(replace(fault, review=review), agent), fault.repair(), turn=1)
+        return Demonstration(
+            agent, self._prompt(replace(fault, review=review), agent), fault.repair(), turn=1
+        )
 
-    def solve(self, state: Fault, seed: int) -> dict[str, str]:
+    def solve(self, state: TinyBug, seed: int) -> dict[str, str]:
         return {"reviewer": state.say(next(iter(CONVENTIONS))), "fixer": state.repair()}
 
     def convention(self, task: Task, agent: str, text: str) -> str:
-        """Which of CONVENTIONS a right review holds to, else `other`; a repair does not tell."""
+        """Return which of CONVENTIONS a right review follows, else `other`. A repair follows none
+        and gets the label `a repair`."""
         if agent == "fixer":
             return "a repair"
         fault = self._begin(task)
         return next((name for name in CONVENTIONS if fault.say(name) == text), "other")
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """What a vote counts: the repaired program, however it is laid out and commented."""
+        """Return the normalised program (without layout and comments) for a vote."""
         return normalised(texts["fixer"]) if _is_main(texts["fixer"]) else None

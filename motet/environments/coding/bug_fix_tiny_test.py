@@ -6,14 +6,21 @@ import pytest
 
 from motet.core import Reply
 from motet.environments.check import check_environment
-from motet.environments.coding.bug_fix_tiny import CHOICES, CONVENTIONS, PARTS, Fault, TinyBugFix, program
-from motet.environments.quickstart import Problem
+from motet.environments.coding.bug_fix_tiny import (
+    CHOICES,
+    CONVENTIONS,
+    PARTS,
+    TinyBug,
+    TinyBugFix,
+    program,
+)
+from motet.environments.quickstart import QuickstartProblem
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, SandboxFault
 from motet.sandbox import Limits, NotRun, Report, Sandbox
 
-PROBLEM = Problem("largest", "plus 3", "above 2")
-FAULT = Fault(PROBLEM, "operator", "minus")
+PROBLEM = QuickstartProblem("largest", "plus 3", "above 2")
+FAULT = TinyBug(PROBLEM, "operator", "minus")
 
 
 @pytest.fixture(scope="module")
@@ -28,37 +35,45 @@ def repair(environment, text, fault=FAULT, review="part 2: 1"):
 
 def test_the_reviewer_knows_what_is_meant_and_the_fixer_does_not(environment):
     faulty = "def main(xs):\n return max(x - 3 for x in xs if x > 2)\n"
-    assert environment.observe(FAULT) == {"reviewer": f"# largest of xs plus 3 if above 2\n{faulty}# review\n"}
+    assert environment.observe(FAULT) == {
+        "reviewer": f"# largest of xs plus 3 if above 2\n{faulty}# review\n"
+    }
     reviewed = asyncio.run(environment.step(FAULT, {"reviewer": Reply("part 2: 1")}, 0))
-    assert (reviewed.rewards, reviewed.done, reviewed.terms) == ({"reviewer": 0.0, "fixer": 0.0}, False, {})
+    assert (reviewed.rewards, reviewed.done, reviewed.terms) == (
+        {"reviewer": 0.0, "fixer": 0.0},
+        False,
+        {},
+    )
     assert environment.observe(reviewed.state) == {"fixer": f"{faulty}# part 2: 1\n# repair\n"}
 
 
 @pytest.mark.parametrize(
     ("fault", "reviews"),
     [
-        (FAULT, "2:1 2:0 1:1 1:0 3:1 3:0"),  # the second part, the first of three operators
-        (Fault(PROBLEM, "reducer", "sum"), "1:2 1:1 0:2 0:1 2:2 2:1"),
-        (Fault(PROBLEM, "number", "7"), "3:2 3:1 2:2 2:1 4:2 4:1"),
-        (Fault(PROBLEM, "comparison", "below"), "4:1 4:0 3:1 3:0 5:1 5:0"),
-        (Fault(replace(PROBLEM, reduce="sum"), "bound", "5"), "5:2 5:1 4:2 4:1 6:2 6:1"),
+        (FAULT, "2:1 2:0 1:1 1:0 3:1 3:0"),  # the second part; the first of three operators
+        (TinyBug(PROBLEM, "reducer", "sum"), "1:2 1:1 0:2 0:1 2:2 2:1"),
+        (TinyBug(PROBLEM, "number", "7"), "3:2 3:1 2:2 2:1 4:2 4:1"),
+        (TinyBug(PROBLEM, "comparison", "below"), "4:1 4:0 3:1 3:0 5:1 5:0"),
+        (TinyBug(replace(PROBLEM, reduce="sum"), "bound", "5"), "5:2 5:1 4:2 4:1 6:2 6:1"),
     ],
 )
 def test_a_review_counts_parts_and_choices_in_one_of_six_ways(environment, fault, reviews):
-    texts = [f"part {part}: {choice}" for part, choice in (pair.split(":") for pair in reviews.split())]
+    texts = [
+        f"part {part}: {choice}" for part, choice in (pair.split(":") for pair in reviews.split())
+    ]
     assert [fault.say(name) for name in CONVENTIONS] == texts
     task = next(one for one in environment.tasks("train") if environment._begin(one) == fault)
     assert [environment.convention(task, "reviewer", text) for text in texts] == list(CONVENTIONS)
 
 
 def test_one_review_has_several_readings_of_which_one_repairs():
-    """`part 2: 1` by each convention, to whom the faulty program is all that is known."""
+    """All readings of `part 2: 1`, without knowing what the program should do."""
     read = {
         (name, part, meant)
         for part in PARTS
         for meant in CHOICES[part]
         for name in CONVENTIONS
-        if Fault(_with(part, meant), part, "other").say(name) == "part 2: 1"
+        if TinyBug(_with(part, meant), part, "other").say(name) == "part 2: 1"
     }
     assert {(part, meant) for _, part, meant in read} == {
         ("operator", "plus"),
@@ -73,7 +88,7 @@ def test_one_review_has_several_readings_of_which_one_repairs():
 def _with(part, meant):
     found = ["largest", "plus", "3", "above", "2"]
     found[PARTS.index(part)] = meant
-    return Problem(found[0], f"{found[1]} {found[2]}", f"{found[3]} {found[4]}")
+    return QuickstartProblem(found[0], f"{found[1]} {found[2]}", f"{found[3]} {found[4]}")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,9 @@ def test_what_a_repair_earns(environment, text, parses, success):
     assert done.done
     assert (done.terms["parses"], done.terms["success"]) == (parses, success)
     assert (share == 1.0) == (success == 1.0)
-    assert done.rewards == dict.fromkeys(("reviewer", "fixer"), 0.2 * parses + 0.3 * share + 0.5 * success)
+    assert done.rewards == dict.fromkeys(
+        ("reviewer", "fixer"), 0.2 * parses + 0.3 * share + 0.5 * success
+    )
 
 
 def test_every_task_is_a_fault_that_shows_in_exactly_one_part(environment):
@@ -111,9 +128,11 @@ def test_every_part_is_at_fault_and_a_fifth_of_the_900_problems_is_held_out(envi
     assert len(held_out) == 360
     parts = collections.Counter(task.fields["part"] for task in train)
     assert set(parts) == set(PARTS)
-    assert parts["number"] > parts["comparison"]  # of any wrong choice alike, and numbers have more
+    # every wrong choice is equally likely, and numbers have more choices
+    assert parts["number"] > parts["comparison"]
     problems = [
-        {tuple(task.fields[key] for key in ("reduce", "map", "filter")) for task in each} for each in (train, held_out)
+        {tuple(task.fields[key] for key in ("reduce", "map", "filter")) for task in each}
+        for each in (train, held_out)
     ]
     assert (len(problems[0]), len(problems[1])) == (720, 180)
     assert not problems[0] & problems[1]
@@ -125,11 +144,17 @@ def test_every_part_is_at_fault_and_a_fifth_of_the_900_problems_is_held_out(envi
 def test_demonstrations_mix_agents_and_conventions_evenly(environment):
     task = next(one for one in environment.tasks("train") if one.fields["part"] == "number")
     shown = [environment.demonstrate(task, seed) for seed in range(1200)]
-    reviews = [environment.convention(task, "reviewer", one.text) for one in shown if one.agent == "reviewer"]
+    reviews = [
+        environment.convention(task, "reviewer", one.text)
+        for one in shown
+        if one.agent == "reviewer"
+    ]
     counts = collections.Counter(reviews)
     assert set(counts) == set(CONVENTIONS)
     assert min(counts.values()) > 60  # 100 expected, standard deviation 9
-    assert {one.text for one in shown if one.agent == "fixer"} == {environment._begin(task).repair()}
+    assert {one.text for one in shown if one.agent == "fixer"} == {
+        environment._begin(task).repair()
+    }
     assert {one.turn for one in shown if one.agent == "fixer"} == {1}
 
 
@@ -151,7 +176,9 @@ def test_expected_values_never_enter_the_sandbox():
             return Report((NotRun(),) * len(calls), "exited")
 
     done = repair(TinyBugFix(TinyBugFix.Options(tests=3), sandbox=Spy()), FAULT.repair())
-    assert [(call.function, call.args) for call in sent] == [("main", (xs,)) for xs, _ in PROBLEM.tests(3)]
+    assert [(call.function, call.args) for call in sent] == [
+        ("main", (xs,)) for xs, _ in PROBLEM.tests(3)
+    ]
     assert done.terms["success"] == 0.0
 
 

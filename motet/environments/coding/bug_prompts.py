@@ -1,4 +1,4 @@
-"""What a reviewer and a fixer are told."""
+"""Prompts of the reviewer and the fixer."""
 
 from motet.environments.coding.bugs import Bug
 from motet.sandbox.suite import Suite, Verdict
@@ -16,7 +16,8 @@ The faulty function, its lines numbered:
 {numbered}
 ```
 
-{failures}Say in a sentence or two which line is wrong and what is wrong with it, beginning with its number: Line ... \
+{failures}Say in a sentence or two which line is wrong and what is wrong with it, \
+beginning with its number: Line ... \
 A partner who reads your review repairs the function; do not write it yourself."""
 _FIX = """\
 A function has a bug: it does not do what is asked for. Repair it.{text}
@@ -29,22 +30,23 @@ The faulty function:
 
 {failures}{review}{answer}"""
 _ANSWER = """\
-Answer with Python code only: the whole corrected function `{name}`, and the imports that it needs. \
-Change no more than you must. No tests, no examples, no explanations."""
+Answer with Python code only: the whole corrected function `{name}`, and the imports that it \
+needs. Change no more than you must. No tests, no examples, no explanations."""
 
 
 def numbered(program: str) -> str:
-    """The program with the number of each line before it."""
+    """Return the program with a number before each line."""
     lines = program.splitlines()
     width = len(str(len(lines)))
     return "\n".join(f"{number:{width}} | {line}" for number, line in enumerate(lines, start=1))
 
 
 def failures_of(shown: Suite, verdict: Verdict) -> str:
-    """Those of the tests that may be shown on which the faulty program fails; "" where there are none."""
+    """List the shown tests that the faulty program fails; "" if there are none."""
     texts = {case.name: case.text for case in shown.cases}
     failed = [
-        f"- {texts[case.name]}" + (f"  ({case.kind}{f': {case.message}' if case.message else ''})" if case.kind else "")
+        f"- {texts[case.name]}"
+        + (f"  ({case.kind}{f': {case.message}' if case.message else ''})" if case.kind else "")
         for case in verdict.cases
         if case.status != "passed"
     ]
@@ -52,12 +54,16 @@ def failures_of(shown: Suite, verdict: Verdict) -> str:
 
 
 def review_prompt(bug: Bug, failures: str) -> str:
-    return _REVIEW.format(text=bug.problem.text, numbered=numbered(bug.program), failures=_apart(failures))
+    return _REVIEW.format(
+        text=bug.problem.text, numbered=numbered(bug.program), failures=_apart(failures)
+    )
 
 
 def fix_prompt(bug: Bug, *, with_task: bool, failures: str = "", review: str | None = None) -> str:
-    """`review` is None for an agent that works alone. Without the task's text the fixer is shown at least what the program has
-    besides the function."""
+    """Build the fixer's prompt. `review` is None for an agent that works alone.
+
+    If the prompt does not contain the task, it contains at least the prelude of the problem.
+    """
     problem = bug.problem
     text = ""
     if with_task:

@@ -1,8 +1,9 @@
-"""Programs with a bug in them, and the same without: rows of HumanEvalFix, or mutants of the solutions of any coding data.
+"""Faulty functions and their solutions: rows of HumanEvalFix, or mutants of other solutions.
 
-    HumanEvalFix    HumanEval's fields and buggy_solution, bug_type (import, test_setup)     bigcode/humanevalpack, python
+    HumanEvalFix: HumanEval's fields and buggy_solution, bug_type (optional: import, test_setup)
+                  data set: bigcode/humanevalpack, python
 
-The rest of what problems.py reads has no bugs in it; they are made.
+Other data that problems.py reads has no bugs; mutation creates them.
 """
 
 import re
@@ -12,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Self, TypeAlias
 
-from motet.environments.coding.problems import Problem, read_problem
+from motet.environments.coding.problems import CodingProblem, read_problem
 from motet.errors import ConfigError
 from motet.rewards.code import Program
 from motet.rewards.mutations import mutants
@@ -23,11 +24,11 @@ from motet.sandbox import Limits, Suite, Verdict
 from motet.seeding import derive
 
 Verdicts: TypeAlias = Callable[[Sequence[Program], Suite, Limits | None], Sequence[Verdict]]
-"""What becomes of each of several programs under all tests, within the sandbox's own limits or these."""
+"""Runs all tests on each of several programs, with the sandbox's own limits or the given ones."""
 QUICK = Limits(wall_seconds=4.0, cpu_seconds=1)
-"""What a mutant gets at first: many of them never end."""
+"""Limits of the first test run of a mutant. They are short because many mutants never end."""
 _CALLED = re.compile(r"^check\(.*\)[ \t]*$", re.MULTILINE)
-"""HumanEvalFix ends its tests with this; here whoever judges calls them."""
+"""HumanEvalFix ends its tests with this call. It is removed because the suite calls `check`."""
 
 
 @dataclass(frozen=True)
@@ -35,54 +36,71 @@ class Bug:
     """A faulty function."""
 
     id: str
-    problem: Problem
+    problem: CodingProblem
     program: str
-    """The faulty function, with what it needs besides the problem's prelude; no docstring says what it should do."""
+    """The faulty function and what it needs beyond the problem's prelude. It has no docstring that
+    says what the function should do."""
     solution: str
-    """The same without the fault."""
+    """The same code without the fault."""
     kind: str
-    """What sort of fault it is."""
+    """The kind of fault."""
 
     @classmethod
     def load(cls, id: str, fields: Mapping[str, Any]) -> Self:
-        """The bug of a task, as `fields` gave it."""
-        return cls(id, Problem.load(fields["problem"]), fields["program"], fields["solution"], fields["kind"])
+        """Load the bug of a task from its fields."""
+        return cls(
+            id,
+            CodingProblem.load(fields["problem"]),
+            fields["program"],
+            fields["solution"],
+            fields["kind"],
+        )
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The fields of a task, as plain JSON values."""
         return {
-            "problem": self.problem.fields, "program": self.program, "solution": self.solution, "kind": self.kind
-        }  # fmt: skip
+            "problem": self.problem.fields,
+            "program": self.program,
+            "solution": self.solution,
+            "kind": self.kind,
+        }
 
     @cached_property
     def lines(self) -> Lines:
-        """The lines of the program that are at fault."""
+        """The faulty lines of the program."""
         return faulty_lines(self.program, self.solution)
 
     def with_code(self, code: str) -> Program:
-        """The whole program, with `code` for the function."""
+        """Return the whole program with `code` as the function."""
         return Program(self.problem.entry_point, code, prelude=self.problem.prelude)
 
 
 def read_bug(row: Mapping[str, Any]) -> Bug:
-    """The bug that a row holds. Raises: ConfigError for a row without one, or without a solution."""
+    """Read the bug of a row. Raises: ConfigError if the row has no bug or no solution."""
     problem = _problem(row)
     if "buggy_solution" not in row or row["buggy_solution"] is None:
         raise ConfigError(
-            f"row {problem.id} has no buggy_solution, as HumanEvalFix has; set environment.mutate: true to make bugs of solutions"
+            f"row {problem.id} has no buggy_solution, as HumanEvalFix has; set "
+            "environment.mutate: true to make bugs of solutions"
         )
     faulty = read_problem({**row, "canonical_solution": row["buggy_solution"]})
     assert faulty.solution is not None
     kind = str(row["bug_type"]) if "bug_type" in row else "given"
     name = problem.entry_point
-    return Bug(problem.id, problem, undocumented(faulty.solution, name), undocumented(_solution(problem), name), kind)
+    return Bug(
+        problem.id,
+        problem,
+        undocumented(faulty.solution, name),
+        undocumented(_solution(problem), name),
+        kind,
+    )
 
 
 def made_bugs(row: Mapping[str, Any], seed: int, limit: int) -> list[Bug]:
-    """At most `limit` mutants of a row's solution, always the same; whether they fail any test is not known yet.
+    """Return at most `limit` mutants of a row's solution, always the same ones.
 
-    Raises: ConfigError for a row without a solution.
+    They have not been tested yet. Raises: ConfigError if the row has no solution.
     """
     problem = _problem(row)
     solution = undocumented(_solution(problem), problem.entry_point)
@@ -93,11 +111,14 @@ def made_bugs(row: Mapping[str, Any], seed: int, limit: int) -> list[Bug]:
     ]
 
 
-def proven(bugs: Sequence[Bug], wanted: int, grading: Sequence[int], verdicts: Verdicts) -> list[Bug]:
-    """Up to `wanted` of `bugs`, all of one problem, on which a test that grades fails, while the solution passes them all.
+def proven(
+    bugs: Sequence[Bug], wanted: int, grading: Sequence[int], verdicts: Verdicts
+) -> list[Bug]:
+    """Return up to `wanted` of `bugs` for which a grading test fails.
 
-    They are judged a few at a time, side by side. One that only takes too long is a bug too, and the last choice: whoever repairs
-    it halfway waits for its tests.
+    All `bugs` belong to one problem. Returns none if the solution does not pass all tests. Programs
+    are tested in batches, in parallel. A program that only exceeds the time limit is a bug too, but
+    is used last, because tests of an incomplete repair would also run into the limit.
     """
     if not bugs:
         return []
@@ -116,8 +137,10 @@ def proven(bugs: Sequence[Bug], wanted: int, grading: Sequence[int], verdicts: V
     return found + list(islice(_hanging(slow, suite, grading, verdicts), wanted - len(found)))
 
 
-def _hanging(bugs: Sequence[Bug], suite: Suite, grading: Sequence[int], verdicts: Verdicts) -> Iterator[Bug]:
-    """Those that the time which a repair will have does not help."""
+def _hanging(
+    bugs: Sequence[Bug], suite: Suite, grading: Sequence[int], verdicts: Verdicts
+) -> Iterator[Bug]:
+    """Yield those bugs that still fail with the sandbox's own limits."""
     for bug in bugs:
         cases = verdicts([bug.with_code(bug.program)], suite, None)[0].cases
         if any(cases[index].status != "passed" for index in grading):
@@ -125,28 +148,41 @@ def _hanging(bugs: Sequence[Bug], suite: Suite, grading: Sequence[int], verdicts
 
 
 def undocumented(code: str, name: str) -> str:
-    """`code` without the docstring of its function `name`, where that has lines of its own and is not all there is."""
+    """Return `code` without the docstring of function `name`.
+
+    Returns it unchanged if the docstring shares a line with other code or is the whole body.
+    """
     tree = parse_bounded(code)
     function = definition(tree, name) if tree is not None else None
-    if tree is None or function is None or len(function.body) == 1 or not is_docstring(function.body[0]):
+    if (
+        tree is None
+        or function is None
+        or len(function.body) == 1
+        or not is_docstring(function.body[0])
+    ):
         return code
     text = ProgramText(code, tree)
     start, end = text.span(function.body[0])
     begin, stop = text.starts[text.line(start) - 1], text.end_of_line(end)
-    return code if code[begin:start].strip() or code[end:stop].strip() else code[:begin] + code[stop:].lstrip("\r\n")
+    return (
+        code
+        if code[begin:start].strip() or code[end:stop].strip()
+        else code[:begin] + code[stop:].lstrip("\r\n")
+    )
 
 
-def _problem(row: Mapping[str, Any]) -> Problem:
+def _problem(row: Mapping[str, Any]) -> CodingProblem:
     if "test" not in row or row["test"] is None:
         return read_problem(row)
     before = [str(row[field]) for field in ("import", "test_setup") if row.get(field)]
     return read_problem({**row, "test": "\n".join([*before, _CALLED.sub("", str(row["test"]))])})
 
 
-def _solution(problem: Problem) -> str:
+def _solution(problem: CodingProblem) -> str:
     if problem.solution is None:
         raise ConfigError(
-            f"row {problem.id} has no solution: expected a canonical_solution, or MBPP's code, that a repair can be held against"
+            f"row {problem.id} has no solution: expected a canonical_solution, or MBPP's code, "
+            "that a repair can be held against"
         )
     return problem.solution
 

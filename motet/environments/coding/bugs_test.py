@@ -21,7 +21,9 @@ ROW = {
     "prompt": PROMPT,
     "entry_point": "total",
     "canonical_solution": SOLUTION,
-    "test": "def check(candidate):\n    assert candidate([]) == 0\n    assert candidate([1, 2]) == 5\n",
+    "test": (
+        "def check(candidate):\n    assert candidate([]) == 0\n    assert candidate([1, 2]) == 5\n"
+    ),
 }
 GIVEN = {
     **ROW,
@@ -45,7 +47,10 @@ MBPP = {
 
 def test_a_row_of_humanevalfix_is_a_bug():
     bug = read_bug(GIVEN)
-    assert bug.program == "def total(xs):\n    squares = [x + x for x in xs]\n    return math.floor(sum(squares))"
+    assert (
+        bug.program
+        == "def total(xs):\n    squares = [x + x for x in xs]\n    return math.floor(sum(squares))"
+    )
     assert bug.solution == bug.program.replace("x + x", "x * x")
     assert (bug.id, bug.kind, bug.lines) == ("t/1", "operator misuse", {2})
     assert bug.with_code(bug.program).sources == ["import math", bug.program]
@@ -65,7 +70,9 @@ def test_a_bug_outlives_json():
 
 
 def test_a_row_without_a_bug_says_how_to_make_one():
-    with pytest.raises(ConfigError, match=r"row t/1 has no buggy_solution.*set environment\.mutate: true"):
+    with pytest.raises(
+        ConfigError, match=r"row t/1 has no buggy_solution.*set environment\.mutate: true"
+    ):
         read_bug(ROW)
 
 
@@ -103,7 +110,10 @@ def test_what_a_function_should_do_is_taken_out_of_it(code, left):
 
 
 class Judge:
-    """Says `statuses` of the programs in order: of the solution first, then of the bugs. Remembers what it was asked."""
+    """Returns `statuses` as verdicts, for the solution first and then for the bugs in order.
+
+    Records what it was asked.
+    """
 
     def __init__(self, *statuses):
         self.statuses = list(statuses)
@@ -112,7 +122,10 @@ class Judge:
     def __call__(self, programs, suite, limits):
         self.asked.append((len(programs), limits))
         said = [self.statuses.pop(0) for _ in programs]
-        return [Verdict(tuple(CaseResult(str(n), status) for n, status in enumerate(each))) for each in said]
+        return [
+            Verdict(tuple(CaseResult(str(n), status) for n, status in enumerate(each)))
+            for each in said
+        ]
 
 
 PASSED, FAILED, LATE = ("passed", "passed"), ("passed", "failed"), ("passed", "timeout")
@@ -125,7 +138,7 @@ def numbers(bugs):
 def test_a_mutant_that_passes_all_tests_is_no_bug():
     judge = Judge(PASSED, PASSED, FAILED, PASSED, FAILED)
     assert numbers(proven(made_bugs(ROW, 0, 8), 2, (0, 1), judge)) == [2, 4]
-    assert judge.asked == [(1, None), (4, QUICK)]  # nothing more is tried than is needed
+    assert judge.asked == [(1, None), (4, QUICK)]  # the first batch is enough
 
 
 def test_only_tests_that_grade_prove_a_bug():

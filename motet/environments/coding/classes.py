@@ -1,8 +1,9 @@
-"""Classes to be completed, from the rows of ClassEval and whatever has their fields.
+"""Classes to complete, from rows of ClassEval or of other data with the same fields.
 
     task_id, class_name, skeleton, test, methods_info, solution_code
 
-All but the first and the last two are needed; `solution_code` is for the reference team and for checking examples.
+The first and the last two are optional. `solution_code` is used by the reference team and to check
+the examples.
 """
 
 import ast
@@ -21,20 +22,20 @@ from motet.sandbox.suite import Suite
 
 @dataclass(frozen=True)
 class ClassProblem:
-    """One class to be completed."""
+    """One class to complete."""
 
     id: str
     skeleton: Skeleton
     test: str
-    """The unittest classes that grade."""
+    """Source of the unittest classes that grade."""
     calls: Mapping[str, tuple[str, ...]]
-    """Method -> the methods of the class that it is known to call."""
+    """Method -> the methods of the class that it calls, according to the data."""
     solution: str | None
-    """The class as somebody wrote it; None where the data has none."""
+    """A reference solution of the class; None if the data has none."""
 
     @classmethod
     def load(cls, fields: Mapping[str, Any]) -> Self:
-        """The problem of a task, as `read_class` gave its fields."""
+        """Load the problem from the fields of a task, as `read_class` returned them."""
         return cls(
             id=fields["id"],
             skeleton=Skeleton.read(fields["skeleton"], fields["class_name"], fields["methods"]),
@@ -45,18 +46,22 @@ class ClassProblem:
 
     @property
     def suite(self) -> Suite:
-        """The tests that grade."""
+        """The grading tests."""
         return self._suite(self.test)
 
     @property
     def examples(self) -> Suite | None:
-        """The examples in the docstrings of the methods to be written, one test per method; None where there are none.
+        """The examples in the docstrings of the methods to write: one test per method, or None.
 
-        Whether they are right is another question: many were never run.
+        They may be wrong, because many of them were never run.
         """
         found = [test for stub in self.skeleton.stubs for test in _example(stub.key, stub.text)]
         return (
-            self._suite("\n".join(["import unittest", "class Examples(unittest.TestCase):", *found])) if found else None
+            self._suite(
+                "\n".join(["import unittest", "class Examples(unittest.TestCase):", *found])
+            )
+            if found
+            else None
         )
 
     def _suite(self, source: str) -> Suite:
@@ -69,24 +74,32 @@ class ClassProblem:
         )
 
     def solution_of(self, keys: Sequence[str]) -> str:
-        """The known solution of the methods `keys`, with whatever it has that the skeleton has not.
+        """Return the reference solution of the methods `keys`, with all its members that the
+        skeleton lacks.
 
-        Raises: ConfigError where the data has no solution.
+        Raises: ConfigError if the data has no solution.
         """
         if self.solution is None:
-            raise ConfigError(f"class {self.id} has no solution_code in its data, so there is nothing to play")
+            raise ConfigError(
+                f"class {self.id} has no solution_code in its data, so there is nothing to play"
+            )
         tree = parse_bounded(self.solution)
         if tree is None:
             return self.solution
         others = {*self.skeleton.keys, *self.skeleton.given} - set(keys)
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name == self.skeleton.class_name:
-                node.body = [member for member in node.body if others.isdisjoint(keys_of(member))] or [ast.Pass()]
+                node.body = [
+                    member for member in node.body if others.isdisjoint(keys_of(member))
+                ] or [ast.Pass()]
         return ast.unparse(tree)
 
 
 def read_class(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a task, plain JSON, from a dataset row. Raises: ConfigError naming the field that is missing or wrong."""
+    """Return the fields of a task as plain JSON values.
+
+    Raises: ConfigError naming the field that is missing or wrong.
+    """
     class_name = _text(row, "class_name")
     name = str(row["task_id"]) if "task_id" in row and row["task_id"] is not None else class_name
     fields = {
@@ -102,7 +115,7 @@ def read_class(row: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"class {name}, field 'skeleton': {error}") from error
     try:
-        problem.suite.cases  # noqa: B018 - a suite that cannot be read says so here
+        problem.suite.cases  # noqa: B018 - raises ValueError if the suite cannot be read
     except ValueError as error:
         raise ConfigError(f"class {name}, field 'test': {error}") from error
     return fields
@@ -111,17 +124,20 @@ def read_class(row: Mapping[str, Any]) -> dict[str, Any]:
 def _text(row: Mapping[str, Any], field: str) -> str:
     if field not in row:
         raise ConfigError(
-            f"a row with the fields {', '.join(row) or 'none'} is no class to complete: it has no {field!r}"
+            f"a row with the fields {', '.join(row) or 'none'} is no class to complete: it has "
+            f"no {field!r}"
             f"{nearest(field, row)}. Where columns have other names, say so in data.SPLIT.fields"
         )
     text = row[field]
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"a row for code_completion has {text!r} as its {field!r}; expected a text")
+        raise ConfigError(
+            f"a row for code_completion has {text!r} as its {field!r}; expected a text"
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _methods(name: str, infos: Any) -> dict[str, Any]:
-    """The methods to be written with what is said of each, and which of them each is known to call."""
+    """Return the description of each method to write, and which methods it calls."""
     calls: dict[str, list[str]] = {}
     said: dict[str, str] = {}
     for info in infos if isinstance(infos, Sequence) and not isinstance(infos, str) else [infos]:
@@ -132,29 +148,38 @@ def _methods(name: str, infos: Any) -> dict[str, Any]:
                 calls[method] = []
             case _:
                 got = repr(info)[:100]
-                raise ConfigError(f"class {name}, field 'methods_info': got {got}; expected objects with a method_name")
+                raise ConfigError(
+                    f"class {name}, field 'methods_info': got {got}; expected objects with a "
+                    "method_name"
+                )
         described = info["method_description"] if "method_description" in info else None
         if not isinstance(described, str | None):
             got = repr(described)[:100]
-            raise ConfigError(f"class {name}, method {method}: got {got} as its method_description; expected a text")
+            raise ConfigError(
+                f"class {name}, method {method}: got {got} as its method_description; expected a "
+                "text"
+            )
         said[method] = described or ""
     return {"methods": said, "calls": calls}
 
 
-# ---------------------------------------------------------------------------------------------------- examples
+# ------------------------------------------------------------ examples
 
 
 def _example(key: str, stub: str) -> Iterator[str]:
-    """The examples of one method as a test method; none where nothing in them can be compared."""
+    """Yield the examples of one method as a test method; nothing if no result can be compared."""
     (function,) = ast.parse("class _:\n" + stub).body[0].body  # type: ignore[attr-defined]
     assert isinstance(function, Function)
     lines = list(_compared(ast.get_docstring(function) or ""))
     if any(line.startswith("self.assertEqual(") for line in lines):
-        yield "\n".join([f"    def test_{key.replace('.', '_')}(self):", *(f"        {line}" for line in lines)])
+        yield "\n".join(
+            [f"    def test_{key.replace('.', '_')}(self):", *(f"        {line}" for line in lines)]
+        )
 
 
 def _compared(docstring: str) -> Iterator[str]:
-    """What is typed, line by line; where a plain value is shown, that it comes out."""
+    """Yield the statements of a docstring's examples. If an example shows a literal as its result,
+    yield an assertion that compares both."""
     try:
         examples = doctest.DocTestParser().get_examples(docstring)
     except ValueError:
@@ -173,7 +198,7 @@ def _compared(docstring: str) -> Iterator[str]:
 
 
 def _literal(shown: str) -> str | None:
-    """A plain value as Python writes it; None for what is none."""
+    """Return a literal in Python's normal spelling; None if `shown` is not a literal."""
     tree = parse_bounded(shown.strip())
     match tree:
         case ast.Module(body=[ast.Expr(value=value)]):

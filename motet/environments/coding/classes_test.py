@@ -19,7 +19,11 @@ def test_the_fields_of_a_task_are_plain_json_and_make_the_problem_again():
 
 def test_a_row_without_what_can_be_done_without():
     problem = load(row_without("task_id", "methods_info", "solution_code"))
-    assert (problem.id, problem.skeleton.keys, problem.solution) == ("Circle", ("area", "unit", "wider"), None)
+    assert (problem.id, problem.skeleton.keys, problem.solution) == (
+        "Circle",
+        ("area", "unit", "wider"),
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,12 +35,18 @@ def test_a_row_without_what_can_be_done_without():
         (row_without(test=3), "has 3 as its 'test'; expected a text"),
         (row_without(solution_code=" "), "has ' ' as its 'solution_code'"),
         (row_without(skeleton="class Circle(:"), "class t/1, field 'skeleton': it is no Python"),
-        (row_without(class_name="Disc"), "class t/1, field 'skeleton': expected one class Disc, got Circle"),
+        (
+            row_without(class_name="Disc"),
+            "class t/1, field 'skeleton': expected one class Disc, got Circle",
+        ),
         (row_without(test="class ("), "class t/1, field 'test': "),
         (row_without(test="x = 1"), "class t/1, field 'test': "),
         (row_without(methods_info=["area"]), "class t/1, field 'methods_info': got 'area'"),
         (row_without(methods_info="area"), "class t/1, field 'methods_info': got 'area'"),
-        (row_without(methods_info=[{"method_name": "volume"}]), "class Circle has no method volume"),
+        (
+            row_without(methods_info=[{"method_name": "volume"}]),
+            "class Circle has no method volume",
+        ),
         (
             row_without(methods_info=[{"method_name": "volume", "method_description": 7}]),
             "class t/1, method volume: got 7 as its method_description; expected a text",
@@ -51,15 +61,19 @@ def test_a_wrong_row_is_an_error_that_names_the_field(row, message):
 def test_the_tests_that_grade_are_one_per_method():
     names = [case.name for case in load(ROW).suite.cases]
     assert names == [
-        "AreaTest.test_area", "AreaTest.test_area_of_a_wider_one", "UnitTest.test_unit", "UnitTest.test_wider",
+        "AreaTest.test_area", "AreaTest.test_area_of_a_wider_one",
+        "UnitTest.test_unit", "UnitTest.test_wider",
     ]  # fmt: skip
 
 
 def test_examples_are_one_test_per_method_and_compare_plain_values_only():
     row = row_without(
-        skeleton='class Circle:\n    def area(self):\n        """\n        >>> c = Circle(1)\n        >>> c.area()\n'
-        "        3.14\n        >>> print(c)\n        a circle\n        >>> [c\n        ... ]\n        [1]\n"
-        '        """\n    def wider(self):\n        """\n        >>> Circle(1)\n        a circle\n        """\n'
+        skeleton='class Circle:\n    def area(self):\n        """\n        >>> c = Circle(1)\n'
+        "        >>> c.area()\n"
+        "        3.14\n        >>> print(c)\n        a circle\n        >>> [c\n        ... ]\n"
+        "        [1]\n"
+        '        """\n    def wider(self):\n        """\n        >>> Circle(1)\n'
+        '        a circle\n        """\n'
         '    def broken(self):\n        """\n        >>> Circle(\n        1\n        """\n',
         methods_info=[],
     )

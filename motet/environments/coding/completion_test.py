@@ -101,7 +101,8 @@ AREA = "def area(self):\n    return math.pi * self.radius ** 2\n"
 UNIT = "@staticmethod\ndef unit():\n    return Circle(1)\n"
 WIDER = "def wider(self, by):\n    return Circle(self.radius + by)\n"
 RIGHT = (UNIT, AREA + WIDER)
-"""The first of three methods goes to coder1: the longest one; the other two balance it as well as two can."""
+"""coder1 gets the longest of the three methods. coder2 gets the other two, which is the most even
+division."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def made(sandbox, turns=1, **options):
 
 
 def play(environment, *turns, row=ROW):
-    """The prompts of every turn, and every transition."""
+    """Play the given replies. Return the prompts and the transition of every turn."""
 
     async def run():
         state, prompts, transitions = await environment.start(environment.task(row), 0), [], []
@@ -141,7 +142,7 @@ def row_without(*names, **changed):
     return {**{name: value for name, value in ROW.items() if name not in names}, **changed}
 
 
-# ---------------------------------------------------------------------------------------------------- one turn
+# ------------------------------------------------------------ one turn
 
 
 def test_it_has_a_name():
@@ -150,8 +151,15 @@ def test_it_has_a_name():
 
 def test_the_methods_are_shared_out(sandbox):
     assert shares(made(sandbox)) == {"coder1": ("unit",), "coder2": ("area", "wider")}
-    assert shares(made(sandbox, agents=3)) == {"coder1": ("unit",), "coder2": ("wider",), "coder3": ("area",)}
-    assert shares(made(sandbox, share="by_parameters")) == {"coder1": ("area",), "coder2": ("unit", "wider")}
+    assert shares(made(sandbox, agents=3)) == {
+        "coder1": ("unit",),
+        "coder2": ("wider",),
+        "coder3": ("area",),
+    }
+    assert shares(made(sandbox, share="by_parameters")) == {
+        "coder1": ("area",),
+        "coder2": ("unit", "wider"),
+    }
     assert shares(made(sandbox, agents=1)) == {"coder1": ("area", "unit", "wider")}
 
 
@@ -173,7 +181,10 @@ def test_an_agent_alone_hears_of_nobody_else(sandbox):
 def test_nobody_is_told_the_tests_or_the_solution(sandbox):
     prompts, _ = play(made(sandbox, turns=2), ("", ""))
     assert all(
-        secret not in text_of(chat) for turn in prompts for chat in turn.values() for secret in ("math.pi", "square")
+        secret not in text_of(chat)
+        for turn in prompts
+        for chat in turn.values()
+        for secret in ("math.pi", "square")
     )
 
 
@@ -208,8 +219,8 @@ def test_a_turn_is_rewarded_alike_and_says_every_term(sandbox):
         ((UNIT, AREA + "def wider(self, by):\n    raise SystemExit\n"), 2.0 + 2.0, 2),
     ],
     ids=[
-        "nothing", "one method", "the other's", "two methods", "a broken one", "overlap", "a wrong one",
-        "what cannot be compiled", "an endless one", "one that leaves",
+        "nothing", "one method", "the other's", "two methods", "a broken one", "overlap",
+        "a wrong one", "what cannot be compiled", "an endless one", "one that leaves",
     ],
 )  # fmt: skip
 def test_levels(sandbox, said, levels, passed):
@@ -281,7 +292,7 @@ def test_a_fault_of_the_sandbox_is_no_reward(sandbox):
         play(made(Broken()), RIGHT)
 
 
-# ---------------------------------------------------------------------------------------------------- turns
+# ------------------------------------------------------------ turns
 
 
 def test_after_the_last_turn_it_is_over(sandbox):
@@ -295,10 +306,15 @@ def test_what_is_solved_is_over_unless_it_shall_go_on(sandbox):
 
 
 def test_feedback_is_of_ones_own_methods_and_of_the_examples_that_are_right(sandbox):
-    prompts, _ = play(made(sandbox, turns=2), ("def unit():\n    return (", AREA.replace("** 2", "* 2") + UNIT))
+    prompts, _ = play(
+        made(sandbox, turns=2), ("def unit():\n    return (", AREA.replace("** 2", "* 2") + UNIT)
+    )
     first, second = (prompts[1][agent][-1].content for agent in ("coder1", "coder2"))
     assert "Problem: `unit` cannot be parsed" in first
-    assert "OK: `area` can be parsed\n- Problem: `wider` is missing\n- Problem: `unit` is not yours to write" in second
+    assert (
+        "OK: `area` can be parsed\n- Problem: `wider` is missing\n"
+        "- Problem: `unit` is not yours to write" in second
+    )
     assert "`area`" not in first.split("Tests of")[0]
     assert "Failed: def test_area(self):" in second
     assert "AssertionError: 6.28 != 3.14" in second
@@ -318,7 +334,9 @@ def test_tests_that_are_shown_do_not_grade(sandbox):
     assert transitions[0].terms["tests_passed"] == 1 / 2
 
 
-@pytest.mark.parametrize(("history", "heard", "messages"), [("own", 0, 3), ("joint", 1, 3), ("none", 0, 1)])
+@pytest.mark.parametrize(
+    ("history", "heard", "messages"), [("own", 0, 3), ("joint", 1, 3), ("none", 0, 1)]
+)
 def test_history_says_what_is_heard_of_the_turns_before(sandbox, history, heard, messages):
     environment = made(sandbox, turns=2, history=history, feedback={"mode": "plain"})
     prompts, _ = play(environment, (UNIT, "MARK OF CODER2"))
@@ -326,7 +344,7 @@ def test_history_says_what_is_heard_of_the_turns_before(sandbox, history, heard,
     assert (text_of(chat).count("MARK OF CODER2"), len(chat)) == (heard, messages)
 
 
-# ---------------------------------------------------------------------------------------------------- what else it can do
+# ------------------------------------------------------------ what else it can do
 
 
 def test_it_is_an_environment_with_every_number_of_agents(sandbox):
@@ -366,11 +384,17 @@ def test_a_vote_counts_the_class_and_not_how_it_is_laid_out(sandbox):
 
 def test_alone_is_the_same_for_one_agent(sandbox):
     alone = made(sandbox, turns=2, reward={"scale": 2.0}).alone()
-    assert (list(alone.agents), alone.turns.count, alone.options.reward.scale) == (["coder1"], 2, 2.0)
+    assert (list(alone.agents), alone.turns.count, alone.options.reward.scale) == (
+        ["coder1"],
+        2,
+        2.0,
+    )
 
 
 def test_the_published_split_knows_two_kinds_of_methods(sandbox):
-    with pytest.raises(ValidationError, match="by_parameters is for 2 agents at most, got 3: set share: fair"):
+    with pytest.raises(
+        ValidationError, match="by_parameters is for 2 agents at most, got 3: set share: fair"
+    ):
         made(sandbox, agents=3, share="by_parameters")
 
 

@@ -1,6 +1,7 @@
-"""The examples in a task's own text, as assert statements: `>>> f(2)` with what follows, and `f(2) == 4`, `f(2) ➞ 4` or `=>`.
+"""Extracts the examples in a task's text as assert statements.
 
-Only what parses on both sides is taken, calls the function in question, and names nothing that nobody has defined.
+It finds `>>> f(2)` followed by its output, `f(2) == 4`, `f(2) ➞ 4` and `f(2) => 4`. An example is
+kept only if both sides parse, it calls the function in question, and all names are defined.
 """
 
 import ast
@@ -13,7 +14,8 @@ from motet.rewards.python import calls, parse_bounded
 _MOST_CHARACTERS = 500
 _MOST_EXAMPLES = 20
 _LEADS_TO = re.compile(
-    r"\s*#?\s*(?:==>|==|=>|[-=–—]+>|[➞→⇒➜➔]|=|(?:should |will |must )?(?:return|be|equal|give)s?(?: to)?\b|is\b)\s*:?"
+    r"\s*#?\s*(?:==>|==|=>|[-=–—]+>|[➞→⇒➜➔]|=|"
+    r"(?:should |will |must )?(?:return|be|equal|give)s?(?: to)?\b|is\b)\s*:?"
 )
 _BUILTINS = frozenset(dir(builtins))
 _ENDS = (">>>", '"""', "'''")
@@ -21,7 +23,8 @@ _SPELLINGS = {"true": "True", "false": "False"}
 
 
 def find_examples(text: str, entry_point: str, defined: Set[str] = frozenset()) -> tuple[str, ...]:
-    """Every example of `entry_point` once; the text gives a meaning to what is `defined`, besides."""
+    """Return the distinct examples of `entry_point`. They may use the names in `defined`, which
+    the text defines."""
     lines = text.splitlines()
     pairs = [*_doctests(lines), *_equations(lines, entry_point)]
     found = (_compared(asked, told, entry_point, defined) for asked, told in pairs)
@@ -29,7 +32,10 @@ def find_examples(text: str, entry_point: str, defined: Set[str] = frozenset()) 
 
 
 def _doctests(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What is asked and what is told, with all lines up to an empty one and with the first of them alone."""
+    """Yield each input with its output.
+
+    The output is all lines up to an empty one if they form an expression, otherwise the first line.
+    """
     at = 0
     while at < len(lines):
         asked = [match.group(1)] if (match := re.match(r"\s*>>>\s?(.*)", lines[at])) else []
@@ -38,7 +44,12 @@ def _doctests(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             asked.append(match.group(1))
             at += 1
         told = []
-        while asked and at < len(lines) and lines[at].strip() and not lines[at].lstrip().startswith(_ENDS):
+        while (
+            asked
+            and at < len(lines)
+            and lines[at].strip()
+            and not lines[at].lstrip().startswith(_ENDS)
+        ):
             told.append(lines[at].strip())
             at += 1
         if told:
@@ -47,7 +58,7 @@ def _doctests(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _equations(lines: Sequence[str], entry_point: str) -> Iterator[tuple[str, str]]:
-    """On one line a call, something that says what it leads to, and that."""
+    """Yield each call and its result from lines of the form: call, arrow or similar, result."""
     begins = re.compile(rf"\b{re.escape(entry_point)}\s*\(")
     for line in lines:
         if ">>>" in line or len(line) > _MOST_CHARACTERS:
@@ -58,12 +69,19 @@ def _equations(lines: Sequence[str], entry_point: str) -> Iterator[tuple[str, st
             if leads is not None:
                 yield (
                     call,
-                    next((told for told in _beginnings(line[leads.end() :]) if _expression(told) is not None), ""),
+                    next(
+                        (
+                            told
+                            for told in _beginnings(line[leads.end() :])
+                            if _expression(told) is not None
+                        ),
+                        "",
+                    ),
                 )
 
 
 def _call_at(line: str, start: int) -> str:
-    """The call that begins at `start`, to the bracket that closes it; "" where none does."""
+    """Return the call that starts at `start`, up to its closing bracket; "" if there is none."""
     for end in (match.end() for match in re.finditer(r"\)", line[start:])):
         call = line[start : start + end]
         if _expression(call) is not None:
@@ -72,7 +90,7 @@ def _call_at(line: str, start: int) -> str:
 
 
 def _beginnings(text: str) -> Iterator[str]:
-    """What the rest of a line may say: all of it, or fewer and fewer of its words."""
+    """Yield candidates for a result: the rest of a line, then the same with fewer words."""
     text = text.strip().rstrip("`")
     words = [match.start() for match in re.finditer(r"\s", text)]
     for end in (len(text), *reversed(words)):
@@ -84,7 +102,9 @@ def _compared(asked: str, told: str, entry_point: str, defined: Set[str]) -> str
     left, right = _expression(asked), _expression(told)
     if left is None or right is None or not calls(left, entry_point):
         return ""
-    free = {name.id for side in (left, right) for name in ast.walk(side) if isinstance(name, ast.Name)}
+    free = {
+        name.id for side in (left, right) for name in ast.walk(side) if isinstance(name, ast.Name)
+    }
     known = free <= _BUILTINS | defined | {entry_point}
     return f"assert {ast.unparse(left)} == {ast.unparse(right)}" if known else ""
 

@@ -7,14 +7,20 @@ from motet.environments.coding.examples import find_examples
     ("text", "found"),
     [
         (">>> f(2)\n4", ["assert f(2) == 4"]),
-        ("    >>> f(2) # doubled\n    4\n    >>> f(3)\n    6\n", ["assert f(2) == 4", "assert f(3) == 6"]),
+        (
+            "    >>> f(2) # doubled\n    4\n    >>> f(3)\n    6\n",
+            ["assert f(2) == 4", "assert f(3) == 6"],
+        ),
         (">>> f([1,\n...    2])\n[2, 4]", ["assert f([1, 2]) == [2, 4]"]),
         (">>> round(f(2), 1)\n4.0", ["assert round(f(2), 1) == 4.0"]),
         (">>> f(2)\n{'a': 1,\n 'b': 2}", ["assert f(2) == {'a': 1, 'b': 2}"]),
         (">>> f(2)\n4\n# because it doubles", ["assert f(2) == 4"]),
         (">>> f(2)\n4\nand so on", ["assert f(2) == 4"]),
         ("f(2) == 4", ["assert f(2) == 4"]),
-        ("for example f('a') ➞ 'b', and f('(') => ')'.", ["assert f('a') == 'b'", "assert f('(') == ')'"]),
+        (
+            "for example f('a') ➞ 'b', and f('(') => ')'.",
+            ["assert f('a') == 'b'", "assert f('(') == ')'"],
+        ),
         ("f(2) -> 4\nf(3)   ==> 6  # tripled", ["assert f(2) == 4", "assert f(3) == 6"]),
         ("* f(2) returns 4.", ["assert f(2) == 4"]),
         ("f(2) should return [4, 5] because of it", ["assert f(2) == [4, 5]"]),

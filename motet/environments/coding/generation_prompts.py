@@ -1,4 +1,5 @@
-"""What agents that write a program together are told first: as a chat, or as raw text that a base model goes on from."""
+"""First prompts of agents that write a program together: as a chat, or as raw text for a base
+model to continue."""
 
 from collections.abc import Mapping, Sequence
 from string import Formatter
@@ -7,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import field_validator
 
-from motet.environments.coding.problems import Problem
+from motet.environments.coding.problems import CodingProblem
 from motet.settings import Settings
 
 Style = Literal["chat", "raw"]
@@ -22,17 +23,24 @@ _PROBLEM = """
 """
 _ONLY = """
 
-Answer with Python code only: the function `{function}` and the imports that it needs. No tests, no examples, no explanations."""
+Answer with Python code only: the function `{function}` and the imports that it needs. \
+No tests, no examples, no explanations."""
 CHAT: Mapping[str, str] = MappingProxyType(
     {
-        "helper": "Write a helper function for the programming problem below. At the same time {partners}; nobody sees what the "
-        f"others write.{_PROBLEM}"
-        "Your function begins with `{head}`. It gets the arguments of `{entry_point}` and returns something that makes the "
-        f"rest of the problem easier. Do not write `{{entry_point}}` itself.{_ONLY}",
-        "main": "Write the function `{entry_point}` of the programming problem below. At the same time {partners}; nobody sees "
-        f"what the others write.{_PROBLEM}"
-        "A helper gets the arguments of `{entry_point}` and returns something that is useful for the problem. Call {calls} and "
-        f"go on from what comes back. Do not define a function of that name yourself.{_ONLY}",
+        "helper": (
+            "Write a helper function for the programming problem below. At the same time "
+            f"{{partners}}; nobody sees what the others write.{_PROBLEM}"
+            "Your function begins with `{head}`. It gets the arguments of `{entry_point}` and "
+            "returns something that makes the rest of the problem easier. "
+            f"Do not write `{{entry_point}}` itself.{_ONLY}"
+        ),
+        "main": (
+            "Write the function `{entry_point}` of the programming problem below. At the same time "
+            f"{{partners}}; nobody sees what the others write.{_PROBLEM}"
+            "A helper gets the arguments of `{entry_point}` and returns something that is useful "
+            "for the problem. Call {calls} and go on from what comes back. "
+            f"Do not define a function of that name yourself.{_ONLY}"
+        ),
         "alone": f"Solve the programming problem below.{_PROBLEM.rstrip()}{_ONLY}",
     }
 )
@@ -43,11 +51,13 @@ RAW: Mapping[str, str] = MappingProxyType(
     ...
 
 
-# A helper for {entry_point}: it gets the same arguments and returns something that makes the rest of the problem easier.
+# A helper for {entry_point}: it gets the same arguments and returns something that makes the rest \
+of the problem easier.
 {head}
 """,
         "main": """\
-# There is also {calls}: it gets the arguments of {entry_point} and returns something that is useful for the problem.
+# There is also {calls}: it gets the arguments of {entry_point} and returns something that is \
+useful for the problem.
 # {entry_point} calls it and goes on from what comes back.
 
 {problem}
@@ -59,15 +69,19 @@ _FIELDS = ("problem", "entry_point", "function", "head", "partners", "calls")
 
 
 class Wording(Settings):
-    """What agents are told first, in words of one's own: {problem} (its text), {entry_point}, {function} (the name of what the
-    agent writes), {head} (its first line), {partners} (who writes what besides), {calls} (how helpers are called)."""
+    """Custom templates for the first prompts.
+
+    Fields: {problem} (its text), {entry_point}, {function} (the name of the function that the agent
+    writes), {head} (its first line), {partners} (what the other agents write), {calls} (how to call
+    the helpers).
+    """
 
     helper: str | None = None
-    """To a helper; the environment's own words unless set."""
+    """Prompt of a helper. If unset, the built-in template is used."""
     main: str | None = None
-    """To whoever writes the problem's function; the environment's own words unless set."""
+    """Prompt of the agent that writes the problem's function. If unset, the built-in template."""
     alone: str | None = None
-    """To an agent without helpers; the environment's own words unless set."""
+    """Prompt of an agent without helpers. If unset, the built-in template is used."""
 
     @field_validator("helper", "main", "alone")
     @classmethod
@@ -86,7 +100,9 @@ class Wording(Settings):
         unknown = [field for field in fields if field not in _FIELDS]
         if unknown:
             expected = ", ".join(f"{{{field}}}" for field in _FIELDS)
-            raise ValueError(f"got {{{unknown[0]}}}, expected one of {expected}; {{{{ and }}}} are braces")
+            raise ValueError(
+                f"got {{{unknown[0]}}}, expected one of {expected}; {{{{ and }}}} are braces"
+            )
         return template
 
     def of(self, style: Style, role: Role) -> str:
@@ -94,13 +110,21 @@ class Wording(Settings):
         return own if own is not None else (CHAT if style == "chat" else RAW)[role]
 
 
-def head_of(problem: Problem, function: str) -> str:
-    """The first line of what an agent writes: the problem's own, or a helper's with the same parameters."""
-    return problem.signature if function == problem.entry_point else f"def {function}({problem.parameters}):"
+def head_of(problem: CodingProblem, function: str) -> str:
+    """Return the first line of the agent's function: the problem's own signature, or a helper's
+    with the same parameters."""
+    return (
+        problem.signature
+        if function == problem.entry_point
+        else f"def {function}({problem.parameters}):"
+    )
 
 
-def first_prompt(problem: Problem, function: str, helpers: Sequence[str], wording: Wording, style: Style) -> str:
-    """What whoever writes `function` is told first, where `helpers` write those and somebody else the problem's own."""
+def first_prompt(
+    problem: CodingProblem, function: str, helpers: Sequence[str], wording: Wording, style: Style
+) -> str:
+    """Return the first prompt of the agent that writes `function`. `helpers` are the names of all
+    helper functions."""
     role: Role = "alone" if not helpers else "main" if function == problem.entry_point else "helper"
     quote = "`" if style == "chat" else ""
     others = [name for name in (*helpers, problem.entry_point) if name != function]
@@ -125,7 +149,7 @@ def _partners(names: Sequence[str]) -> str:
 
 
 def next_prompt(told: str, head: str, style: Style) -> str:
-    """What is new at a later turn. Raw text goes on as a program: what an agent is told is a comment."""
+    """Return what is new in a later turn. In raw text, feedback is a comment in the program."""
     if style == "chat":
         return told
     return "\n".join(f"# {line}".rstrip() for line in told.splitlines()) + f"\n\n{head}\n"

@@ -34,7 +34,9 @@ ROW = {
     "task_id": "t/1",
     "prompt": PROMPT,
     "entry_point": "total",
-    "canonical_solution": "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n",
+    "canonical_solution": (
+        "    squares = [x * x for x in xs]\n    whole = sum(squares)\n    return abs(whole)\n"
+    ),
     "test": CHECK,
 }
 GRADING = ("total([]) == 0", "total([3]) == 9", "total([1, 2]) == 5", "total([1, -2, 3]) == 14")
@@ -51,17 +53,21 @@ def sandbox():
 
 
 def made(sandbox, turns=1, person=None, **options):
-    return CodeGeneration(CodeGeneration.Options(**options), sandbox=sandbox, turns=turns, person=person)
+    return CodeGeneration(
+        CodeGeneration.Options(**options), sandbox=sandbox, turns=turns, person=person
+    )
 
 
 def play(environment, *turns, row=ROW):
-    """The prompts of every turn, and every transition."""
+    """Play the given replies. Return the prompts and the transition of every turn."""
 
     async def run():
         state, prompts, transitions = await environment.start(environment.task(row), 0), [], []
         for said in turns:
             prompts.append(dict(environment.observe(state)))
-            replies = {agent: Reply(text) for agent, text in zip(environment.agents, said, strict=True)}
+            replies = {
+                agent: Reply(text) for agent, text in zip(environment.agents, said, strict=True)
+            }
             transitions.append(await environment.step(state, replies, 0))
             state = transitions[-1].state
         return [*prompts, dict(environment.observe(state))], transitions
@@ -73,7 +79,7 @@ def text_of(prompt):
     return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
 
 
-# ---------------------------------------------------------------------------------------------------- one turn
+# ------------------------------------------------------------ one turn
 
 
 def test_it_has_a_name():
@@ -112,25 +118,33 @@ def test_a_turn_is_rewarded_alike_and_says_every_term(sandbox):
 
 
 def test_what_is_around_the_code_does_not_matter(sandbox):
-    said = (f"Sure:\n```python\n{AUX}\n\nprint(aux([1]))\n```", f"from helper import aux\n{MAIN}\n\nThat's it.")
+    said = (
+        f"Sure:\n```python\n{AUX}\n\nprint(aux([1]))\n```",
+        f"from helper import aux\n{MAIN}\n\nThat's it.",
+    )
     assert play(made(sandbox), said)[1][0].rewards["main"] == pytest.approx(4.0)
 
 
 def test_a_body_alone_goes_on_from_the_head(sandbox):
-    said = ("    return [x * x for x in xs]\n\n\ndef main():\n    x = (", "    return sum(aux(xs))\n")
+    said = (
+        "    return [x * x for x in xs]\n\n\ndef main():\n    x = (",
+        "    return sum(aux(xs))\n",
+    )
     assert play(made(sandbox, prompts="raw"), said)[1][0].rewards["main"] == pytest.approx(4.0)
 
 
 def test_the_reward_is_scaled_then_shifted_and_the_terms_are_not(sandbox):
     _, (transition,) = play(made(sandbox, reward={"scale": 0.5, "shift": -4.0}), (AUX, WRONG))
-    # 1.5, and one test of four: [] has no squares; then the call and the work
+    # 1.5; one of four tests passes ([] has no squares); 1.5 for the call and for own work
     assert transition.terms["levels"] == pytest.approx(1.5 + 0.25 + 1.5)
     assert transition.rewards["main"] == pytest.approx(0.5 * 3.25 - 4.0)
 
 
 def test_one_agent_has_no_helper_and_no_terms_of_one(sandbox):
     environment = made(sandbox, helpers=0)
-    prompts, (transition,) = play(environment, ("def total(xs):\n    return sum(x * x for x in xs)",))
+    prompts, (transition,) = play(
+        environment, ("def total(xs):\n    return sum(x * x for x in xs)",)
+    )
     assert environment.agents == ("main",)
     assert "aux" not in text_of(prompts[0]["main"])
     assert transition.rewards == {"main": pytest.approx(2.1)}
@@ -150,7 +164,9 @@ def test_several_helpers_write_a_function_each(sandbox):
     environment = made(sandbox, helpers=2)
     assert environment.agents == ("helper1", "helper2", "main")
     first, second = AUX.replace("aux", "aux1"), "def aux2(xs):\n    return sum(xs)"
-    prompts, (transition,) = play(environment, (first, second, "def total(xs):\n    return 0 + aux2(aux1(xs))"))
+    prompts, (transition,) = play(
+        environment, (first, second, "def total(xs):\n    return 0 + aux2(aux1(xs))")
+    )
     assert transition.rewards["helper2"] == pytest.approx(4.0)
     assert "partners write `aux1` and `total`" in text_of(prompts[0]["helper2"])
     assert "`aux1(xs)` and `aux2(xs)`" in text_of(prompts[0]["main"])
@@ -165,10 +181,15 @@ def test_raw_prompts_end_where_a_base_model_goes_on(sandbox):
 
 
 def test_ones_own_wording_replaces_the_environments(sandbox):
-    wording = {"helper": "{head} for {{{entry_point}}}", "main": "{function}: {calls}, {partners}\n{problem}"}
+    wording = {
+        "helper": "{head} for {{{entry_point}}}",
+        "main": "{function}: {calls}, {partners}\n{problem}",
+    }
     prompts, _ = play(made(sandbox, wording=wording))
     assert text_of(prompts[0]["helper"]) == "def aux(xs: List[int]): for {total}"
-    assert text_of(prompts[0]["main"]).startswith("total: `aux(xs)`, a partner writes `aux`\nfrom typing")
+    assert text_of(prompts[0]["main"]).startswith(
+        "total: `aux(xs)`, a partner writes `aux`\nfrom typing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,13 +208,19 @@ def test_a_wording_that_cannot_be_filled_is_refused(template, message):
 
 
 @pytest.mark.parametrize(
-    "rewritten", ["def cipher(s):\n    return s", "cipher = str", "from builtins import str as cipher"]
+    "rewritten",
+    ["def cipher(s):\n    return s", "cipher = str", "from builtins import str as cipher"],
 )
 def test_nobody_passes_by_writing_anew_what_the_problem_gives_and_its_tests_use(sandbox, rewritten):
     row = {
-        "prompt": "def cipher(s):\n    return s[::-1]\n\n\ndef decipher(s):\n    '''Undo cipher.'''\n",
+        "prompt": (
+            "def cipher(s):\n    return s[::-1]\n\n\ndef decipher(s):\n    '''Undo cipher.'''\n"
+        ),
         "entry_point": "decipher",
-        "test": "def check(candidate):\n    assert candidate(cipher('abc')) == 'abc'\n    assert candidate('no') == 'on'\n",
+        "test": (
+            "def check(candidate):\n    assert candidate(cipher('abc')) == 'abc'\n"
+            "    assert candidate('no') == 'on'\n"
+        ),
     }
     aux, right = "def aux(s):\n    return s[::-1]", "def decipher(s):\n    return aux(s)[:]"
     _, (honest,) = play(made(sandbox), (aux, right), row=row)
@@ -220,7 +247,9 @@ def test_a_row_that_is_no_problem_is_refused(sandbox):
 
 def test_a_problem_that_asks_for_aux_itself_is_refused(sandbox):
     row = {**ROW, "prompt": PROMPT.replace("total", "aux"), "entry_point": "aux"}
-    with pytest.raises(ConfigError, match="problem t/1 asks for a function 'aux', which is what a helper writes"):
+    with pytest.raises(
+        ConfigError, match="problem t/1 asks for a function 'aux', which is what a helper writes"
+    ):
         made(sandbox).task(row)
     assert made(sandbox, helpers=0).task(row).id == "t/1"
 
@@ -236,19 +265,24 @@ def test_a_broken_sandbox_is_a_fault_and_never_a_zero():
         play(made(Broken()), (AUX, MAIN))
 
 
-# ---------------------------------------------------------------------------------------------------- turns
+# ------------------------------------------------------------ turns
 
 
 def test_the_episode_ends_when_all_tests_pass_or_with_the_last_turn(sandbox):
     assert play(made(sandbox, turns=2), (AUX, MAIN))[1][0].done
-    assert [t.done for t in play(made(sandbox, turns=2), (AUX, WRONG), (AUX, WRONG))[1]] == [False, True]
+    assert [t.done for t in play(made(sandbox, turns=2), (AUX, WRONG), (AUX, WRONG))[1]] == [
+        False,
+        True,
+    ]
     assert not play(made(sandbox, turns=2, stop_when_solved=False), (AUX, MAIN))[1][0].done
 
 
 @pytest.mark.parametrize("mode", ["plain", "passed", "level_passed", "level_feedback"])
 @pytest.mark.parametrize("history", ["own", "joint", "none"])
 def test_by_default_no_prompt_shows_a_test_that_grades(sandbox, mode, history):
-    prompts, _ = play(made(sandbox, turns=3, feedback={"mode": mode}, history=history), (AUX, WRONG), (AUX, WRONG))
+    prompts, _ = play(
+        made(sandbox, turns=3, feedback={"mode": mode}, history=history), (AUX, WRONG), (AUX, WRONG)
+    )
     for prompt in (prompt for turn in prompts for prompt in turn.values()):
         for test in GRADING:
             assert test not in text_of(prompt)
@@ -275,15 +309,22 @@ def test_an_example_that_the_known_solution_shows_wrong_is_not_held_against_anyb
 
 def test_a_slice_shows_tests_and_takes_them_out_of_the_grading(sandbox):
     only_first = "def total(xs):\n    return 0 if not xs else aux(xs) and 1"
-    prompts, (transition,) = play(made(sandbox, turns=2, feedback={"sandbox_slice": 1}), (AUX, only_first))
+    prompts, (transition,) = play(
+        made(sandbox, turns=2, feedback={"sandbox_slice": 1}), (AUX, only_first)
+    )
     assert transition.terms["tests_passed"] == 0.0
     told = text_of(prompts[1]["main"])
     assert GRADING[0] in told
     assert not any(test in told for test in GRADING[1:])
     graded = {"sandbox_slice": 1, "grade_shown": True}
-    assert play(made(sandbox, turns=2, feedback=graded), (AUX, only_first))[1][0].terms["tests_passed"] == 0.25
+    assert (
+        play(made(sandbox, turns=2, feedback=graded), (AUX, only_first))[1][0].terms["tests_passed"]
+        == 0.25
+    )
     last = {"sandbox_slice": -2}
-    assert GRADING[3] in text_of(play(made(sandbox, turns=2, feedback=last), (AUX, WRONG))[0][1]["helper"])
+    assert GRADING[3] in text_of(
+        play(made(sandbox, turns=2, feedback=last), (AUX, WRONG))[0][1]["helper"]
+    )
 
 
 def test_a_problem_with_one_test_keeps_it_for_grading(sandbox):
@@ -303,7 +344,9 @@ def test_neither_hears_the_other_unless_history_is_joint(sandbox):
 
 
 def test_raw_prompts_of_later_turns_are_programs_too(sandbox):
-    prompts, _ = play(made(sandbox, turns=2, prompts="raw"), ("    return xs\n", "    return len(aux(xs))\n"))
+    prompts, _ = play(
+        made(sandbox, turns=2, prompts="raw"), ("    return xs\n", "    return len(aux(xs))\n")
+    )
     main = prompts[1]["main"]
     assert main.endswith("\ndef total(xs: List[int]) -> int:\n")
     assert "# - Failed: assert total([7]) == 49" in main
@@ -316,7 +359,9 @@ def test_after_the_last_turn_nobody_is_asked_and_nothing_more_is_run():
 
         async def judge(self, sources, suite):
             self.judged += 1
-            return Verdict(tuple(CaseResult(suite.cases[index].name, "failed") for index in suite.chosen))
+            return Verdict(
+                tuple(CaseResult(suite.cases[index].name, "failed") for index in suite.chosen)
+            )
 
     class Person:
         asked = 0
@@ -332,7 +377,7 @@ def test_after_the_last_turn_nobody_is_asked_and_nothing_more_is_run():
     assert "Try harder." in text_of(prompts[1]["helper"])
 
 
-# ---------------------------------------------------------------------------------------------------- right answers
+# ------------------------------------------------------------ right answers
 
 
 @pytest.mark.parametrize("options", [{}, {"helpers": 0}, {"helpers": 2}, {"prompts": "raw"}])
@@ -375,7 +420,9 @@ def test_it_keeps_every_rule_of_an_environment(sandbox):
         assert "alone()" in checked
 
 
-@pytest.mark.parametrize(("data", "stride"), [("humaneval/test.jsonl", 20), ("mbpp/train.jsonl", 70)])
+@pytest.mark.parametrize(
+    ("data", "stride"), [("humaneval/test.jsonl", 20), ("mbpp/train.jsonl", 70)]
+)
 def test_benchmark_solutions_pass_and_emptied_ones_do_not(sandbox, data, stride):
     if not (DATA / data).is_file():
         pytest.skip(f"{DATA / data} is not there: benchmark data is not part of the project")
@@ -384,7 +431,9 @@ def test_benchmark_solutions_pass_and_emptied_ones_do_not(sandbox, data, stride)
         texts = environment.solve(asyncio.run(environment.start(environment.task(row), 0)), 0)
         _, (right,) = play(environment, (texts["helper"], texts["main"]), row=row)
         assert right.terms["success"] == 1.0, row["task_id"]
-        _, (emptied,) = play(environment, ("def aux(*xs, **ys):\n    return None", texts["main"]), row=row)
+        _, (emptied,) = play(
+            environment, ("def aux(*xs, **ys):\n    return None", texts["main"]), row=row
+        )
         assert emptied.terms["success"] == 0.0, row["task_id"]
 
 

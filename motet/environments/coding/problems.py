@@ -1,10 +1,12 @@
-"""Programming problems, from the rows of HumanEval, CoopHumanEval, MBPP and whatever has their fields.
+"""Programming problems, from rows of HumanEval, CoopHumanEval, MBPP or data with the same fields.
 
-    HumanEval       task_id, prompt, entry_point, test, canonical_solution     (CoopHumanEval and OpenMLRL/MBPP: without the last)
+    HumanEval       task_id, prompt, entry_point, test, canonical_solution
+                    (CoopHumanEval and OpenMLRL/MBPP have no canonical_solution)
     MBPP            task_id, text, code, test_list, test_setup_code
     MBPP sanitized  task_id, prompt, code, test_list, test_imports
 
-Whatever it came from, a problem's text is the head of a Python file that ends in a function with a docstring and no body.
+All are converted to the same form: the text of a problem is the start of a Python file. It ends
+with a function that has a docstring and no body.
 """
 
 import ast
@@ -20,36 +22,42 @@ from motet.rewards.python import bound_outside, definition, packages_of, parse_b
 from motet.sandbox.suite import Suite
 
 _BUILTINS = frozenset(dir(builtins))
-_SHAPES = (("prompt", "entry_point", "test"), ("text", "test_list", "code"), ("prompt", "test_list", "code"))
+_SHAPES = (
+    ("prompt", "entry_point", "test"),
+    ("text", "test_list", "code"),
+    ("prompt", "test_list", "code"),
+)
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One function to be written."""
+class CodingProblem:
+    """One function to write."""
 
     id: str
     text: str
-    """What agents are told."""
+    """The problem as agents read it."""
     entry_point: str
-    """The function's name."""
+    """The name of the function."""
     signature: str
-    """Its first line, to the colon."""
+    """The first line of the function, up to the colon."""
     prelude: str
-    """What a program has besides: the imports, functions and classes that the text gives before the function."""
+    """Imports, functions and classes that the text defines before the function. Every program
+    includes them."""
     kind: Literal["check", "asserts"]
-    """Which suite grades."""
+    """The kind of test suite."""
     test: str
-    """check: the text that defines `check(candidate)`, after the prelude. asserts: what runs before the statements."""
+    """check: source that defines `check(candidate)`, after the prelude.
+    asserts: setup code that runs before the statements."""
     statements: tuple[str, ...]
-    """asserts: one test each."""
+    """asserts: one test per statement."""
     examples: tuple[str, ...]
     """The examples in the text, as assert statements."""
     solution: str | None
-    """The function as somebody wrote it, with what it needs besides the prelude; None where the data has none."""
+    """A reference solution with all that it needs beyond the prelude; None if the data has none."""
 
     @classmethod
     def load(cls, fields: Mapping[str, Any]) -> Self:
-        """The problem of a task, as `fields` gave it."""
+        """Load the problem of a task from its fields."""
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
         }
@@ -57,12 +65,15 @@ class Problem:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        """The fields of a task, as plain JSON values."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+        }
 
     @property
     def suite(self) -> Suite:
-        """The tests that grade."""
+        """The grading tests."""
         return (
             Suite.check(self.test, self.entry_point)
             if self.kind == "check"
@@ -71,23 +82,25 @@ class Problem:
 
     @property
     def packages(self) -> set[str]:
-        """What is given and what grades import besides the standard library."""
+        """The packages outside the standard library that the prelude and the tests import."""
         trees = map(parse_bounded, (self.prelude, self.test, *self.statements))
         return {name for tree in trees if tree is not None for name in packages_of(tree)}
 
     @property
     def parameters(self) -> str:
-        """What stands between the brackets of the signature."""
+        """The parameters of the signature, without brackets."""
         return ast.unparse(self._arguments)
 
     @property
     def arguments(self) -> str:
-        """The parameters as a call passes them on: `xs, *rest, key=key`."""
+        """The arguments of a call that passes the parameters on: `xs, *rest, key=key`."""
         given = self._arguments
         positional = [one.arg for one in (*given.posonlyargs, *given.args)]
         rest = [f"*{given.vararg.arg}"] if given.vararg else []
         named = [f"{one.arg}={one.arg}" for one in given.kwonlyargs]
-        return ", ".join([*positional, *rest, *named, *([f"**{given.kwarg.arg}"] if given.kwarg else [])])
+        return ", ".join(
+            [*positional, *rest, *named, *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
+        )
 
     @property
     def _arguments(self) -> ast.arguments:
@@ -96,21 +109,26 @@ class Problem:
         return found.args
 
 
-def read_problem(row: Mapping[str, Any]) -> Problem:
-    """The problem of a dataset row.
+def read_problem(row: Mapping[str, Any]) -> CodingProblem:
+    """Read the problem of a dataset row.
 
-    Raises: ConfigError for a row that has none of the known shapes, and for one whose parts do not fit together.
+    Raises: ConfigError if the row has none of the known forms, or if its parts do not fit together.
     """
-    shape = next((shape for shape in _SHAPES if all(_is_given(row, field) for field in shape)), None)
+    shape = next(
+        (shape for shape in _SHAPES if all(_is_given(row, field) for field in shape)), None
+    )
     if shape is None:
         known = "; ".join(", ".join(shape) for shape in _SHAPES)
         raise ConfigError(
-            f"a row with the fields {', '.join(row) or 'none'} is no programming problem; expected one of: {known}. "
+            f"a row with the fields {', '.join(row) or 'none'} is no programming problem; "
+            f"expected one of: {known}. "
             f"Where columns have other names, say so in data.SPLIT.fields"
         )
     try:
-        problem = _from_prompt(row) if "entry_point" in shape else _from_tests(row, str(row[shape[0]]))
-        problem.suite.cases  # noqa: B018 - a suite that cannot be read says so here
+        problem = (
+            _from_prompt(row) if "entry_point" in shape else _from_tests(row, str(row[shape[0]]))
+        )
+        problem.suite.cases  # noqa: B018 - raises ValueError if the suite cannot be read
     except ValueError as error:
         raise ConfigError(f"programming problem {_id_of(row)}: {error}") from error
     return problem
@@ -122,7 +140,11 @@ def _is_given(row: Mapping[str, Any], field: str) -> bool:
 
 def _id_of(row: Mapping[str, Any]) -> str:
     if not _is_given(row, "task_id"):
-        return str(row["entry_point"]) if _is_given(row, "entry_point") else shortened(str(row["test_list"]))
+        return (
+            str(row["entry_point"])
+            if _is_given(row, "entry_point")
+            else shortened(str(row["test_list"]))
+        )
     return f"MBPP/{row['task_id']}" if isinstance(row["task_id"], int) else str(row["task_id"])
 
 
@@ -130,10 +152,10 @@ def _lines(text: Any) -> str:
     return str(text).replace("\r\n", "\n").replace("\r", "\n")
 
 
-# ---------------------------------------------------------------------------------------------------- HumanEval
+# ------------------------------------------------------------ HumanEval
 
 
-def _from_prompt(row: Mapping[str, Any]) -> Problem:
+def _from_prompt(row: Mapping[str, Any]) -> CodingProblem:
     prompt, name = _lines(row["prompt"]), str(row["entry_point"])
     tree = parse_bounded(prompt) or parse_bounded(f"{prompt.rstrip()}\n    ...\n")
     function = definition(tree, name) if tree is not None else None
@@ -144,8 +166,9 @@ def _from_prompt(row: Mapping[str, Any]) -> Problem:
     prelude = "\n".join([*lines[:first], *lines[function.end_lineno :]]).strip("\n")
     given = row["canonical_solution"] if _is_given(row, "canonical_solution") else None
     names = {bound for node in tree.body for bound in bound_outside(node)}
-    test = _lines(row["test"])  # with the prelude of its own: a program that changes what was given changes no test
-    return Problem(
+    # the tests get their own copy of the prelude, so that a program cannot change it for them
+    test = _lines(row["test"])
+    return CodingProblem(
         id=_id_of(row),
         text=prompt.strip("\n"),
         entry_point=name,
@@ -160,12 +183,17 @@ def _from_prompt(row: Mapping[str, Any]) -> Problem:
 
 
 def _completed(prompt: str, first: int, solution: str, name: str) -> str:
-    """The prompt's function with its body, where a solution is one; the solution itself where it is all of the function."""
+    """Return the complete function.
+
+    `solution` is either the whole function, or its body, which is then appended to the prompt.
+    """
     for program in (solution, "\n".join((prompt + solution).splitlines()[first:])):
         tree = parse_bounded(program)
         if tree is not None and definition(tree, name) is not None:
             return program.strip("\n")
-    raise ValueError(f"its canonical_solution goes on from the prompt to no function {name!r} that can be parsed")
+    raise ValueError(
+        f"its canonical_solution goes on from the prompt to no function {name!r} that can be parsed"
+    )
 
 
 def _signature(function: ast.FunctionDef) -> str:
@@ -173,15 +201,21 @@ def _signature(function: ast.FunctionDef) -> str:
     return f"def {function.name}({ast.unparse(function.args)}){returned}:"
 
 
-# ---------------------------------------------------------------------------------------------------- MBPP
+# ------------------------------------------------------------ MBPP
 
 
-def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
-    """The text says no name: it is that of the solution's function which all tests call. Other things of the solution that the
-    tests need, such as a class, are given."""
+def _from_tests(row: Mapping[str, Any], asked: str) -> CodingProblem:
+    """Read a row of MBPP, whose text does not name the function.
+
+    The function is the one of the solution that all tests call. Other statements of the solution
+    that the tests need, such as a class, are given in the prelude.
+    """
     code = _lines(row["code"])
     if not isinstance(row["test_list"], list | tuple):
-        raise ValueError(f"its test_list is {str(row['test_list'])[:100]!r}; expected a list of assert statements")
+        raise ValueError(
+            f"its test_list is {str(row['test_list'])[:100]!r}; expected a list of assert "
+            "statements"
+        )
     statements = tuple(_lines(test).strip() for test in row["test_list"])
     before = [_lines(row[field]) for field in ("test_setup_code",) if _is_given(row, field)]
     imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []
@@ -193,12 +227,14 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
     wanted = _free([setup, *statements]) - {function.name}
     needed = needed_for(tree, wanted, function)
     imported = [
-        node for node in needed if isinstance(node, ast.Import | ast.ImportFrom) and bound_outside(node) & wanted
+        node
+        for node in needed
+        if isinstance(node, ast.Import | ast.ImportFrom) and bound_outside(node) & wanted
     ]
     prelude = "\n\n\n".join(ast.unparse(node) for node in needed if node not in imported)
     signature = _signature(function)
     stub = f'{signature}\n    """{_quotable(asked)}"""'
-    return Problem(
+    return CodingProblem(
         id=_id_of(row),
         text=f"{prelude}\n\n\n{stub}" if prelude else stub,
         entry_point=function.name,
@@ -208,18 +244,21 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> Problem:
         test="\n".join([*map(ast.unparse, imported), setup]).strip(),
         statements=statements,
         examples=find_examples(asked, function.name),
-        solution=without(code, {name for node in needed if node not in imported for name in bound_outside(node)}),
+        solution=without(
+            code, {name for node in needed if node not in imported for name in bound_outside(node)}
+        ),
     )
 
 
 def _tested(tree: ast.Module, statements: Sequence[str]) -> ast.FunctionDef:
-    """The function that all statements name; of several the last."""
+    """Return the function that all tests name; the last one if there are several."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     named = [set(_names(statement)) for statement in statements]
     common = [name for name in functions if named and all(name in names for names in named)]
     if not common:
         raise ValueError(
-            f"its tests have no function in common that its code defines; it defines {', '.join(functions)}"
+            "its tests have no function in common that its code defines; it defines "
+            f"{', '.join(functions)}"
         )
     return functions[common[-1]]
 
@@ -232,7 +271,7 @@ def _names(source: str) -> set[str]:
 
 
 def _free(sources: Iterable[str]) -> set[str]:
-    """Names that are read and that neither Python nor the sources themselves define."""
+    """Return the names that `sources` read but that neither they nor Python's builtins define."""
     trees = [tree for source in sources if (tree := parse_bounded(source)) is not None]
     bound = {name for tree in trees for node in tree.body for name in bound_outside(node)}
     read = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -240,7 +279,10 @@ def _free(sources: Iterable[str]) -> set[str]:
 
 
 def needed_for(tree: ast.Module, names: Iterable[str], besides: ast.FunctionDef) -> list[ast.stmt]:
-    """The top-level statements that give `names` a meaning, and those that these need, in order; not the function `besides`."""
+    """Return the top-level statements that define `names`, and those that these need, in order.
+
+    The function `besides` is never included.
+    """
     found: set[int] = set()
     waiting = set(names)
     while waiting:

@@ -3,25 +3,31 @@ from pathlib import Path
 
 import pytest
 
-from motet.environments.coding.problems import Problem, read_problem
+from motet.environments.coding.problems import CodingProblem, read_problem
 from motet.errors import ConfigError
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 HUMANEVAL = {
     "task_id": "HumanEval/900",
-    "prompt": "\nimport math\n\n\ndef half(x: int) -> float:\n    return x / 2\n\n\ndef total(xs: list, *, by: int = 1) -> int:\n"
+    "prompt": "\nimport math\n\n\ndef half(x: int) -> float:\n    return x / 2\n\n\n"
+    "def total(xs: list, *, by: int = 1) -> int:\n"
     '    """Sum of xs, by times.\n    >>> total([1, 2])\n    3\n    """\n',
     "entry_point": "total",
     "canonical_solution": "    return sum(xs) * by\n",
-    "test": "\nMETADATA = {}\n\n\ndef check(candidate):\n    assert candidate([]) == 0\n    assert candidate([1], by=2) == 2\n",
+    "test": "\nMETADATA = {}\n\n\ndef check(candidate):\n    assert candidate([]) == 0\n"
+    "    assert candidate([1], by=2) == 2\n",
 }
 MBPP = {
     "task_id": 901,
     "text": "Write a function to find the longest of the given pairs.",
-    "code": "import math\r\nclass Pair(object): \r\n\tdef __init__(self, a, b): \r\n\t\tself.a = a\r\n\t\tself.b = b\r\n"
+    "code": "import math\r\nclass Pair(object): \r\n\tdef __init__(self, a, b): \r\n"
+    "\t\tself.a = a\r\n\t\tself.b = b\r\n"
     "def longest(arr, n):\r\n\treturn max(abs(p.a - p.b) for p in arr[:n])",
-    "test_list": ["assert longest([Pair(5, 24)], 1) == 19", "assert longest([Pair(1, 2)], 1) == math.floor(1.5)"],
+    "test_list": [
+        "assert longest([Pair(5, 24)], 1) == 19",
+        "assert longest([Pair(1, 2)], 1) == math.floor(1.5)",
+    ],
     "test_setup_code": "",
     "challenge_test_list": [],
 }
@@ -44,14 +50,15 @@ def rows(*names):
 
 def test_a_row_of_humaneval():
     problem = read_problem(HUMANEVAL)
-    assert problem == Problem(
+    assert problem == CodingProblem(
         id="HumanEval/900",
         text=HUMANEVAL["prompt"].strip("\n"),
         entry_point="total",
         signature="def total(xs: list, *, by: int=1) -> int:",
         prelude="import math\n\n\ndef half(x: int) -> float:\n    return x / 2",
         kind="check",
-        test=f"import math\n\n\ndef half(x: int) -> float:\n    return x / 2\n\n\n{HUMANEVAL['test']}",
+        test="import math\n\n\ndef half(x: int) -> float:\n    return x / 2\n\n\n"
+        f"{HUMANEVAL['test']}",
         statements=(),
         examples=("assert total([1, 2]) == 3",),
         solution=HUMANEVAL["prompt"].split("\n\n\n")[-1] + "    return sum(xs) * by",
@@ -76,8 +83,13 @@ def test_a_row_of_coophumaneval_has_no_solution():
 
 def test_a_row_of_mbpp_is_a_stub_without_tests_and_gives_what_the_tests_need():
     problem = read_problem(MBPP)
-    given = "class Pair(object):\n\n    def __init__(self, a, b):\n        self.a = a\n        self.b = b"
-    stub = 'def longest(arr, n):\n    """Write a function to find the longest of the given pairs."""'
+    given = (
+        "class Pair(object):\n\n    def __init__(self, a, b):\n"
+        "        self.a = a\n        self.b = b"
+    )
+    stub = (
+        'def longest(arr, n):\n    """Write a function to find the longest of the given pairs."""'
+    )
     assert problem.text == f"{given}\n\n\n{stub}"
     assert (problem.id, problem.prelude, problem.test) == ("MBPP/901", given, "import math")
     assert problem.statements == tuple(MBPP["test_list"])
@@ -95,7 +107,11 @@ def test_a_row_of_sanitized_mbpp():
 
 def test_of_several_functions_the_one_that_all_tests_call_is_asked_for():
     code = "def first(x):\n    return second(x)\n\ndef second(x):\n    return x"
-    row = {**SANITIZED, "code": code, "test_list": ["assert first(1) == 1", "assert first(second(1)) == 1"]}
+    row = {
+        **SANITIZED,
+        "code": code,
+        "test_list": ["assert first(1) == 1", "assert first(second(1)) == 1"],
+    }
     assert read_problem(row).entry_point == "first"
     assert "def second" in read_problem(row).prelude
 
@@ -103,7 +119,7 @@ def test_of_several_functions_the_one_that_all_tests_call_is_asked_for():
 def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
     for row in (HUMANEVAL, MBPP, SANITIZED):
         problem = read_problem(row)
-        assert Problem.load(json.loads(json.dumps(problem.fields))) == problem
+        assert CodingProblem.load(json.loads(json.dumps(problem.fields))) == problem
 
 
 @pytest.mark.parametrize(
@@ -111,20 +127,33 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
     [
         (
             {"question": "?", "answer": 1},
-            "fields question, answer is no programming problem; expected one of: prompt, entry_point",
+            "fields question, answer is no programming problem; "
+            "expected one of: prompt, entry_point",
         ),
         ({}, "fields none is no programming problem"),
-        ({**HUMANEVAL, "entry_point": "totl"}, "HumanEval/900: its prompt defines no function 'totl'"),
+        (
+            {**HUMANEVAL, "entry_point": "totl"},
+            "HumanEval/900: its prompt defines no function 'totl'",
+        ),
         ({**MBPP, "test_list": "['assert f()']"}, "; expected a list of assert statements"),
-        ({**HUMANEVAL, "prompt": "Sum it."}, "HumanEval/900: its prompt defines no function 'total'"),
+        (
+            {**HUMANEVAL, "prompt": "Sum it."},
+            "HumanEval/900: its prompt defines no function 'total'",
+        ),
         (
             {**HUMANEVAL, "canonical_solution": "return ("},
             "HumanEval/900: its canonical_solution goes on from the prompt to no",
         ),
-        ({**HUMANEVAL, "test": "def tset(): pass"}, "HumanEval/900: a suite of kind check defines no function check"),
+        (
+            {**HUMANEVAL, "test": "def tset(): pass"},
+            "HumanEval/900: a suite of kind check defines no function check",
+        ),
         ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is no Python"),
         ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is no Python"),
-        ({**MBPP, "test_list": 7, "task_id": None}, "7: its test_list is '7'; expected a list of assert statements"),
+        (
+            {**MBPP, "test_list": 7, "task_id": None},
+            "7: its test_list is '7'; expected a list of assert statements",
+        ),
         (
             {**MBPP, "test_list": ["assert other(1)"]},
             "MBPP/901: its tests have no function in common that its code defines",
@@ -146,11 +175,15 @@ def test_every_row_of_the_benchmarks_is_a_problem():
     assert sum(bool(problem.examples) for problem in found) > 150
     made = [read_problem(row) for row in rows("mbpp/train.jsonl", "mbpp/validation.jsonl")]
     assert len({problem.id for problem in made}) == 464
-    assert not [problem.id for problem in made if any(test in problem.text for test in problem.statements)]
+    assert not [
+        problem.id for problem in made if any(test in problem.text for test in problem.statements)
+    ]
 
 
 def test_helper_functions_of_a_prompt_are_given():
-    given = {problem.id: problem.prelude for problem in map(read_problem, rows("humaneval/test.jsonl"))}
+    given = {
+        problem.id: problem.prelude for problem in map(read_problem, rows("humaneval/test.jsonl"))
+    }
     assert "def poly(" in given["HumanEval/32"]
     assert "def encode_cyclic(" in given["HumanEval/38"]
     assert "def is_palindrome(" in given["HumanEval/10"]

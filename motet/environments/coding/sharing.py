@@ -1,10 +1,11 @@
-"""A known solution, shared out to a team: the first helper begins the work and hands over what the rest of it needs."""
+"""Divides a known solution among a team: the first helper does the first part of the work and
+returns the values that the rest needs."""
 
 import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from motet.environments.coding.problems import Problem, needed_for
+from motet.environments.coding.problems import CodingProblem, needed_for
 from motet.errors import EnvironmentFault
 from motet.rewards.cooperation import cooperation
 from motet.rewards.python import bound_outside, definition
@@ -15,20 +16,23 @@ _CERTAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom
 
 
 class NoSolution(EnvironmentFault):
-    """The data has no solution to the problem that is played."""
+    """The data has no solution for this problem."""
 
     cause = "no_solution"
 
 
-def share_out(problem: Problem, helpers: Sequence[str]) -> dict[str, str]:
-    """Function -> its code, for each of `helpers` and for the problem's own: together they are the solution.
+def share_out(problem: CodingProblem, helpers: Sequence[str]) -> dict[str, str]:
+    """Return function -> code for `helpers` and the problem's own function.
 
-    Where the body cannot be cut in two, the first helper has all of it. Further helpers hand back what they are given.
+    Together they are the known solution. If its body cannot be cut in two, the first helper gets
+    all of it. Further helpers return their arguments.
+
     Raises: NoSolution.
     """
     if problem.solution is None:
         raise NoSolution(
-            f"problem {problem.id} has no solution in its data: use rows with a canonical_solution, or MBPP's with code"
+            f"problem {problem.id} has no solution in its data: use rows with a "
+            "canonical_solution, or MBPP's with code"
         )
     if not helpers:
         return {problem.entry_point: problem.solution}
@@ -55,24 +59,36 @@ class _Cut(NamedTuple):
     first: Sequence[ast.stmt]
     rest: Sequence[ast.stmt]
     handed: str
-    """The names that `first` gives a meaning and `rest` reads, with commas."""
+    """The names that `first` binds and `rest` reads, separated by commas."""
 
     def imbalance(self) -> int:
         return abs(sum(map(_height, self.first)) - sum(map(_height, self.rest)))
 
 
 def _cuts(arguments: ast.arguments, body: Sequence[ast.stmt], helper: str) -> Iterator[_Cut]:
-    """Every place where the body can be cut: nothing before it leaves the function, the names that are handed over have a value
-    for certain, and what comes after has a use for them and does something of its own."""
+    """Yield every valid place to cut the body.
+
+    The first part must not leave the function. The names passed on must certainly have a value.
+    The second part must use them and do work of its own.
+    """
     parameters = {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)}
     for at in range(1, len(body)):
         first, rest = body[:at], body[at:]
         inside = [node for statement in first for node in ast.walk(statement)]
         if any(isinstance(node, (*_LEAVING, *_ENCLOSING)) for node in inside):
             return
-        bound = dict.fromkeys(name for statement in first for name in sorted(bound_outside(statement)))
-        certain = parameters.union(*(bound_outside(one) for one in first if isinstance(one, _CERTAIN)))
-        read = {node.id for statement in rest for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        bound = dict.fromkeys(
+            name for statement in first for name in sorted(bound_outside(statement))
+        )
+        certain = parameters.union(
+            *(bound_outside(one) for one in first if isinstance(one, _CERTAIN))
+        )
+        read = {
+            node.id
+            for statement in rest
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name)
+        }
         handed = [name for name in bound if name in read]
         if not handed or not certain.issuperset(handed):
             continue
@@ -99,6 +115,6 @@ def _function(head: str, body: Sequence[ast.stmt]) -> ast.FunctionDef:
 
 
 def _with_needs(part: ast.FunctionDef, tree: ast.Module, function: ast.FunctionDef) -> str:
-    """The part's code, after those of the solution's other statements that it needs."""
+    """Return the part's source, preceded by the other statements of the solution that it needs."""
     names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
     return "\n\n".join(ast.unparse(node) for node in (*needed_for(tree, names, function), part))

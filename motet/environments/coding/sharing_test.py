@@ -31,11 +31,16 @@ def run(parts, *arguments):
 
 
 def test_a_body_is_cut_where_the_halves_are_most_alike():
-    problem = problem_with("    a = x + 1\n    b = a * 2\n    for i in range(3):\n        b += i\n    return a + b\n")
+    problem = problem_with(
+        "    a = x + 1\n    b = a * 2\n    for i in range(3):\n        b += i\n    return a + b\n"
+    )
     parts = share_out(problem, ["aux"])
     assert parts == {
         "aux": "def aux(x, y=0):\n    a = x + 1\n    b = a * 2\n    return (a, b)",
-        "f": "def f(x, y=0):\n    a, b = aux(x, y)\n    for i in range(3):\n        b += i\n    return a + b",
+        "f": (
+            "def f(x, y=0):\n    a, b = aux(x, y)\n    for i in range(3):\n        b += i\n"
+            "    return a + b"
+        ),
     }
     assert run(parts, 3) == 4 + 8 + 3
 
@@ -59,7 +64,10 @@ def test_a_body_that_cannot_be_cut_is_the_helpers(body):
 
 def test_the_variable_of_a_comprehension_is_not_handed_over():
     parts = share_out(
-        problem_with("    a = [i for i in range(x)]\n    b = [i * 2 for i in a]\n    return b + a\n"), ["aux"]
+        problem_with(
+            "    a = [i for i in range(x)]\n    b = [i * 2 for i in a]\n    return b + a\n"
+        ),
+        ["aux"],
     )
     assert "return (a, b)" in parts["aux"] or "return a" in parts["aux"]
     assert run(parts, 2) == [0, 2, 0, 1]
@@ -67,7 +75,8 @@ def test_the_variable_of_a_comprehension_is_not_handed_over():
 
 def test_each_part_brings_what_it_needs_of_the_solution():
     solution = "import math\nimport re\n\ndef g(x):\n    return math.floor(x)\n\n" + (
-        "def f(x, y=0):\n    a = g(x)\n    b = a + 1\n    c = re.sub('a', 'b', str(a))\n    return c + str(b)\n"
+        "def f(x, y=0):\n    a = g(x)\n    b = a + 1\n    c = re.sub('a', 'b', str(a))\n"
+        "    return c + str(b)\n"
     )
     parts = share_out(problem_with(solution), ["aux"])
     assert [line for line in parts["aux"].splitlines() if line.startswith(("import", "def"))] == [
@@ -80,7 +89,9 @@ def test_each_part_brings_what_it_needs_of_the_solution():
 
 
 def test_further_helpers_hand_back_what_they_are_given():
-    parts = share_out(problem_with("    a = x + 1\n    b = a * a\n    return a - b\n"), ["aux1", "aux2"])
+    parts = share_out(
+        problem_with("    a = x + 1\n    b = a * a\n    return a - b\n"), ["aux1", "aux2"]
+    )
     assert list(parts) == ["aux1", "aux2", "f"]
     assert parts["aux2"] == "def aux2(x, y=0):\n    return locals()"
     assert run(parts, 3) == 4 - 16
@@ -101,15 +112,19 @@ def test_a_cut_never_leaves_main_a_thin_wrapper():
 
 
 def test_a_value_that_is_overwritten_unread_is_not_handed_over():
-    assert share_out(problem_with("    a = 0\n    a = x * 2 + y\n    return a\n"), ["aux"])["f"].endswith(
-        "return aux(x, y)"
+    assert share_out(problem_with("    a = 0\n    a = x * 2 + y\n    return a\n"), ["aux"])[
+        "f"
+    ].endswith("return aux(x, y)")
+    later = share_out(
+        problem_with("    a = 0\n    a = x * 2\n    a = a + y\n    return a\n"), ["aux"]
     )
-    later = share_out(problem_with("    a = 0\n    a = x * 2\n    a = a + y\n    return a\n"), ["aux"])
     assert later["f"] == "def f(x, y=0):\n    a = aux(x, y)\n    a = a + y\n    return a"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark data is not here")
-@pytest.mark.parametrize("file", ["humaneval/test.jsonl", "mbpp/train.jsonl", "mbpp/validation.jsonl"])
+@pytest.mark.parametrize(
+    "file", ["humaneval/test.jsonl", "mbpp/train.jsonl", "mbpp/validation.jsonl"]
+)
 def test_no_benchmark_solution_is_cut_where_its_value_comes_to_nothing(file):
     for row in map(json.loads, (DATA / file).read_text().splitlines()):
         problem = read_problem(row)

@@ -1,12 +1,12 @@
-"""What the coding games do alike from turn to turn: what agents hear of the turns before, which tests grade and which may be
-shown, what a turn pays, and what agents are told of it."""
+"""What the coding environments share: the prompts of later turns, the tests that grade and those
+that may be shown, the reward of a turn, and the feedback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from motet.core import Chat, Transition
-from motet.environments.feedback import Attempt, Expert, Feedback, FeedbackOptions, Person
+from motet.environments.feedback import Attempt, ExpertModel, Feedback, FeedbackOptions, Person
 from motet.environments.history import Exchange, History, compose
 from motet.environments.scaling import Scaling
 from motet.sandbox import Sandbox
@@ -15,18 +15,19 @@ from motet.settings import Settings
 
 
 class TurnOptions(Settings):
-    """What the options of these games have in common."""
+    """The options that the coding environments share."""
 
     history: History = "own"
-    """What an agent hears of the turns before: its own, everyone's (joint), or its last answer and what is new (none)."""
+    """The past turns in an agent's prompt. own: its own. joint: those of all agents. none: only its
+    last answer and what is new."""
     feedback: FeedbackOptions = FeedbackOptions()
-    """What agents are told between turns, and which tests they may see."""
+    """The feedback between turns, and which tests agents may see."""
     reward: Scaling
-    """How levels become rewards."""
+    """Maps levels to rewards."""
 
 
-class Score(Protocol):
-    """What a turn's work is worth."""
+class TurnScore(Protocol):
+    """The score of one turn."""
 
     @property
     def levels(self) -> float: ...
@@ -36,16 +37,18 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples in a task's own text, as tests: agents have read them anyway. Not all of them need be right."""
+    """The examples in a task's own text, as tests. Agents have read them already. Some may be
+    wrong."""
 
     suite: Suite
     solution: Sequence[str] | None = None
-    """A known solution, as sources, to check them by."""
+    """Sources of a known solution, to check the examples with."""
     doubtful: bool = False
-    """Whether only those are taken for right that the solution passes; if not, all but those that it fails."""
+    """True: keep only the examples that the solution passes. False: drop only those that it
+    fails."""
 
     async def right(self, sandbox: Sandbox) -> Suite | None:
-        """Those that may be taken for right; None where there are none. Raises: SandboxFault."""
+        """Return the examples assumed to be right; None if there are none. Raises: SandboxFault."""
         if self.solution is None:
             return None if self.doubtful else self.suite
         cases = (await sandbox.judge(self.solution, self.suite)).cases
@@ -58,7 +61,7 @@ class Examples:
 
 
 class Turns:
-    """The turns of one game."""
+    """The turns of one environment."""
 
     def __init__(
         self,
@@ -67,12 +70,12 @@ class Turns:
         *,
         sandbox: Sandbox,
         turns: int,
-        expert: Expert | None,
+        expert: ExpertModel | None,
         person: Person | None,
     ) -> None:
-        """`turns` is how many there are: after the last of them nobody is told anything.
+        """`turns` is the number of turns. There is no feedback after the last one.
 
-        Raises: ConfigError for feedback by somebody who is not there.
+        Raises: ConfigError if the feedback mode, `expert` and `person` do not fit; see `Feedback`.
         """
         self.options = options
         self.agents = agents
@@ -81,37 +84,53 @@ class Turns:
         self._feedback = Feedback(options.feedback, expert=expert, person=person)
 
     def observe(self, asked: Mapping[str, str], turns: Sequence[Exchange]) -> dict[str, Chat]:
-        """The chat of every agent that is `asked` something, after `turns`."""
+        """Return the chat of every agent in `asked`, after `turns`."""
         history, feedback = self.options.history, self.options.feedback
-        restated = {"restate_problem": feedback.restate_problem, "restate_answer": feedback.restate_answer}
-        return {agent: compose(history, agent, turns, new, **restated) for agent, new in asked.items()}
+        restated = {
+            "restate_problem": feedback.restate_problem,
+            "restate_answer": feedback.restate_answer,
+        }
+        return {
+            agent: compose(history, agent, turns, new, **restated) for agent, new in asked.items()
+        }
 
     def grading(self, suite: Suite) -> Suite:
-        """The tests that grade."""
+        """Return the suite with only the tests that grade."""
         return suite.choose(self.options.feedback.divide(len(suite.cases))[1])
 
     async def shown(self, suite: Suite, examples: Examples | None) -> Suite | None:
-        """The tests that may be shown; where there are none, the examples, as far as they are right. Raises: SandboxFault."""
+        """Return the tests that may be shown. If there are none, return the examples that are
+        assumed to be right.
+
+        Raises: SandboxFault.
+        """
         indices = self.options.feedback.divide(len(suite.cases))[0]
         if indices:
             return suite.choose(indices)
         return None if examples is None else await examples.right(self.sandbox)
 
-    def pay(self, state: Any, turn: int, score: Score, *, stop: bool) -> Transition:
-        """The end of a turn, the first being turn 1: all are rewarded alike. It is the last one after `count` of them, and with
-        `stop` where all tests pass."""
+    def pay(self, state: Any, turn: int, score: TurnScore, *, stop: bool) -> Transition:
+        """Return the transition of a turn; the first turn is 1. All agents get the same reward.
+
+        The episode ends after turn `count`, or with `stop` if all tests pass.
+        """
         rewards = dict.fromkeys(self.agents, self.options.reward.reward(score.levels))
         solved = stop and score.terms["success"] == 1.0
-        return Transition(state, rewards, solved or turn >= self.count, {**score.terms, "levels": score.levels})
+        return Transition(
+            state, rewards, solved or turn >= self.count, {**score.terms, "levels": score.levels}
+        )
 
     async def told(
         self, attempt: Attempt, sources: Sequence[str], suite: Suite, examples: Examples | None
     ) -> dict[str, str]:
-        """What each agent is told of an attempt, which is given without the tests that may be shown. They are run on `sources`,
-        if there are any, and only for feedback that says something of them.
+        """Return the feedback for each agent. `attempt` comes without the tests that may be shown.
 
-        Raises: SandboxFault where tests could not be run, EnvironmentFault where feedback could not be had.
+        These tests are run on `sources`, if there are any, and only if the feedback mode uses them.
+
+        Raises: SandboxFault if tests could not be run, EnvironmentFault if feedback failed.
         """
         shown = await self.shown(suite, examples) if self._feedback.reads_tests else None
-        verdict = await self.sandbox.judge(sources, shown) if shown is not None and sources else None
+        verdict = (
+            await self.sandbox.judge(sources, shown) if shown is not None and sources else None
+        )
         return await self._feedback.give(replace(attempt, shown=shown, verdict=verdict))

@@ -11,21 +11,27 @@ from motet.environments.scaling import Scaling
 from motet.sandbox.suite import CaseResult, Suite, Verdict
 
 GRADING = Suite.asserts(("assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"))
-EXAMPLES = Suite.asserts(("assert f(4) == 4", "assert f(5) == 5", "assert f(6) == 6", "assert f(7) == 7"))
+EXAMPLES = Suite.asserts(
+    ("assert f(4) == 4", "assert f(5) == 5", "assert f(6) == 6", "assert f(7) == 7")
+)
 STATUSES = ("passed", "failed", "timeout", "not_run")
-ATTEMPT = Attempt("Write f.", {"main": "the function `f`"}, {"main": "?"}, {"main": ""}, {"main": []}, share=0.0)
+ATTEMPT = Attempt(
+    "Write f.", {"main": "the function `f`"}, {"main": "?"}, {"main": ""}, {"main": []}, share=0.0
+)
 CODE = "def f(x): return x"
 
 
 class Judge:
-    """Says of the n-th case of a suite the n-th of STATUSES, and remembers what was judged."""
+    """Gives the n-th case of a suite the n-th of STATUSES. Records what it was asked."""
 
     def __init__(self):
         self.judged = []
 
     async def judge(self, sources, suite):
         self.judged.append((list(sources), [suite.cases[index].text for index in suite.chosen]))
-        return Verdict(tuple(CaseResult(suite.cases[index].name, STATUSES[index]) for index in suite.chosen))
+        return Verdict(
+            tuple(CaseResult(suite.cases[index].name, STATUSES[index]) for index in suite.chosen)
+        )
 
 
 @dataclass
@@ -76,10 +82,18 @@ def test_tests_that_may_be_shown_do_not_grade_and_stand_before_examples():
 
 @pytest.mark.parametrize(
     ("turn", "success", "stop", "done"),
-    [(1, 0.0, True, False), (2, 0.0, True, True), (1, 1.0, True, True), (1, 1.0, False, False), (2, 1.0, False, True)],
+    [
+        (1, 0.0, True, False),
+        (2, 0.0, True, True),
+        (1, 1.0, True, True),
+        (1, 1.0, False, False),
+        (2, 1.0, False, True),
+    ],
 )
 def test_a_turn_pays_all_alike_and_the_last_one_ends_it(turn, success, stop, done):
-    paid = made(reward=Scaling(scale=2.0, shift=-1.0)).pay("state", turn, Worth(3.0, success), stop=stop)
+    paid = made(reward=Scaling(scale=2.0, shift=-1.0)).pay(
+        "state", turn, Worth(3.0, success), stop=stop
+    )
     assert (paid.state, paid.rewards, paid.done) == ("state", {"helper": 5.0, "main": 5.0}, done)
     assert paid.terms == {"success": success, "levels": 3.0}
 
@@ -94,7 +108,9 @@ def test_who_is_asked_hears_its_own_turns():
 
 def test_what_may_be_shown_is_run_and_told():
     judge = Judge()
-    told = asyncio.run(made(judge, feedback={"sandbox_slice": 1}).told(ATTEMPT, [CODE], GRADING, None))
+    told = asyncio.run(
+        made(judge, feedback={"sandbox_slice": 1}).told(ATTEMPT, [CODE], GRADING, None)
+    )
     assert judge.judged == [([CODE], ["assert f(1) == 1"])]
     assert "- Passed: assert f(1) == 1" in told["main"]
 
@@ -103,7 +119,10 @@ def test_what_cannot_be_run_is_not():
     judge = Judge()
     told = asyncio.run(made(judge).told(ATTEMPT, [], GRADING, Examples(EXAMPLES)))
     assert judge.judged == []
-    assert told["main"] == "Revise the function `f`: write all of it again, in the same form as before."
+    assert (
+        told["main"]
+        == "Revise the function `f`: write all of it again, in the same form as before."
+    )
 
 
 @pytest.mark.parametrize("mode", sorted(WITHOUT_TESTS))

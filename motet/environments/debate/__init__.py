@@ -1,8 +1,9 @@
-"""Debate on questions with gold answers: everyone answers, hears the others, and answers again.
+"""Debate on questions with gold answers: agents answer, read other answers, and answer again.
 
 game.py        the environment and its options
-questions.py   what is asked: rows of GSM8K, TinyGSM, ANLI or of mathematics
-judging.py     what an answer is, and whether it is right; what the answers of several come to
-prompts.py     what agents are told, and who hears whom
-quoting.py     another's words, so that they can pose as nobody else's
+questions.py   reads rows of GSM8K, TinyGSM, ANLI and mathematics data sets as questions
+judging.py     extracts answers and compares them with the gold answer; majority and agreement
+prompts.py     the prompts, and which answers each agent reads
+quoting.py     quotes other agents' text so that it cannot imitate another speaker
+verified.py    the protocol of a verifier that scores answers
 """

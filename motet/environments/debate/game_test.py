@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from pydantic import ValidationError
 
-from motet.core import Mark, Message, Reply
+from motet.core import Grade, Message, Reply
 from motet.environments.check import check_environment
 from motet.environments.debate.game import Debate
 from motet.environments.debate.prompts import first_prompt
@@ -11,14 +11,22 @@ from motet.environments.registry import create
 from motet.errors import ConfigError, RewardFault
 from motet.sandbox import Sandbox
 
-CAKES = {"question": "Six cakes of 200 dollars each?", "answer": "6 * 200 = <<6*200=1200>>1,200\n#### 1,200"}
+CAKES = {
+    "question": "Six cakes of 200 dollars each?",
+    "answer": "6 * 200 = <<6*200=1200>>1,200\n#### 1,200",
+}
 CATS = {"premise": "Two cats sleep.", "hypothesis": "A cat sleeps.", "label": 0}
 ROOT = {"problem": "What is the root of 8?", "answer": r"2\sqrt{2}"}
-RIGHT, WRONG, LOOSE, NONE = r"\boxed{1,200}", r"\boxed{12}", "The answer is $1200.", "I do not know."
+RIGHT, WRONG, LOOSE, NONE = (
+    r"\boxed{1,200}",
+    r"\boxed{12}",
+    "The answer is $1200.",
+    "I do not know.",
+)
 
 
 class Scorer:
-    """Scores by the answers' texts, and notes what it was asked."""
+    """Looks up the score of each answer in a table. Records what it was asked."""
 
     def __init__(self, **scores):
         self.scores, self.asked = scores, []
@@ -38,12 +46,14 @@ def debate(turns=2, verifier=None, **options):
 
 
 def play(environment, *turns, row=CAKES):
-    """The transitions of turns, each given as what every agent says in it."""
+    """Play turns, each given as the replies of all agents. Return their transitions."""
 
     async def game():
         state, found = await environment.start(environment.task(row), 0), []
         for said in turns:
-            replies = {agent: Reply(text) for agent, text in zip(environment.agents, said, strict=True)}
+            replies = {
+                agent: Reply(text) for agent, text in zip(environment.agents, said, strict=True)
+            }
             found.append(await environment.step(state, replies, 0))
             state = found[-1].state
         return found
@@ -57,11 +67,19 @@ def play(environment, *turns, row=CAKES):
         ({}, CAKES),
         ({"agents": 3, "topology": "ring", "history": "own", "hears": "full"}, CAKES),
         (
-            {"agents": ["pro", "contra"], "roles": {"contra": "You doubt."}, "hears": "answers", "format_penalty": 0.5},
+            {
+                "agents": ["pro", "contra"],
+                "roles": {"contra": "You doubt."},
+                "hears": "answers",
+                "format_penalty": 0.5,
+            },
             CAKES,
         ),
         ({"agents": 1}, CAKES),
-        ({"dataset": "anli", "show_scores": "exact", "consensus": {"share": 1.0, "score": 1.0}}, CATS),
+        (
+            {"dataset": "anli", "show_scores": "exact", "consensus": {"share": 1.0, "score": 1.0}},
+            CATS,
+        ),
     ],
 )
 def test_a_debate_keeps_the_rules_of_environments(options, row):
@@ -87,10 +105,14 @@ def test_everyone_acts_at_every_turn_and_is_paid_for_its_own_answer():
 def test_terms_say_who_is_right_and_what_the_majority_says():
     first, last = play(debate(agents=3), (RIGHT, WRONG, NONE), (RIGHT, LOOSE, WRONG))
     assert first.terms == {
-        "right/alice": 1.0, "right/bob": 0.0, "right/carol": 0.0, "majority": 0.0, "success": 1 / 3, "answered": 2 / 3,
-        "agreement": 1 / 3,
+        "right/alice": 1.0, "right/bob": 0.0, "right/carol": 0.0, "majority": 0.0,
+        "success": 1 / 3, "answered": 2 / 3, "agreement": 1 / 3,
     }  # fmt: skip
-    assert (last.terms["majority"], last.terms["success"], last.terms["agreement"]) == (1.0, 2 / 3, 2 / 3)
+    assert (last.terms["majority"], last.terms["success"], last.terms["agreement"]) == (
+        1.0,
+        2 / 3,
+        2 / 3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +121,7 @@ def test_terms_say_who_is_right_and_what_the_majority_says():
         ((RIGHT, RIGHT), 1.0),
         ((RIGHT, LOOSE), 1.0),
         ((RIGHT, WRONG), 0.0),  # a tie
-        ((RIGHT, NONE), 1.0),  # whoever gives no answer has no vote
+        ((RIGHT, NONE), 1.0),  # an agent without an answer has no vote
         ((NONE, NONE), 0.0),
         ((WRONG, WRONG), 0.0),
     ],
@@ -114,19 +136,27 @@ def test_an_answer_outside_the_box_costs_its_agent_and_nobodys_reward():
     assert {name: value for name, value in turn.terms.items() if name.startswith("personal/")} == {
         "personal/alice": 0.0, "personal/bob": -0.25, "personal/carol": -0.25,
     }  # fmt: skip
-    assert not any(name.startswith("personal/") for name in play(debate(turns=1), (RIGHT, NONE))[0].terms)
+    assert not any(
+        name.startswith("personal/") for name in play(debate(turns=1), (RIGHT, NONE))[0].terms
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- verifier and scores
+# ------------------------------------------------------------ verifier and scores
 
 
 def test_a_verifier_rewards_in_place_of_the_gold_answer_and_right_stays_by_it():
     scorer = Scorer(**{RIGHT: 0.2, WRONG: 0.9})
     (turn,) = play(debate(turns=1, score="verifier", verifier=scorer), (RIGHT, WRONG))
     assert turn.rewards == {"alice": 0.2, "bob": 0.9}
-    assert (turn.terms["right/alice"], turn.terms["right/bob"], turn.terms["success"]) == (1.0, 0.0, 0.5)
+    assert (turn.terms["right/alice"], turn.terms["right/bob"], turn.terms["success"]) == (
+        1.0,
+        0.0,
+        0.5,
+    )
     asked = Message("user", first_prompt(CAKES["question"], "gsm8k"))
-    assert scorer.asked == [[(asked, Message("assistant", RIGHT)), (asked, Message("assistant", WRONG))]]
+    assert scorer.asked == [
+        [(asked, Message("assistant", RIGHT)), (asked, Message("assistant", WRONG))]
+    ]
 
 
 def shown(environment, *turns):
@@ -153,18 +183,20 @@ def test_a_verifier_that_is_away_is_a_fault_and_no_zero():
 
 def test_a_verifier_that_is_missing_or_not_asked_is_refused():
     with pytest.raises(
-        ConfigError, match=r"score is verifier and show_scores is none, and there is no verifier: add a section"
+        ConfigError,
+        match=r"score is verifier and show_scores is none, and there is no verifier: add a section",
     ):
         debate(score="verifier")
     with pytest.raises(ConfigError, match="there is no verifier"):
         debate(show_scores="verifier")
     with pytest.raises(
-        ConfigError, match="so the verifier is never asked: set one of them to verifier, or verifier: null"
+        ConfigError,
+        match="so the verifier is never asked: set one of them to verifier, or verifier: null",
     ):
         debate(verifier=Scorer())
 
 
-# ---------------------------------------------------------------------------------------------------- consensus
+# ------------------------------------------------------------ consensus
 
 
 @pytest.mark.parametrize(
@@ -185,7 +217,7 @@ def test_a_debate_ends_early_only_where_agents_agree_and_score_enough(consensus,
     assert play(debate(turns=3, agents=3, consensus=consensus), said)[0].done is ends
 
 
-# ---------------------------------------------------------------------------------------------------- rows, names, answers
+# ------------------------------------------------------------ rows, names, answers
 
 
 def test_the_reference_is_right_whatever_the_data():
@@ -204,13 +236,22 @@ def test_rows_of_tinygsm_are_run_in_a_sandbox_that_others_do_not_open():
         return opened[-1]
 
     options = {"dataset": "tinygsm"}
-    environment = create(Debate, options, {"turns": 1, "verifier": None, "open_sandbox": open_sandbox})
+    environment = create(
+        Debate, options, {"turns": 1, "verifier": None, "open_sandbox": open_sandbox}
+    )
     assert opened == []
     assert environment.task(CAKES).fields["gold"] == "1200"
     assert opened == []
-    task = environment.task({"question": "How many?", "code": "def simple_math_problem():\n    return 3 * 400"})
+    task = environment.task(
+        {"question": "How many?", "code": "def simple_math_problem():\n    return 3 * 400"}
+    )
     assert task.fields["gold"] == "1200"
-    assert environment.task({"question": "How many?", "code": "def simple_math_problem():\n    return None"}) == []
+    assert (
+        environment.task(
+            {"question": "How many?", "code": "def simple_math_problem():\n    return None"}
+        )
+        == []
+    )
     for sandbox in opened:
         sandbox.close()
     with pytest.raises(ConfigError, match="there is no sandbox"):
@@ -224,16 +265,26 @@ def test_a_row_without_a_gold_label_is_passed_over():
 def test_the_vote_of_a_debate_is_its_majority():
     environment = debate(agents=3)
     task = environment.task(CAKES)
-    said = lambda *texts: environment.answer(task, dict(zip(environment.agents, texts, strict=True)))  # noqa: E731
+    said = lambda *texts: environment.answer(  # noqa: E731
+        task, dict(zip(environment.agents, texts, strict=True))
+    )
     assert said(RIGHT, LOOSE, WRONG) == "1200"
     assert said(RIGHT, WRONG, NONE) is None
     assert said(NONE, NONE, NONE) is None
 
 
 def test_alone_is_the_first_agent_with_its_role_and_the_same_turns():
-    environment = debate(turns=3, agents=["pro", "contra"], roles={"pro": "You are for it.", "contra": "You are not."})
+    environment = debate(
+        turns=3,
+        agents=["pro", "contra"],
+        roles={"pro": "You are for it.", "contra": "You are not."},
+    )
     alone = environment.alone()
-    assert (alone.agents, alone.turns, alone.options.roles) == (("pro",), 3, {"pro": "You are for it."})
+    assert (alone.agents, alone.turns, alone.options.roles) == (
+        ("pro",),
+        3,
+        {"pro": "You are for it."},
+    )
     state = play(alone, (RIGHT,))[0].state
     assert alone.observe(state)["pro"][0] == Message("system", "You are for it.")
     assert "Check your last answer" in alone.observe(state)["pro"][1].content
@@ -247,7 +298,10 @@ def test_alone_is_the_first_agent_with_its_role_and_the_same_turns():
         ({"agents": []}, "expected different names"),
         ({"agents": ["a", "a"]}, "expected different names"),
         ({"agents": ["a", "b/c"]}, "expected different names of letters"),
-        ({"roles": {"bo": "x"}}, r"roles names 'bo' \(did you mean 'bob'\?\); the agents are alice, bob"),
+        (
+            {"roles": {"bo": "x"}},
+            r"roles names 'bo' \(did you mean 'bob'\?\); the agents are alice, bob",
+        ),
         ({"consensus": {"share": 0.0}}, "consensus.share"),
         ({"format_penalty": -0.1}, "format_penalty"),
         ({"dataset": "gsm"}, "dataset"),
@@ -263,9 +317,14 @@ def test_a_verifier_reads_what_everybody_is_first_asked_and_marks_are_by_the_gol
     task = environment.task(CAKES)
     (asked,) = environment.question(task)
     assert asked == Message("user", first_prompt(CAKES["question"], "gsm8k"))
-    marks = [asyncio.run(environment.mark(task, text)) for text in (RIGHT, WRONG, LOOSE, NONE)]
-    assert marks == [Mark("1200", True), Mark("12", False), Mark("1200", True), Mark(None, False)]
-    assert not hasattr(environment, "labels")
+    marks = [asyncio.run(environment.grade(task, text)) for text in (RIGHT, WRONG, LOOSE, NONE)]
+    assert marks == [
+        Grade("1200", True),
+        Grade("12", False),
+        Grade("1200", True),
+        Grade(None, False),
+    ]
+    assert environment.labels == ()
     cats = debate(dataset="anli")
     assert cats.labels == ("entailment", "neutral", "contradiction")
-    assert asyncio.run(cats.mark(cats.task(CATS), "It is neutral.")) == Mark("neutral", False)
+    assert asyncio.run(cats.grade(cats.task(CATS), "It is neutral.")) == Grade("neutral", False)

@@ -1,9 +1,9 @@
-"""What is asked: the rows of four kinds of data as questions with a gold answer.
+"""Reads rows of four kinds of data sets as questions with a gold answer.
 
-gsm8k     question, answer ("... #### 72")                      openai/gsm8k
-tinygsm   question, code (defines simple_math_problem())        TinyGSM/TinyGSM
-anli      premise, hypothesis, label, and uid, reason if any    facebook/anli
-maths     problem, answer, and solution if any                  HuggingFaceH4/MATH-500 and its like
+gsm8k     question, answer ("... #### 72")                             openai/gsm8k
+tinygsm   question, code (defines simple_math_problem())               TinyGSM/TinyGSM
+anli      premise, hypothesis, label; optionally uid and reason        facebook/anli
+maths     problem, answer; optionally solution                         HuggingFaceH4/MATH-500 etc.
 """
 
 import re
@@ -30,23 +30,25 @@ FIELDS: Mapping[Dataset, tuple[str, ...]] = MappingProxyType(
         "maths": ("problem", "answer"),
     }
 )
-"""What a row must have."""
+"""The required fields of a row."""
 PROGRAM = "simple_math_problem"
-"""The function that computes the answer to a question of TinyGSM."""
-_SPELT: Mapping[str, int] = MappingProxyType({str(number): number for number in (-1, *range(len(nli.LABELS)))})
-"""Labels as a .csv has them."""
+"""The function that computes the answer to a TinyGSM question."""
+_SPELT: Mapping[str, int] = MappingProxyType(
+    {str(number): number for number in (-1, *range(len(nli.LABELS)))}
+)
+"""Labels as a .csv file spells them."""
 _LARGEST = 10**15
-"""Beyond it the float that a program returns is no exact number."""
+"""Upper bound of answers. A float beyond it does not represent every integer exactly."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `gold` is its answer, spelt as judges spell answers."""
+    """One question. `gold` is its answer in the normalised spelling of judging.py."""
 
     text: str
     gold: str
     worked: str = ""
-    """How the answer is found, where the data says so."""
+    """The worked solution, if the data has one."""
 
     @classmethod
     def load(cls, fields: Mapping[str, Any]) -> Self:
@@ -57,7 +59,10 @@ class Question:
 
 
 def read_row(dataset: Dataset, row: Mapping[str, Any]) -> Task | None:
-    """The question of a row of gsm8k, anli or maths; None for a row without a gold label (-1). Raises: ConfigError."""
+    """Return the question of a row of gsm8k, anli or maths; None if its label is missing (-1).
+
+    Raises: ConfigError if a field is missing or invalid.
+    """
     _check_fields(dataset, row)
     if dataset == "anli":
         return _of_premise(row)
@@ -65,25 +70,30 @@ def read_row(dataset: Dataset, row: Mapping[str, Any]) -> Task | None:
 
 
 def run_row(row: Mapping[str, Any], sandbox: Sandbox) -> Task | None:
-    """The question of a row of tinygsm; None where its program fails or returns no number.
+    """Return the question of a row of tinygsm; None if its program fails or returns no number.
 
-    Raises: ConfigError for a row without its fields, SandboxFault where the program could not be run.
+    Raises: ConfigError if the row lacks a field, SandboxFault if the program could not be run.
     """
     _check_fields("tinygsm", row)
     text = _text("tinygsm", row, "question")
     returned = sandbox.run_sync([_text("tinygsm", row, "code")], [Call(PROGRAM)]).calls[0]
     gold = _exact(returned.value) if isinstance(returned, Returned) else None
-    return None if gold is None else Question(text, answers.written(gold)).task(_name("tinygsm", text))
+    return (
+        None if gold is None else Question(text, answers.written(gold)).task(_name("tinygsm", text))
+    )
 
 
 def _exact(value: Any) -> Fraction | None:
-    """A number as it was meant: floats, rounded to nine decimals, lose what binary arithmetic added to them."""
+    """Return a finite number as a fraction, rounded to nine decimals; None for anything else.
+
+    Rounding removes the binary rounding errors of floats.
+    """
     if type(value) not in (int, float) or abs(value) >= _LARGEST or not isfinite(value):
         return None
     return Fraction(round(Fraction(repr(value)) * 10**9), 10**9)
 
 
-# ---------------------------------------------------------------------------------------------------- rows
+# ------------------------------------------------------------ rows
 
 
 def _of_words(row: Mapping[str, Any]) -> Task:
@@ -92,7 +102,8 @@ def _of_words(row: Mapping[str, Any]) -> Task:
     gold = answers.read(last) if mark else None
     if gold is None:
         raise ConfigError(
-            f"a row for debate, dataset gsm8k, has the answer {answer[-80:]!r}; expected #### and a number"
+            f"a row for debate, dataset gsm8k, has the answer {answer[-80:]!r}; expected #### "
+            "and a number"
         )
     steps = re.sub(r"<<[^<>]*>>", "", worked).strip()
     return Question(text, answers.written(gold), steps).task(_name("gsm8k", text))
@@ -110,7 +121,8 @@ def _of_premise(row: Mapping[str, Any]) -> Task | None:
     if label not in nli.LABELS:
         numbered = ", ".join(f"{number} or {name}" for number, name in enumerate(nli.LABELS))
         raise ConfigError(
-            f"a row for debate, dataset anli, has the label {label!r}; expected {numbered}, or -1 for none"
+            f"a row for debate, dataset anli, has the label {label!r}; expected {numbered}, or "
+            "-1 for none"
         )
     text = f"Premise: {premise}\nHypothesis: {hypothesis}"
     name = str(row["uid"]) if row.get("uid") else _name("anli", text)
@@ -129,7 +141,8 @@ def _check_fields(dataset: Dataset, row: Mapping[str, Any]) -> None:
     if missing:
         hint = nearest(missing[0], row)
         raise ConfigError(
-            f"a row for debate, dataset {dataset}, has no field {missing[0]!r}{hint}; it has {', '.join(row)}. Set "
+            f"a row for debate, dataset {dataset}, has no field {missing[0]!r}{hint}; it has "
+            f"{', '.join(row)}. Set "
             f"environment.dataset, or name the column in data: fields: {{{missing[0]}: COLUMN}}"
         )
 
@@ -137,10 +150,12 @@ def _check_fields(dataset: Dataset, row: Mapping[str, Any]) -> None:
 def _text(dataset: Dataset, row: Mapping[str, Any], field: str) -> str:
     text = row[field]
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"a row for debate, dataset {dataset}, has {text!r} as its {field!r}; expected a text")
+        raise ConfigError(
+            f"a row for debate, dataset {dataset}, has {text!r} as its {field!r}; expected a text"
+        )
     return text.strip()
 
 
 def _name(dataset: Dataset, text: str) -> str:
-    """Rows without an id are called after what they ask."""
+    """Return an id for a row that has none: a hash of its question."""
     return f"{dataset}-{blake2b(text.encode(errors='surrogatepass'), digest_size=6).hexdigest()}"

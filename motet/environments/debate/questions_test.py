@@ -8,7 +8,10 @@ from motet.environments.debate.questions import Question, read_row, run_row
 from motet.errors import ConfigError
 from motet.sandbox import Sandbox
 
-CAKES = {"question": "Six cakes of 200 dollars each?", "answer": "6 * 200 = <<6*200=1200>>1,200 dollars\n#### 1,200"}
+CAKES = {
+    "question": "Six cakes of 200 dollars each?",
+    "answer": "6 * 200 = <<6*200=1200>>1,200 dollars\n#### 1,200",
+}
 CATS = {
     "uid": "u-1",
     "premise": "Two cats sleep.",
@@ -31,7 +34,9 @@ def program(*lines):
 
 def test_a_row_of_gsm8k_is_a_number_and_the_steps_to_it():
     task = read_row("gsm8k", CAKES)
-    assert Question.load(task.fields) == Question(CAKES["question"], "1200", "6 * 200 = 1,200 dollars")
+    assert Question.load(task.fields) == Question(
+        CAKES["question"], "1200", "6 * 200 = 1,200 dollars"
+    )
     assert task.id == read_row("gsm8k", {**CAKES, "split": "train"}).id
     assert task.id != read_row("gsm8k", {**CAKES, "question": "Seven?"}).id
     assert json.loads(json.dumps(task.fields)) == task.fields
@@ -39,7 +44,13 @@ def test_a_row_of_gsm8k_is_a_number_and_the_steps_to_it():
 
 @pytest.mark.parametrize(
     ("label", "gold"),
-    [(0, "entailment"), (1, "neutral"), (2, "contradiction"), ("neutral", "neutral"), ("2", "contradiction")],
+    [
+        (0, "entailment"),
+        (1, "neutral"),
+        (2, "contradiction"),
+        ("neutral", "neutral"),
+        ("2", "contradiction"),
+    ],
 )
 def test_a_row_of_anli_is_a_label(label, gold):
     task = read_row("anli", {**CATS, "label": label})
@@ -72,10 +83,26 @@ def test_a_row_of_maths_keeps_its_answer_as_it_is():
     ("dataset", "row", "what"),
     [
         ("gsm8k", {"question": "?"}, "dataset gsm8k, has no field 'answer'; it has question"),
-        ("gsm8k", {"questions": "?", "answer": "#### 1"}, r"no field 'question' \(did you mean 'questions'\?\)"),
-        ("gsm8k", {"question": " ", "answer": "#### 1"}, "has ' ' as its 'question'; expected a text"),
-        ("gsm8k", {"question": "?", "answer": "1"}, "has the answer '1'; expected #### and a number"),
-        ("gsm8k", {"question": "?", "answer": "#### many"}, "has the answer '#### many'; expected #### and a number"),
+        (
+            "gsm8k",
+            {"questions": "?", "answer": "#### 1"},
+            r"no field 'question' \(did you mean 'questions'\?\)",
+        ),
+        (
+            "gsm8k",
+            {"question": " ", "answer": "#### 1"},
+            "has ' ' as its 'question'; expected a text",
+        ),
+        (
+            "gsm8k",
+            {"question": "?", "answer": "1"},
+            "has the answer '1'; expected #### and a number",
+        ),
+        (
+            "gsm8k",
+            {"question": "?", "answer": "#### many"},
+            "has the answer '#### many'; expected #### and a number",
+        ),
         (
             "anli",
             {**CATS, "label": 3},
@@ -106,7 +133,11 @@ def test_a_row_of_another_kind_is_refused(dataset, row, what):
     ],
 )
 def test_the_answer_to_a_question_of_tinygsm_is_computed(sandbox, lines, gold):
-    assert run_row(program(*lines), sandbox).fields == {"text": "How many?", "gold": gold, "worked": ""}
+    assert run_row(program(*lines), sandbox).fields == {
+        "text": "How many?",
+        "gold": gold,
+        "worked": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -136,16 +167,20 @@ def test_a_row_of_tinygsm_without_a_program_is_refused(sandbox):
         run_row({"question": "How many?"}, sandbox)
 
 
-# ---------------------------------------------------------------------------------------------------- the real rows
+# ------------------------------------------------------------ the real rows
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 @pytest.mark.parametrize(
     ("dataset", "file", "count"),
-    [("gsm8k", "gsm8k/train.jsonl", 7473), ("gsm8k", "gsm8k/test.jsonl", 660), ("anli", "anli/dev_r1.jsonl", 1000),
-     ("anli", "anli/dev_r2.jsonl", 1000)],
-)  # fmt: skip
+    [
+        ("gsm8k", "gsm8k/train.jsonl", 7473),
+        ("gsm8k", "gsm8k/test.jsonl", 660),
+        ("anli", "anli/dev_r1.jsonl", 1000),
+        ("anli", "anli/dev_r2.jsonl", 1000),
+    ],
+)
 def test_every_published_row_is_a_question_of_its_own(dataset, file, count):
     if not (DATA / file).exists():
         pytest.skip(f"needs a copy of the data, shared/data/{file} beside the repository")

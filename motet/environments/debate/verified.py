@@ -1,4 +1,4 @@
-"""A verifier in place of gold answers."""
+"""A verifier that scores answers without a gold answer."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,19 +7,27 @@ from motet.core import Chat
 from motet.errors import ConfigError
 
 
-class Verifier(Protocol):
-    """Says how likely answers are right."""
+class AnswerVerifier(Protocol):
+    """Estimates how likely answers are right."""
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """A score in [0, 1] for each chat: a question as it was asked, and an answer. Raises: RewardFault."""
+        """Return a score in [0, 1] for each chat of a question and an answer.
+
+        Raises: RewardFault if there is no score.
+        """
         ...
 
 
-def check_verifier(said: str, verifier: Verifier | None, *, asks: bool) -> None:
-    """Raises: ConfigError for scores of a verifier that is not there, and for one that is there and not asked."""
+def check_verifier(said: str, verifier: AnswerVerifier | None, *, asks: bool) -> None:
+    """Raises: ConfigError if `asks` is true and there is no verifier, or if it is false and there
+    is one."""
     if asks and verifier is None:
         raise ConfigError(
-            f"{said}, and there is no verifier: add a section with\nverifier: {{base_url: http://localhost:8000}}"
+            f"{said}, and there is no verifier: add a section with\n"
+            f"verifier: {{base_url: http://localhost:8000}}"
         )
     if verifier is not None and not asks:
-        raise ConfigError(f"{said}, so the verifier is never asked: set one of them to verifier, or verifier: null")
+        raise ConfigError(
+            f"{said}, so the verifier is never asked: set one of them to verifier, or verifier: "
+            "null"
+        )

@@ -1,0 +1,195 @@
+"""Estimates the memory of a run before any model is loaded.
+
+The estimate uses the shapes of the models, the rollout plan, and the prompts of a few tasks.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.assembly.task_setup import TaskSetup, first_prompts
+from motet.config.parts import CriticConfig
+from motet.config.schema import RunConfig
+from motet.core import Prompt, Task
+from motet.errors import ConfigError, SamplerFault
+from motet.models import memory
+from motet.models.devices import is_cpu
+from motet.models.loading import load_tokenizer, resolve_device
+from motet.models.prompts import encode
+from motet.settings import Lora
+from motet.timeouts import run_loop
+
+TRIED = 8
+"""Number of tasks per split whose first prompts are measured."""
+CHARACTERS = 3
+"""Assumed characters per token if a model has no tokenizer yet."""
+
+
+def memory_of(setup: TaskSetup) -> dict[str, int]:
+    """Return the estimated bytes of each part, and their sum as `total`.
+
+    The parts are weights, gradients and optimisers, references, critics, and the larger of the
+    memory for sampling and for training.
+    """
+    config = setup.config
+    parts: dict[str, int] = {
+        "weights": 0,
+        "gradients and optimizers": 0,
+        "references": 0,
+        "critics": 0,
+    }
+    at_work = 0
+    critic, valued = config.critic or CriticConfig(), _models_of_critics(config)
+    prompts = _prompt_lengths(setup)
+    for model, base in config.models.items():
+        source = base.embedded or base.path
+        assert source is not None
+        shape = memory.shape_of(source)
+        width = 4 if base.dtype == "float32" else 2
+        mine = [policy for policy in config.policies.values() if policy.model == model]
+        full = sum(policy.train == "full" for policy in mine)
+        computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # bytes of a trained weight
+        parts["weights"] += full * memory.held(shape.parameters, computes)
+        on_shared = critic.train in ("lora", "head") and model in valued
+        parts["weights"] += (
+            memory.frozen(shape, width, base.quantize) if len(mine) > full or on_shared else 0
+        )
+        trunk = {"full": shape.parameters, "lora": shape.adapter(critic.lora or Lora())}
+        grown = trunk[critic.train] if critic.train in trunk else 0
+        judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
+        judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
+        parts["critics"] += valued.count(model) * judged
+        for name, policy in config.policies.items():
+            if policy.model == model and policy.train != "frozen":
+                moved = (
+                    shape.parameters
+                    if policy.train == "full"
+                    else shape.adapter(policy.lora or Lora())
+                )
+                own = memory.held(moved, computes) if policy.train == "lora" else 0
+                parts["gradients and optimizers"] += own + memory.training(
+                    moved, config.optimizer_of(name).kind
+                )
+        if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
+            parts["references"] += shape.parameters * width
+        length = max(
+            prompts[agent] + config.decode_of(agent).max_new_tokens for agent in config.team
+        )
+        playing = memory.playing(shape, _rows_played(setup, model, length), length, width)
+        on_cpu = base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
+        if on_cpu and base.quantize == "none":
+            playing += memory.packing(shape, width)
+        tokens = _tokens_learnt(setup, model, model in valued, prompts)
+        at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
+    parts["playing or learning"] = at_work
+    return {**parts, "total": sum(parts.values())}
+
+
+def _rows_played(setup: TaskSetup, model: str, length: int) -> int:
+    """Return the maximum number of completions sampled at once, each with `length` tokens including
+    its prompt."""
+    config, plan = setup.config, setup.config.rollout
+    agents = len(config.team)
+    rounds_T = plan.rounds(agents)
+    widest = config.train.tasks_per_step * max(
+        n * samples for n, samples in zip(rounds_T, plan.samples, strict=True)
+    )
+    evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
+    together: Counter[str] = Counter()  # adapters on one base model are sampled in one batch
+    for player in config.team.values():
+        mine = {
+            name: config.policies[name]
+            for name in player.policy
+            if config.policies[name].model == model
+        }
+        together.update(
+            {"adapters" if policy.train == "lora" else name for name, policy in mine.items()}
+        )
+    rows = max(widest, evaluated) * max(together.values(), default=0)
+    return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
+
+
+def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict[str, int]) -> int:
+    """Return the maximum number of tokens of one micro-batch.
+
+    It is `train.token_budget`, or all tokens that a policy or critic is trained on, if these are
+    fewer. A prompt grows by one completion per turn. A policy's batch contains it once, a critic's
+    batch once per completion.
+    """
+    config, plan = setup.config, setup.config.rollout
+    learnt: dict[str, int] = {}
+    for turn, (rounds, samples) in enumerate(
+        zip(plan.rounds(len(config.team)), plan.samples, strict=True)
+    ):
+        for agent, player in config.team.items():
+            name = player.policy[min(turn, len(player.policy) - 1)]
+            answer = config.decode_of(agent).max_new_tokens
+            prompt = prompts[agent] + turn * answer
+            each = samples * (prompt + answer) if by_critics else prompt + samples * answer
+            who = "critics" if by_critics else name
+            if by_critics or config.policies[name].model == model:
+                learnt[who] = learnt.get(who, 0) + config.train.tasks_per_step * rounds * each
+    return min(
+        config.train.token_budget,
+        math.ceil(max(learnt.values(), default=0) / config.algorithm.minibatches),
+    )
+
+
+def _models_of_critics(config: RunConfig) -> list[str]:
+    """Return the model of every critic of the run."""
+    first = {name: agent for agent, name in reversed(list(config.critic_of.items()))}
+    said = config.critic.model if config.critic is not None else None
+    return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
+
+
+# ------------------------------------------------------------ prompts
+
+
+def _prompt_lengths(setup: TaskSetup) -> dict[str, int]:
+    """Return the token count of each agent's longest first prompt over a few tasks.
+
+    If no prompt can be made, the maximum completion length is used instead. Errors of the
+    environment are ignored here, because they are reported when the task is played.
+    """
+    config = setup.config
+    prompts: dict[str, list[Prompt]] = {agent: [] for agent in config.team}
+    for task in (task for tasks in setup.tasks.values() for task in _spread(tasks)):
+        try:
+            made = run_loop(first_prompts(setup, task))
+        except Exception:  # noqa: BLE001
+            continue
+        for agent in made:
+            prompts[agent].append(made[agent])
+    words = {model: _tokenizer(base.path) for model, base in config.models.items()}
+    lengths = {}
+    for agent, asked in prompts.items():
+        of = words[config.policies[setup.team.policy_of(agent, 0)].model]
+        lengths[agent] = max(
+            (_length(of, prompt) for prompt in asked),
+            default=config.decode_of(agent).max_new_tokens,
+        )
+    return lengths
+
+
+def _spread(tasks: Sequence[Task]) -> Sequence[Task]:
+    return [tasks[place] for place in range(0, len(tasks), max(1, len(tasks) // TRIED))][:TRIED]
+
+
+def _tokenizer(source: str | None) -> PreTrainedTokenizerBase | None:
+    try:
+        return None if source is None else load_tokenizer(source)[0]
+    except ConfigError:
+        return None
+
+
+def _length(words: PreTrainedTokenizerBase | None, prompt: Prompt) -> int:
+    """Return the number of tokens of a prompt."""
+    try:
+        if words is not None:
+            return len(encode(words, prompt))
+    except SamplerFault:
+        pass
+    text = prompt if isinstance(prompt, str) else "".join(message.content for message in prompt)
+    return len(text) // CHARACTERS + 1

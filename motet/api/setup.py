@@ -1,0 +1,101 @@
+"""The first steps of every command: read the config, open the task setup with a scratch folder,
+load the models."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from motet.assembly import bases
+from motet.assembly.models import Models, assemble, step_config_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup
+from motet.config.load import load_config, make_config
+from motet.config.schema import RunConfig
+from motet.core import Environment
+from motet.errors import ConfigError
+from motet.models.loading import shortened_context
+from motet.plugins import look_at
+from motet.sandbox import temporary
+from motet.trainer.prepare import check_seal
+from motet.trainer.progress import Progress
+
+ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
+Show: TypeAlias = Literal["auto", "silent"]
+
+
+def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read and validate the config of a file, a mapping or a run folder. Raises: ConfigError with
+    one line per problem."""
+    if isinstance(config, RunConfig):
+        return make_config(config.model_dump(mode="json"), overrides) if overrides else config
+    if isinstance(config, Mapping):
+        return make_config(config, overrides)
+    path = Path(config)
+    if look_at(path) == "nothing":
+        raise ConfigError(f"{path} does not exist; expected a config file, or the folder of a run")
+    if path.is_dir() and not (path / "config.yaml").is_file():
+        raise ConfigError(
+            f"{path} has no config.yaml; expected a config file, or the folder of a run"
+        )
+    return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
+
+
+def run_of(target: ConfigLike) -> Path | None:
+    return (
+        Path(target)
+        if isinstance(target, str | Path) and look_at(Path(target)) == "folder"
+        else None
+    )
+
+
+@contextmanager
+def setup_in_scratch(
+    settings: RunConfig,
+    environment: Environment[Any] | None,
+    *,
+    train: bool,
+    asks: Collection[str] = (),
+) -> Iterator[tuple[TaskSetup, Path]]:
+    """Open the task setup and a temporary folder. For `asks` see `open_task_setup`."""
+    with (
+        open_task_setup(settings, environment, train=train, asks=asks) as setup,
+        temporary.folder() as scratch,
+    ):
+        yield setup, scratch
+
+
+async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Show) -> Models:
+    """Load the trained team of a run folder, or the team that a config starts with, after its
+    warm-up in `scratch`."""
+    raw = await bases.raw(setup, scratch, run / "models" if run is not None else None)
+    with Progress(show) as progress:
+        for line in shortened_contexts(raw.values()):
+            progress.say(line)
+    trained: dict[str, Path] = {}
+    if run is not None:
+        for name, policy in setup.config.policies.items():
+            if policy.train != "frozen":
+                trained[name] = run / "team" / name
+        missing = [str(folder) for folder in trained.values() if not folder.is_dir()]
+        if missing:
+            raise ConfigError(
+                f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet "
+                f"train --resume"
+            )
+        for folder in trained.values():
+            check_seal(folder)
+        return assemble(setup, raw, train=False, trained=trained)
+    with Progress(show) as progress:
+        settled = await bases.settle(setup, raw, scratch / "models", None, progress)
+    return assemble(setup, settled, train=False)
+
+
+def shortened_contexts(sources: Iterable[str | Path]) -> list[str]:
+    """Return a warning for every model whose context is shortened."""
+    return [line for line in map(shortened_context, dict.fromkeys(sources)) if line is not None]
+
+
+def tag_of(setup: TaskSetup, run: Path | None) -> str:
+    """Return the tag of the run's last evaluation, so that a trained team samples the same
+    completions again."""
+    return "evaluate" if run is None else f"evaluate-{step_config_of(setup).steps:06d}"

@@ -1,0 +1,319 @@
+"""Load the models of a run: every policy on its base model, with sampler, learners and critics.
+
+Each base model is loaded once per copy that is needed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.config.parts import CriticConfig, ModelConfig
+from motet.config.schema import RunConfig
+from motet.models.backbone import Backbone, Policy
+from motet.models.critic import Critic
+from motet.models.learner import LocalLearner
+from motet.models.sampler import LocalSampler
+from motet.seeding import derive
+from motet.settings import Lora
+from motet.trainer.loop import StepConfig, TrainComponents
+from motet.trainer.prepare import check_seal, is_sealed, seal
+from motet.trainer.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Models:
+    """Every policy of a run on its base model, with the sampler and the learners."""
+
+    policies: Mapping[str, Policy]
+    sampler: LocalSampler
+    """Also the scorer and the publisher, because all three use the same weights."""
+    learners: Mapping[str, LocalLearner]
+    """Trained policy or critic -> the learner of its backbone."""
+    critics: Mapping[str, Critic] = field(default_factory=dict)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return (tensors, facts) of every trained policy and critic.
+
+        The tensors are weights and optimizer states, named `weights.NAME.i` and
+        `optimizer.NAME.KEY`. The facts are plain values, such as the weight versions.
+        """
+        tensors: dict[str, Tensor] = {}
+        facts: dict[str, Any] = {"versions": dict(self.sampler.versions), "optimizers": {}}
+        for name, learner in self.learners.items():
+            for index, parameter in enumerate(self._parameters(name)):
+                tensors[f"weights.{name}.{index}"] = parameter.detach()
+            moments, facts["optimizers"][name] = learner.state(name)
+            tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        return tensors, facts
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        for name, learner in self.learners.items():
+            with torch.no_grad():
+                for index, parameter in enumerate(self._parameters(name)):
+                    parameter.copy_(tensors[f"weights.{name}.{index}"])
+            self._backbone(name).sync_from_master()
+            prefix = f"optimizer.{name}."
+            moments = {
+                key.removeprefix(prefix): value
+                for key, value in tensors.items()
+                if key.startswith(prefix)
+            }
+            learner.load_state(name, (moments, facts["optimizers"][name]))
+        self.sampler.versions |= facts["versions"]
+
+    def _backbone(self, name: str) -> Backbone:
+        return self.critics[name].backbone if name in self.critics else self.policies[name].backbone
+
+    def _parameters(self, name: str) -> list[nn.Parameter]:
+        return (
+            self.critics[name].parameters()
+            if name in self.critics
+            else self.policies[name].parameters()
+        )
+
+    def save(self, folder: Path) -> None:
+        """Save every trained policy in a folder of its own, in the format of transformers or PEFT.
+
+        Each folder gets the hashes of its files.
+        """
+        for name, policy in self.policies.items():
+            if policy.trainable:
+                policy.save(folder / name)
+                seal(folder / name)
+
+
+def assemble(
+    setup: TaskSetup,
+    bases: Mapping[str, str | Path],
+    *,
+    train: bool,
+    trained: Mapping[str, Path] | None = None,
+    stop: StopRequest | None = None,
+) -> Models:
+    """Load every model once per copy that is needed, add adapters, and build sampler and learners.
+
+    Args:
+        bases: model name -> where to load it from.
+        trained: policy -> the folder it was saved in, to continue with a trained team.
+        stop: checked between tokens.
+    """
+    config, saved = setup.config, trained or {}
+    shared = _Shared(config, bases)
+    policies = {
+        name: _policy(name, config, shared, bases, saved, train) for name in setup.team.policies
+    }
+    references = (
+        _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
+    )
+    critics = _critics(setup, policies, shared, bases) if train else {}
+    sampler = LocalSampler(
+        policies,
+        references=references,
+        critics=critics,
+        rows_per_batch=config.train.rows_per_batch,
+        tokens_per_batch=config.train.tokens_per_batch,
+        score_tokens=config.train.token_budget,
+        on_long_prompt=config.rollout.on_long_prompt,
+        between=(stop or StopRequest()).check,
+    )
+    return Models(policies, sampler, _learners(setup, policies, critics) if train else {}, critics)
+
+
+class _Shared:
+    """The one copy of each model that adapters, frozen policies and references share.
+
+    A model is loaded when it is first requested.
+    """
+
+    def __init__(self, config: RunConfig, bases: Mapping[str, str | Path]) -> None:
+        self._config, self._bases = config, bases
+        self._loaded: dict[str, Backbone] = {}
+
+    def __getitem__(self, model: str) -> Backbone:
+        if model not in self._loaded:
+            self._loaded[model] = _load(self._config.models[model], self._bases[model], full=False)
+        return self._loaded[model]
+
+
+def _load(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone:
+    return Backbone.load(
+        source,
+        device=base.device,
+        dtype=base.dtype,
+        quantize=base.quantize,
+        trainable_full=full,
+        checkpointing=base.checkpointing,
+        attention=base.attention,
+    )
+
+
+def _policy(
+    name: str,
+    config: RunConfig,
+    shared: _Shared,
+    bases: Mapping[str, str | Path],
+    saved: Mapping[str, Path],
+    train: bool,
+) -> Policy:
+    chosen = config.policies[name]
+    if chosen.train == "full":
+        source = saved[name] if name in saved else bases[chosen.model]
+        return Policy(
+            name, _load(config.models[chosen.model], source, full=train), None, trainable=train
+        )
+    backbone = shared[chosen.model]
+    adapter_folder = saved[name] if name in saved else chosen.adapter
+    if adapter_folder is not None:
+        if is_sealed(Path(adapter_folder)):
+            check_seal(Path(adapter_folder))
+        backbone.load_adapter(name, adapter_folder)
+    elif chosen.new_adapter is not None:
+        backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)
+    else:
+        return Policy(name, backbone, None, trainable=False)
+    return Policy(name, backbone, name, trainable=train and chosen.train == "lora")
+
+
+def _references(
+    config: RunConfig, policies: Mapping[str, Policy], shared: _Shared
+) -> dict[str, Policy]:
+    """Return the reference policy of each trained policy: the weights that it started from.
+
+    All full policies of a model share one frozen copy of it. The reference of a new adapter is the
+    base model, and that of a saved adapter is a second copy of that adapter.
+    """
+    references: dict[str, Policy] = {}
+    for name, policy in policies.items():
+        if not policy.trainable:
+            continue
+        chosen, start = config.policies[name], None
+        backbone = shared[chosen.model]
+        if chosen.adapter is not None:
+            start = f"{name} at the start"
+            backbone.load_adapter(start, chosen.adapter)
+        references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
+    return references
+
+
+def _critics(
+    setup: TaskSetup,
+    policies: Mapping[str, Policy],
+    shared: _Shared,
+    bases: Mapping[str, str | Path],
+) -> dict[str, Critic]:
+    """Build every critic of the team, on the trunk that the config chooses."""
+    config, critics = setup.config, {}
+    chosen = config.critic or CriticConfig()
+    for agent, name in setup.team.critics.items():
+        if name in critics:
+            continue
+        player = policies[setup.team.policy_of(agent, 0)]
+        model = chosen.model or config.policies[player.name].model
+        if chosen.train == "policy":
+            critics[name] = Critic.on(name, player, owns_trunk=False)
+        elif chosen.train == "full":
+            backbone = _load(config.models[model], bases[model], full=True)
+            critics[name] = Critic.on(name, Policy(name, backbone), owns_trunk=True)
+        elif chosen.train == "lora":
+            shared[model].add_adapter(
+                name, chosen.lora or Lora(), derive(config.seed, "adapter", name) % 2**63
+            )
+            critics[name] = Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
+        else:
+            critics[name] = Critic.on(
+                name, Policy(name, shared[model], trainable=False), owns_trunk=False
+            )
+    return critics
+
+
+def _learners(
+    setup: TaskSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
+) -> dict[str, LocalLearner]:
+    config, due = setup.config, _updates(setup)
+    on: dict[int, tuple[list[Policy], list[Critic]]] = {}
+    for policy in policies.values():
+        if policy.trainable:
+            on.setdefault(id(policy.backbone), ([], []))[0].append(policy)
+    for critic in critics.values():
+        on.setdefault(id(critic.backbone), ([], []))[1].append(critic)
+    learners: dict[str, LocalLearner] = {}
+    for players, judges in on.values():
+        optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
+        optimizers |= {critic.name: config.critic_optimizer for critic in judges}
+        learner = LocalLearner(players, optimizers, due, judges)
+        learners |= dict.fromkeys(optimizers, learner)
+    return learners
+
+
+def _updates(setup: TaskSetup) -> dict[str, int]:
+    """Policy or critic -> its number of gradient steps in the run, where its schedule ends."""
+    config, team = setup.config, setup.team
+    policy_turns = team.policy_turns(len(config.rollout.samples))
+    learns: dict[str, set[tuple[str, int]]] = {}
+    for policy, turn in policy_turns:
+        learns.setdefault(policy, set()).add((policy, turn))
+        for agent in team.critics:
+            if team.policy_of(agent, turn) == policy:
+                learns.setdefault(team.critics[agent], set()).add((policy, turn))
+    steps = {
+        name: sum(
+            any(config.schedule.trains(step, *policy_turn, policy_turns) for policy_turn in found)
+            for step in range(1, steps_of(setup) + 1)
+        )
+        for name, found in learns.items()
+    }
+    critics = set(team.critics.values())
+    return {
+        name: count
+        * config.algorithm.minibatches
+        * (critic_epochs(config) if name in critics else config.algorithm.epochs)
+        for name, count in steps.items()
+    }
+
+
+def critic_epochs(config: RunConfig) -> int:
+    """Passes of the critics over the value samples of a step."""
+    chosen = config.critic.epochs if config.critic is not None else None
+    return chosen or config.algorithm.epochs
+
+
+def components_of(
+    setup: TaskSetup, models: Models, stop: StopRequest | None = None
+) -> TrainComponents:
+    """Return what the trainer needs of the run."""
+    config = setup.config
+    longest: dict[str, int] = {}
+    for agent, names in setup.team.agents.items():
+        for name in names:
+            longest[name] = max(longest.get(name, 0), setup.team.decode[agent].max_new_tokens)
+    return TrainComponents(
+        environment=setup.environment,
+        team=setup.team,
+        plan=config.rollout,
+        algorithm=config.algorithm,
+        sampler=models.sampler,
+        scorer=models.sampler,
+        publisher=models.sampler,
+        learners=models.learners,
+        longest=longest,
+        seed=config.seed,
+        schedule=config.schedule,
+        critic_epochs=critic_epochs(config),
+        value_coefficient=(config.critic or CriticConfig()).coefficient,
+        timings=models.sampler.timings,
+        stop=stop or StopRequest(),
+    )
+
+
+def step_config_of(setup: TaskSetup) -> StepConfig:
+    chosen = setup.config.train
+    bound = setup.config.guards.max_mismatch
+    return StepConfig(
+        steps_of(setup), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share, bound
+    )

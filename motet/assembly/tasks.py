@@ -1,0 +1,166 @@
+"""Get tasks from the environment itself, or from the rows of a dataset."""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from motet.config.parts import DataSource
+from motet.config.schema import RunConfig
+from motet.core import Environment, Task
+from motet.data.load import check_fields, load_rows
+from motet.errors import ConfigError, MotetError, shortened
+
+
+class Tasks(Mapping[str, list[Task]]):
+    """Split -> its tasks.
+
+    A split is read at its first access, because an evaluation may never need the training tasks.
+    """
+
+    def __init__(self, config: RunConfig, environment: Environment[Any]) -> None:
+        self._config, self._environment = config, environment
+        self._sources = {"train": config.data.train, "eval": config.data.eval}
+        own = environment.provides(Environment.tasks)
+        self._splits = [
+            split for split, source in self._sources.items() if own or source is not None
+        ]
+        self._read: dict[str, list[Task]] = {}
+        self.passed_over: dict[str, int] = {}
+        """Split -> the number of dataset rows that gave no task. Only for splits that were read and
+        have such rows."""
+
+    def __getitem__(self, split: str) -> list[Task]:
+        if split not in self._splits:
+            raise KeyError(split)
+        if split not in self._read:
+            self._read[split] = self._tasks_of(split)
+        return self._read[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._splits)
+
+    def __len__(self) -> int:
+        return len(self._splits)
+
+    @property
+    def first(self) -> Task:
+        """The first task of the first split that was read."""
+        return next(iter(self._read.values()))[0]
+
+    @property
+    def shared(self) -> int:
+        """The number of tasks of `eval` that are also tasks of `train`."""
+        if len(self) < 2:
+            return 0
+        trained = {task.id: task for task in self["train"]}
+        return sum(task.id in trained and trained[task.id] == task for task in self["eval"])
+
+    def _tasks_of(self, split: str) -> list[Task]:
+        config, environment, source = self._config, self._environment, self._sources[split]
+        if source is not None:
+            of_rows = _from_rows(source, split, environment)
+            found = _told_apart(of_rows, f"data.{split}")
+            empty = sum(not tasks for tasks in of_rows)
+            self.passed_over |= {split: empty} if empty else {}
+        else:
+            with asking(f"{config.environment.name}, tasks({split!r})"):
+                found = list(environment.tasks(split))
+            _refuse_repeats(found, f"{config.environment.name}, tasks({split!r})")
+        if not found:
+            given = (
+                f"; none of {self.passed_over[split]} rows gives any"
+                if split in self.passed_over
+                else ""
+            )
+            raise ConfigError(
+                f"{config.environment.name} has no tasks for {split!r}; expected at least "
+                f"one{given}"
+            )
+        return found[: config.evaluation.tasks] if split == "eval" else found
+
+
+def tasks_of(config: RunConfig, environment: Environment[Any], *, train: bool) -> Tasks:
+    """Return the tasks; the splits that the command needs are already read."""
+    found = Tasks(config, environment)
+    wanted = "train" if train else "eval"
+    if wanted not in found:
+        name = config.environment.name
+        raise ConfigError(
+            f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, "
+            "with a split"
+        )
+    for split in found if train else ("eval",):
+        found[split]
+    return found
+
+
+def _from_rows(source: DataSource, split: str, environment: Environment[Any]) -> list[list[Task]]:
+    """Return the tasks of every row."""
+    if not environment.provides(Environment.task):
+        raise ConfigError(
+            f"data.{split} is set, but {type(environment).__name__} takes no rows: give it "
+            "task(row), or drop data"
+        )
+    rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
+    check_fields(rows, source.fields.values(), f"data.{split}.fields")
+    renamed = [
+        {**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows
+    ]
+    return [
+        from_row(row, f"data.{split}, row {number}", environment)
+        for number, row in enumerate(renamed, start=1)
+    ]
+
+
+def _told_apart(of_rows: list[list[Task]], where: str) -> list[Task]:
+    """Return all tasks with unique ids.
+
+    If an earlier row has used an id, the number of the row is appended, as in `total#7`. Ids seed
+    the sampling and decide which completions are compared. Rows without an id often get one from
+    their question, so ids may repeat.
+    """
+    found: list[Task] = []
+    used: set[str] = set()
+    for number, tasks in enumerate(of_rows, start=1):
+        found += [
+            replace(task, id=f"{task.id}#{number}") if task.id in used else task for task in tasks
+        ]
+        used |= {task.id for task in tasks}
+    _refuse_repeats(found, where)
+    return found
+
+
+def _refuse_repeats(tasks: list[Task], where: str) -> None:
+    repeated = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
+    if repeated:
+        raise ConfigError(
+            f"{where}: several tasks have the id {repeated[0]!r}; expected an id for each: "
+            f"what one row gives, or the environment itself, must tell its tasks apart"
+        )
+
+
+def from_row(row: Mapping[str, Any], where: str, environment: Environment[Any]) -> list[Task]:
+    """Return the tasks of one row. Raises: ConfigError."""
+    with asking(f"{where} with {shortened(', '.join(row))}"):
+        try:
+            made = environment.task(row)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from error
+    return [made] if isinstance(made, Task) else list(made)
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Turn an exception of user code into a ConfigError, one line with the place of its cause."""
+    try:
+        yield
+    except MotetError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+        ) from error

@@ -1,0 +1,411 @@
+"""Prints metrics and episodes as tables and lines on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from motet.core import Episode, Fault, walk
+from motet.trainer.selection import METHODS, SUBSETS
+from motet.visible import Console, styled
+
+if TYPE_CHECKING:
+    from motet.api.dry_runs import Cost, Crossplay
+    from motet.trainer.replay import Replay
+
+out = Console()
+FIGURES = (
+    "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens",
+    "tokens_per_episode",
+)  # fmt: skip
+"""Metrics of an evaluation, in the order of the table."""
+
+
+def titled(title: str, columns: list[str]) -> Table:
+    """Print the title and return an empty table for the rows below it.
+
+    A title of the rich Table itself would wrap at the table's width.
+    """
+    out.print(title, style="bold", soft_wrap=True)
+    table = Table()
+    for place, column in enumerate(columns):
+        table.add_column(
+            column, justify="left" if place == 0 or column.startswith("differs") else "right"
+        )
+    return table
+
+
+def figure(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+def listed(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
+
+
+def print_conventions(named: dict[str, dict[str, float]]) -> None:
+    for agent, labels in named.items():
+        out.print(
+            f"  {agent}: " + ", ".join(f"{label} {share:.0%}" for label, share in labels.items())
+        )
+
+
+def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
+    table = titled(str(target), ["figure", "value", "95 %"])
+    for name in FIGURES:
+        ends = figures["interval"][name] if name in figures["interval"] else None
+        table.add_row(name, figure(figures[name]), "" if ends is None else span(*ends))
+    for name, value in figures["time"].items():
+        table.add_row(name, figure(value))
+    for k, value in figures["pass_at"].items():
+        table.add_row(f"pass@{k}", figure(value))
+    for agent, value in figures["agent_rewards"].items():
+        table.add_row(f"reward {agent}", figure(value))
+    for name, value in figures["terms"].items():
+        table.add_row(f"term {name}", figure(value))
+    for cause, count in figures["causes"].items():
+        table.add_row(f"fault {cause}", str(count))
+    out.print(table)
+    if len(figures["by_turn"]) > 1:
+        table = titled(
+            "turn by turn", ["turn", "games that came to it", "reward", "success by then"]
+        )
+        for number, turn in enumerate(figures["by_turn"], start=1):
+            table.add_row(
+                str(number), figure(turn["played"]), figure(turn["reward"]), figure(turn["success"])
+            )
+        out.print(table)
+    if "influence" in figures:
+        print_influence(figures["influence"])
+    if "conventions" in figures:
+        print_conventions(figures["conventions"])
+    if "selection" in figures:
+        print_selection(figures["selection"])
+
+
+def print_selection(found: dict[str, Any]) -> None:
+    """Print how often the answer chosen from k games is right."""
+    for number, rows in enumerate(found["turns"], start=1):
+        table = titled(
+            f"chosen out of k games after turn {number}",
+            ["k", "tasks", "tokens", *METHODS.values()],
+        )
+        for row in rows:
+            tokens = "-" if row["tokens_per_task"] is None else f"{row['tokens_per_task']:,.1f}"
+            means = [None if one is None else one["mean"] for one in row["accuracy"].values()]
+            table.add_row(str(row["k"]), str(row["tasks"]), tokens, *map(figure, means))
+        out.print(table)
+    notes = {
+        "best of k": f"the answer with the highest score; the verifier scored {found['scored']:,} "
+        f"answers",
+        "weighted vote": "scores are summed by what answers come to; a tie is nobody's",
+        "any right": "what a verifier that never errs would choose",
+    }
+    if not all(row["all_subsets"] for rows in found["turns"] for row in rows):
+        notes["votes"] = (
+            f"where k games can be drawn in more than {SUBSETS} ways, means over {SUBSETS} of these"
+        )
+    if found["causes"]:
+        notes[f"{found['left_out']} games left out"] = (
+            f"answers that could not be judged: {counted(found['causes'])}"
+        )
+    for name, text in notes.items():
+        out.print(f"  {name}: {text}", soft_wrap=True)
+
+
+def print_influence(found: dict[str, Any]) -> None:
+    """Print who was right at each turn, who changed the answer between turns, and who persuaded
+    whom."""
+    turns = found["turns"]
+    columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
+    table = titled("right, turn by turn", columns)
+    for agent in turns[0]["right"]:
+        table.add_row(agent, *(figure(turn["right"][agent]) for turn in turns))
+    table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
+    table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
+    out.print(table)
+    table = titled("reward, turn by turn", columns)
+    for agent in turns[0]["rewards"]:
+        table.add_row(agent, *(figure(turn["rewards"][agent]) for turn in turns))
+    out.print(table)
+    if found["steps"]:
+        _print_changes(found["steps"])
+    if found["pairs"]:
+        _print_pairs(found["pairs"])
+
+
+def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
+    shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
+    table = titled("from turn to turn", ["", *(share.replace("_", " ") for share in shares)])
+    table.columns[0].no_wrap = True
+    for number, step in enumerate(steps, start=1):
+        for name, change in [*step["agents"].items(), ("all", step["team"])]:
+            row = [figure(change[share]) for share in shares]
+            table.add_row(f"{number} to {number + 1}  {name}", *row, end_section=name == "all")
+    out.print(table)
+    out.print(
+        "  corrected: the share of the wrong that improved; spoiled: of the right that declined",
+        soft_wrap=True,
+    )
+
+
+def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
+    table = titled("who persuaded whom", ["speaker", "listener", "persuaded", "of", "misled", "of"])
+    for pair in pairs:
+        persuaded = figure(pair["persuaded"]), figure(pair["persuadable"])
+        misled = figure(pair["misled"]), figure(pair["misleadable"])
+        table.add_row(pair["speaker"], pair["listener"], *persuaded, *misled)
+    out.print(table)
+    out.print(
+        "  persuaded: of the times the listener was wrong and the speaker right, it was right "
+        "next; misled: the reverse",
+        soft_wrap=True,
+    )
+
+
+def print_baselines(target: Path, found: dict[str, Any]) -> None:
+    rows, first = found["rows"], found["rows"][0]["protocol"]
+    table = titled(
+        f"{target}: {found['tasks']} held-out tasks",
+        ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
+    )
+    table.show_lines = True
+    compared = "reward" if rows[0]["success"] is None else "success"
+    for row in rows:
+        table.add_row(
+            row["protocol"],
+            estimated(row["success"]),
+            estimated(row["reward"]),
+            estimated(row["lead"][compared]) if row["lead"] else "-",
+            str(row["n"]),
+            f"{row['tokens_per_task']:,.1f}",
+            f"{row['time']['seconds_per_task']:.3f}",
+        )
+    out.print(table)
+    notes = {row["protocol"]: row["note"] for row in rows if row["note"]}
+    notes |= {
+        f"{row['protocol']} broke {row['faults']} times": counted(row["causes"])
+        for row in rows
+        if row["faults"]
+    }
+    notes |= {f"no {protocol}": why for protocol, why in found["left_out"].items()}
+    notes |= {
+        "behind": f"how much more {compared} the {first} has, task by task",
+        "tokens, seconds": "for one answer; n samples make it",
+        f"{found['confidence']:.0%}": f"{found['resamples']:,} bootstrap resamples of the tasks",
+    }
+    for name, text in notes.items():
+        out.print(f"  {name}: {text}", soft_wrap=True)
+
+
+def counted(causes: Mapping[str, int]) -> str:
+    return ", ".join(f"{cause} {count}" for cause, count in causes.items())
+
+
+def estimated(found: Mapping[str, float] | None) -> str:
+    return "-" if found is None else f"{found['mean']:.3f}\n{span(found['low'], found['high'])}"
+
+
+def span(low: float, high: float) -> str:
+    return f"{low:.2f} to {high:.2f}"
+
+
+def print_crossplay(found: "Crossplay") -> None:
+    """Print the success rate of the first agent of each run with the other agents of each run."""
+    first, others = found.agents[0], " and ".join(found.agents[1:])
+    names = [Path(run).name for run in found.runs]
+    table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
+    for name, row in zip(names, found.success, strict=True):
+        table.add_row(name, *(figure(value) for value in row))
+    out.print(table)
+    for name, named in zip(names, found.conventions, strict=False):
+        out.print(name, style="bold")
+        print_conventions(named)
+
+
+def print_finished(summary: dict[str, Any], runs: Path) -> None:
+    """Print the results of a finished run, and where to find more."""
+    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
+    for when, figures in summary["heldout"].items():
+        table.add_row(
+            when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"])
+        )
+    out.print(table)
+    for agent, label in _settled(summary["heldout"]).items():
+        out.print(f"  {agent} settled on {label}")
+    out.print(
+        f"  {summary['steps']} steps, {summary['tokens']:,} tokens at "
+        f"{summary['tokens_per_second']:,.0f}/s, "
+        f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
+        f"  {step_took(summary['profile'])}\n"
+        f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
+        f"  see them play   motet play {runs / summary['name']!s}\n",
+        soft_wrap=True,
+    )
+
+
+def step_took(profile: Mapping[str, float]) -> str:
+    """Return the time of a step and the share of each stage, largest first.
+
+    A stage with parts is replaced by its parts. Shares of 1 % or less are omitted.
+    """
+    total = sum(seconds for stage, seconds in profile.items() if "/" not in stage)
+    wholes = {stage.partition("/")[0] for stage in profile if "/" in stage}
+    parts = {
+        stage.rpartition("/")[2]: seconds
+        for stage, seconds in profile.items()
+        if stage not in wholes
+    }
+    most = sorted(parts, key=lambda stage: parts[stage], reverse=True)
+    shares = ", ".join(
+        f"{stage} {parts[stage] / total:.0%}" for stage in most if parts[stage] > 0.01 * total
+    )
+    return f"a step took {total:.2f} s: {shares}"
+
+
+def _settled(heldout: dict[str, Any]) -> dict[str, str]:
+    named = (
+        heldout["after"]["conventions"]
+        if "after" in heldout and "conventions" in heldout["after"]
+        else {}
+    )
+    commonest = {agent: next(iter(labels.items()), None) for agent, labels in named.items()}
+    return {
+        agent: f"{pair[0]!r} ({pair[1]:.0%})"
+        for agent, pair in commonest.items()
+        if pair is not None
+    }
+
+
+def print_cost(cost: "Cost") -> None:
+    """Print what a training step samples, and how much memory the run needs."""
+    table = titled("one training step", ["what", "count"])
+    table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
+    table.add_row("completions", f"{cost.completions:,}")
+    table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
+    table.add_row("tokens, at most", f"{cost.longest_completions:,}")
+    out.print(table)
+    table = titled("memory, estimated", ["part", "GiB"])
+    for part, size in cost.memory.items():
+        table.add_row(
+            part,
+            f"{size / 2**30:.3f}",
+            end_section=part != "total" and part == list(cost.memory)[-2],
+        )
+    out.print(table)
+    for line in cost.warnings:
+        out.print(f"  {line}")
+    out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
+
+
+def print_episode(episode: Episode) -> None:
+    """Print one path turn by turn: prompts, completions and rewards."""
+    from motet.trainer.highlights import shown
+
+    out.print(styled("task", "bold", f" {episode.task.id}"))
+    if episode.fault is not None:
+        out.print(styled("fault", "red", f" {_told(episode.fault)}"))
+    round_ = episode.root
+    while round_ is not None:
+        outcome = round_.outcomes[0]
+        out.print(f"\nturn {round_.turn + 1}", style="bold")
+        for agent, prompt in round_.prompts.items():
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
+            out.print(styled(agent, "cyan", " says:"))
+            out.print(round_.samples[agent][0].text, style="green")
+        out.print()
+        if outcome.fault is not None:
+            out.print(styled("fault", "red", f" {_told(outcome.fault)}"))
+        else:
+            out.print(f"reward: {listed(outcome.rewards)}")
+            if outcome.terms:
+                out.print(f"terms:  {listed(outcome.terms)}")
+        round_ = outcome.next
+
+
+def _told(fault: Fault) -> str:
+    return f"{fault.where}/{fault.cause}: {fault.message}"
+
+
+def print_tree(episode: Episode) -> None:
+    """Print a whole episode Round by Round: prompts, all completions, and the rewards of the joint
+    actions."""
+    from motet.trainer.highlights import shown
+
+    out.print(styled("episode", "bold", f" {episode.id}"))
+    if episode.fault is not None:
+        out.print(styled("fault", "red", f" {episode.fault}"))
+    for path, round_ in walk(episode.root) if episode.root is not None else ():
+        after = f" after joint actions {', '.join(map(str, path))}" if path else ""
+        out.print(styled(f"\nturn {round_.turn + 1}", "bold", after))
+        for agent, prompt in round_.prompts.items():
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
+            for index, sample in enumerate(round_.samples[agent]):
+                out.print(styled(agent, "cyan", f" says ({index}):"))
+                out.print(sample.text, style="green")
+        for index, outcome in enumerate(round_.outcomes):
+            ended = (
+                styled("fault", "red", f" {outcome.fault}")
+                if outcome.fault
+                else Text(listed(outcome.rewards))
+            )
+            out.print(Text.assemble(f"joint action {index}: ", ended))
+
+
+def print_replay(again: "Replay") -> None:
+    """Print whether a replayed step equals the recorded one."""
+    begun = f"the checkpoint of step {again.start}" if again.start else "the beginning of the run"
+    out.print(f"step {again.step}, from {begun}")
+    verdict = {
+        True: Text("the same", "green"),
+        False: Text("different", "red"),
+        None: Text("nothing on record"),
+    }
+    if again.sampled:
+        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
+    else:
+        out.print(f"  learnt from {len(again.episodes)} episodes on record")
+    if again.compared:
+        out.print(
+            f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
+        )
+    for name, (then, now) in again.different.items():
+        out.print(f"    {name} was {then!r} and is {now!r}")
+    if again.same_weights is not None:
+        beside = "  weights and optimisers, beside the checkpoint of this step: "
+        out.print(Text.assemble(beside, verdict[again.same_weights]))
+
+
+def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a table that compares runs."""
+    table = titled(
+        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
+    )
+    for row in rows:
+        table.add_row(
+            Path(row["run"]).name,
+            str(row["seed"]),
+            str(row["steps"]),
+            figure(row["before"]),
+            figure(row["after"]),
+            figure(row["reward"]),
+            f"{row['wall_seconds']:.0f}",
+        )
+    out.print(table)
+    after = [row["after"] for row in rows if row["after"] is not None]
+    if after:
+        out.print(
+            f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest "
+            f"{max(after):.3f}"
+        )
+    for row in rows:
+        if row["differs"]:
+            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
+            out.print(
+                f"  {name} has {', '.join(row['differs'])} where {first} has not",
+                soft_wrap=True,
+            )

@@ -1,0 +1,115 @@
+"""`MessageShuffle`: tests whether messages matter.
+
+After one turn, each agent reads what the other agents said on a different problem. If the success
+rate drops, the team uses its messages. If it does not change, the team ignores them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.environments.wrapper import Wrapper
+from motet.errors import ConfigError, EnvironmentFault
+
+TurnReplies: TypeAlias = Mapping[str, Reply]
+"""What each agent said in one turn."""
+
+
+@dataclass(frozen=True)
+class ShuffledState:
+    """The real state, which is graded. From the shuffled turn on, also each agent's view of it."""
+
+    task: str
+    turn: int
+    inner: Any
+    views: Mapping[str, Any] | None = None
+
+
+def shifted(said: Mapping[str, TurnReplies]) -> dict[str, TurnReplies]:
+    """Return the donors of each task: the replies on the next task. The last task gets those of
+    the first."""
+    if len(said) < 2:
+        raise ConfigError(
+            f"shuffled messages need replies on at least 2 tasks, got {len(said)}: evaluate more "
+            "tasks"
+        )
+    tasks = list(said)
+    return {task: said[donor] for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)}
+
+
+class MessageShuffle(Wrapper[ShuffledState]):
+    """`environment` in which the replies of `turn` (from 0) are exchanged.
+
+    An agent's view of that turn contains its own reply and the other agents' replies from
+    `donors[task.id]`. Later replies are added to every view unchanged. The grade uses the real
+    replies.
+    """
+
+    def __init__(
+        self, environment: Environment[Any], turn: int, donors: Mapping[str, TurnReplies]
+    ) -> None:
+        if not environment.branches:
+            raise ConfigError(
+                f"shuffled messages step {type(environment).__name__} once per agent from one "
+                "state; expected branches = True"
+            )
+        super().__init__(environment)
+        self.turn = turn
+        self.donors = donors
+
+    async def start(self, task: Task, seed: int) -> ShuffledState:
+        """Raises: EnvironmentFault if the task has no donors."""
+        if task.id not in self.donors:
+            raise EnvironmentFault(
+                f"no donors for task {task.id}; expected replies for every task that is played"
+            )
+        return ShuffledState(task.id, 0, await self.environment.start(task, seed))
+
+    def observe(self, state: ShuffledState) -> Mapping[str, Prompt]:
+        prompts = self.environment.observe(state.inner)
+        if state.views is None:
+            return prompts
+        return {agent: self._as_seen_by(agent, state.views[agent]) for agent in prompts}
+
+    async def step(self, state: ShuffledState, replies: TurnReplies, seed: int) -> Transition:
+        transition = await self.environment.step(state.inner, replies, seed)
+        views = state.views
+        if not transition.done and state.turn >= self.turn:
+            views = {
+                agent: await self._seen_by(agent, state, replies, seed) for agent in self.agents
+            }
+        divided = ShuffledState(state.task, state.turn + 1, transition.state, views)
+        return Transition(divided, transition.rewards, transition.done, transition.terms)
+
+    async def _seen_by(
+        self, agent: str, state: ShuffledState, replies: TurnReplies, seed: int
+    ) -> Any:
+        """Return the next state from the view of `agent`."""
+        believed = state.inner if state.views is None else state.views[agent]
+        heard = dict(replies)
+        if state.turn == self.turn:
+            donor = self.donors[state.task]
+            missing = [name for name in replies if name != agent and name not in donor]
+            if missing:
+                raise EnvironmentFault(
+                    f"the donor of task {state.task} says nothing for {', '.join(missing)} at "
+                    f"turn {self.turn}"
+                )
+            heard |= {name: donor[name] for name in replies if name != agent}
+        transition = await self.environment.step(believed, heard, seed)
+        if transition.done:
+            raise EnvironmentFault(
+                f"with shuffled messages the episode ends for {agent}, with the real ones it goes "
+                "on: the end depends on what was said"
+            )
+        return transition.state
+
+    def _as_seen_by(self, agent: str, view: Any) -> Prompt:
+        prompts = self.environment.observe(view)
+        if agent not in prompts:
+            raise EnvironmentFault(
+                f"with shuffled messages {agent} would not act, with the real ones it does: the "
+                "turns depend on what was said"
+            )
+        return prompts[agent]

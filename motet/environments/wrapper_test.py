@@ -1,0 +1,152 @@
+import asyncio
+import inspect
+
+import pytest
+
+from motet.core import Demonstration, Environment, Grade, Reply, Task, Transition
+from motet.environments.message_shuffle import MessageShuffle
+from motet.environments.protocols import Discussion, Pipeline
+from motet.environments.rewarded import Rewarded
+
+TASK = Task("t", {})
+
+
+class Bare(Environment):
+    agents = ("a", "b")
+    branches = True
+
+    async def start(self, task, seed):
+        return "started"
+
+    def observe(self, state):
+        return dict.fromkeys(self.agents, "?")
+
+    async def step(self, state, replies, seed):
+        return Transition(state, dict.fromkeys(self.agents, 0.0), True, {"success": 1.0})
+
+
+class Full(Bare):
+    """Every optional method returns its arguments, every attribute differs from its default."""
+
+    labels = ("yes", "no")
+    most_turns = 3
+    says_right = True
+    rewards_at_end = True
+
+    def __init__(self):
+        self.closed = []
+
+    async def close(self, state):
+        self.closed.append(state)
+
+    def tasks(self, split):
+        return [Task(split, {})]
+
+    def task(self, row):
+        return Task("row", row)
+
+    def demonstrate(self, task, seed):
+        return Demonstration("a", task.id, str(seed))
+
+    def solve(self, state, seed):
+        return {"a": state, "b": str(seed)}
+
+    def convention(self, task, agent, text):
+        return f"{task.id} {agent} {text}"
+
+    def alone(self):
+        return Bare()
+
+    def answer(self, task, texts):
+        return texts["a"]
+
+    def question(self, task):
+        return f"{task.id}?"
+
+    async def grade(self, task, text):
+        return Grade(text, True)
+
+
+CALLS = {
+    Environment.tasks: ("train",),
+    Environment.task: ({"x": 1},),
+    Environment.demonstrate: (TASK, 7),
+    Environment.convention: (TASK, "a", "text"),
+    Environment.answer: (TASK, {"a": "x"}),
+    Environment.question: (TASK,),
+    Environment.grade: (TASK, "text"),
+}
+"""The optional methods that every wrapper forwards unchanged, with arguments."""
+OPTIONAL = [*CALLS, Environment.solve, Environment.alone]
+WRAPPERS = {
+    "rewarded": lambda inner: Rewarded(inner, lambda task, texts: 1.0),
+    "shuffle": lambda inner: MessageShuffle(inner, 0, {"t": {"a": Reply("x"), "b": Reply("y")}}),
+    "pipeline": Pipeline,
+    "discussion": Discussion,
+}
+EVERY_WRAPPER = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+
+
+def call(environment, method, *arguments):
+    result = inspect.getattr_static(type(environment), method.__name__)(environment, *arguments)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+@EVERY_WRAPPER
+@pytest.mark.parametrize("method", OPTIONAL, ids=lambda method: method.__name__)
+def test_a_wrapper_provides_what_the_wrapped_environment_provides(wrap, method):
+    withdrawn = type("Withdrawn", (Full,), {method.__name__: method})
+    provided = [wrap(kind()).provides(method) for kind in (Full, Bare, withdrawn)]
+    assert provided == [True, False, False]
+
+
+@EVERY_WRAPPER
+@pytest.mark.parametrize("method", CALLS, ids=lambda method: method.__name__)
+def test_a_call_of_an_optional_method_reaches_the_wrapped_environment(wrap, method):
+    expected = call(Full(), method, *CALLS[method])
+    assert call(wrap(Full()), method, *CALLS[method]) == expected
+
+
+@EVERY_WRAPPER
+def test_the_wrapped_environment_solves_and_closes_its_own_state(wrap):
+    inner = Full()
+    environment = wrap(inner)
+    state = asyncio.run(environment.start(TASK, 0))
+    assert environment.solve(state, 7) == {"a": "started", "b": "7"}
+    asyncio.run(environment.close(state))
+    assert inner.closed == ["started"]
+
+
+@EVERY_WRAPPER
+def test_the_game_of_one_agent_is_that_of_the_wrapped_environment(wrap):
+    alone = wrap(Full()).alone()
+    found = alone.environment if isinstance(alone, Rewarded) else alone
+    assert type(found) is Bare
+
+
+@EVERY_WRAPPER
+def test_a_wrapper_shows_the_labels_and_the_agents(wrap):
+    environment = wrap(Full())
+    assert (environment.labels, environment.agents, environment.branches) == (
+        ("yes", "no"),
+        ("a", "b"),
+        True,
+    )
+    assert wrap(Bare()).labels == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "most_turns", "says_right", "rewards_at_end"),
+    [
+        ("rewarded", 3, True, False),
+        ("shuffle", 3, True, True),
+        ("pipeline", 6, False, True),
+        ("discussion", 6, False, True),
+    ],
+)
+def test_a_wrapper_promises_only_what_still_holds(name, most_turns, says_right, rewards_at_end):
+    environment = WRAPPERS[name](Full())
+    assert environment.most_turns == most_turns
+    assert (environment.says_right, environment.rewards_at_end) == (says_right, rewards_at_end)
+    bare = WRAPPERS[name](Bare())
+    assert (bare.most_turns, bare.says_right, bare.rewards_at_end) == (None, False, False)

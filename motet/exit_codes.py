@@ -1,0 +1,185 @@
+"""Exit codes and error messages of commands.
+
+Every expected failure prints one line on stderr and sets an exit code.
+"""
+
+import atexit
+import errno
+import logging
+import os
+import re
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from motet.errors import ConfigError, Interrupted, MotetError
+from motet.timeouts import process_of_its_own
+from motet.visible import Console, styled, visible
+
+
+@contextmanager
+def resume_hint(runs: Path, name: str) -> Iterator[None]:
+    """Add the resume command to errors of the operating system or hardware, such as a full disk."""
+    try:
+        yield
+    except Exception as error:
+        place = runs / name
+        if refusal(error) is not None and (place / "config.yaml").is_file():
+            elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
+            error.add_note(
+                f"Then go on with: motet train {place / 'config.yaml'} --resume{elsewhere}"
+            )
+        raise
+
+
+ADVICE = {
+    errno.ENOSPC: "free some room",
+    errno.EDQUOT: "free some room, or ask for a larger quota",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "make it writable",
+    errno.EACCES: "give this user the right to it",
+    errno.EPERM: "give this user the right to it",
+    errno.ENOENT: "it is gone: bring it back, or look at who moves or deletes it",
+    errno.ENOTDIR: "it is gone: bring it back, or look at who moves or deletes it",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.EIO: "look at the disk",
+}
+"""Advice to the user for each error number of the operating system."""
+
+
+def refusal(error: Exception) -> str | None:
+    """Describe an error of the operating system or hardware, with advice. None for any other error.
+
+    If a tensor file cannot be written, safetensors gives the error number only in the text of its
+    exception.
+    """
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        said = (str(error).splitlines() or ["no memory is left"])[0]
+        return (
+            f"out of memory: {said.rstrip('.')}: use a smaller model, a narrower dtype, or "
+            f"another device"
+        )
+    number, what = None, ""
+    if isinstance(error, OSError):
+        number, what = error.errno, error.strerror or str(error) or type(error).__name__
+    elif type(error).__name__ == "SafetensorError" and (
+        found := re.search(r"os error (\d+)", str(error))
+    ):
+        number, what = (
+            int(found[1]),
+            f"a tensor file cannot be written: {os.strerror(int(found[1]))}",
+        )
+    if not what:
+        return None
+    name = getattr(error, "filename", None)
+    return f"{f'{name}: ' if name else ''}{what}{f': {ADVICE[number]}' if number in ADVICE else ''}"
+
+
+def ends_with_one_line(command: Callable[[], object]) -> None:
+    """Run a command. Expected failures and errors of the machine print one line and set an exit
+    code."""
+    code = 1
+    try:
+        _with_one_line(command)
+        code = 0
+    except SystemExit as ended:
+        code = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
+        raise
+    finally:
+        _end_in_time(code)
+
+
+@cache  # a program that calls several commands needs this thread only once
+def _end_in_time(code: int) -> None:
+    """Make the process end in time, even if threads are still running.
+
+    Python waits for all threads at exit. A thread that an environment left running could block the
+    exit forever.
+    """
+    ending, joined = threading.Event(), threading.Event()
+    # Unlike atexit, this runs before thread pools wait for their threads.
+    threading._register_atexit(ending.set)  # type: ignore[attr-defined]
+    atexit.register(joined.set)
+
+    def end() -> None:
+        ending.wait()
+        if not joined.wait(_PARTING_SECONDS):
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    threading.Thread(target=end, name="end in time", daemon=True).start()
+
+
+_PARTING_SECONDS = 5.0
+
+
+def _with_one_line(command: Callable[[], object]) -> None:
+    errors = Console(stderr=True, soft_wrap=True)
+
+    def say(line: str) -> None:
+        errors.print(styled("error", "red", f": {line}"))
+
+    _make_others_visible()
+    try:
+        with process_of_its_own():
+            command()
+    except Interrupted as stop:
+        errors.print(str(stop))
+        sys.exit(130)
+    except MotetError as error:
+        say(str(error))
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except Exception as error:
+        found = refusal(error)
+        if found is None:
+            raise
+        notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+        say(found + notes)
+        sys.exit(1)
+
+
+LIBRARIES = (
+    "transformers",
+    "peft",
+    "huggingface_hub",
+    "datasets",
+    "tokenizers",
+    "torch",
+    "safetensors",
+)
+"""Libraries whose log messages may quote names from external files."""
+
+
+_format_warning, _make_record = warnings.formatwarning, logging.getLogRecordFactory()
+
+
+def _make_others_visible() -> None:
+    """Escape control characters in warnings, logs and tracebacks, because these may quote external
+    text too."""
+    warnings.formatwarning = _warning
+    logging.setLogRecordFactory(_logged)
+    sys.excepthook = _ended
+
+
+def _warning(*about: Any, **more: Any) -> str:
+    return visible(_format_warning(*about, **more))
+
+
+def _logged(*about: Any, **more: Any) -> logging.LogRecord:
+    record = _make_record(*about, **more)
+    if record.name.partition(".")[0] in LIBRARIES:
+        record.msg, record.args = visible(record.getMessage()), ()
+    return record
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    print(visible("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)

@@ -1,0 +1,260 @@
+"""Translate the configs of CoMLRL's trainers: grpo, magrpo, iac and maac.
+
+The keys that set one key of Motet's config by themselves are in comlrl_keys.py. Here are those that
+have a meaning only together.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from motet.experiments.benchmarks import DATASET_TYPES, environment_of, inferred_type
+from motet.experiments.comlrl_models import Critics, set_agents, set_critics
+from motet.experiments.translation import Translation
+from motet.settings import Plan
+
+# Defaults of the published trainers, for the keys of these names
+NUM_TURNS, ROLLOUT_BUFFER_SIZE, REFERENCE_KL_COEF = 1, 1, 0.1
+EXPERT_MODEL = "deepseek-coder"
+EXPERT_APIS = {
+    "deepseek": ("https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    "qwen": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    "claude": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+}
+"""Start of an expert's name -> (address of its API, environment variable with the API key)."""
+
+
+def grpo(config: Translation, name: str) -> None:
+    _translate(config, name, "grpo", default_agents=1)
+
+
+def magrpo(config: Translation, name: str) -> None:
+    _translate(config, name, "magrpo")
+
+
+def iac(config: Translation, name: str) -> None:
+    _translate(config, name, "iac", critics="one per agent")
+
+
+def maac(config: Translation, name: str) -> None:
+    _translate(config, name, "maac", critics="one for all agents")
+
+
+def _translate(
+    config: Translation,
+    name: str,
+    algorithm: str,
+    default_agents: int = 2,
+    critics: Critics | None = None,
+) -> None:
+    dataset_type = _dataset_type(config)
+    listed = len(config["agents"]) if "agents" in config else default_agents
+    agents: int = config.get("trainer.num_agents", listed)
+    generations: int = config.get("trainer.num_generations", 4 if critics is None else 1)
+    samples = [generations] * config.get("trainer.num_turns", NUM_TURNS)
+    tasks = _tasks_per_step(config, samples, agents, has_critic=critics is not None)
+    config.set("name", name)
+    config.runs = Path(config.get("output.base_dir", config.runs))
+    config.set("algorithm.name", algorithm)
+    config.set("rollout.samples", samples)
+    _set_data(config)
+    agent_names = _set_environment(config, dataset_type, agents)
+    models = set_agents(config, agent_names)
+    _set_batch(config, tasks)
+    _set_credit(config, turns=len(samples))
+    _set_kl_penalty(config)
+    if "trainer.epsilon_clip" in config:
+        config.set("algorithm.policy_loss", "clipped_surrogate", "trainer.epsilon_clip")
+        config.copy("trainer.epsilon_clip", "algorithm.clip_low", "algorithm.clip_high")
+    _set_feedback(config)
+    _set_expert(config)
+    normalization = "trainer.advantage_normalization"
+    if critics is None and normalization in config:
+        config.set("algorithm.scale", "std" if config[normalization] else "none", normalization)
+    elif normalization in config:
+        # As published, advantages are not normalised if a step has only one sample per agent and
+        # turn: that would make the advantage zero.
+        whiten = config[normalization] and tasks * generations > 1
+        config.set("algorithm.whiten", whiten, normalization)
+    if critics is not None:
+        set_critics(config, critics, models)
+    _ignore_sections_that_are_off(config)
+
+
+# --------------------------------------------------------------------------- data and environment
+
+
+def _dataset_type(config: Translation) -> str:
+    """Return the type of the data set.
+
+    Raises ConfigError if it is not one of the published data sets and dataset.type is not set.
+    """
+    name: str = config["dataset.name"]
+    expected = ", ".join(DATASET_TYPES)
+    if "dataset.type" in config:
+        written: str = config["dataset.type"]
+        if written.lower() not in DATASET_TYPES:
+            raise config.error("dataset.type", f"got {written!r}, expected one of {expected}")
+        return written.lower()
+    inferred = inferred_type(name)
+    if inferred is None:
+        raise config.error(
+            "dataset.name",
+            f"{name!r} does not say what it holds: set dataset.type to one of {expected}",
+        )
+    return inferred
+
+
+def _set_data(config: Translation) -> None:
+    """Set the data sets.
+
+    A name that exists as a path is a path. A file has one split, whatever its name, and slices of
+    this split are used.
+    """
+    source = "path" if Path(config["dataset.name"]).exists() else "name"
+    for part in ("train", "eval"):
+        if part == "train" or "dataset.eval_split" in config:
+            split = f"dataset.{part}_split"
+            config.copy("dataset.name", f"data.{part}.{source}")
+            config.set(f"data.{part}.split", config[split], split)
+
+
+def _set_environment(config: Translation, dataset_type: str, agents: int) -> Sequence[str]:
+    """Set the environment, and return the names of its agents."""
+    try:
+        environment = environment_of(dataset_type, agents)
+    except ValueError as error:
+        key = "trainer.num_agents" if "trainer.num_agents" in config else "agents"
+        raise config.error(key, f"got {agents}, {error}") from error
+    config.set("environment.name", environment.name)
+    for option, value in environment.options.items():
+        config.set(f"environment.{option}", value)
+    for option, value in environment.sandbox.items():
+        config.set(f"sandbox.{option}", value)
+    return environment.agents
+
+
+def _set_feedback(config: Translation) -> None:
+    """Set what a later turn's prompt contains of the turn before."""
+    if config.get("external.sandbox_slice") == "all":  # then no test is held back for grading
+        config.set("environment.feedback.grade_shown", True, "external.sandbox_slice")
+    config.copy("external.memory_mode", "environment.history")
+    # These two keys date from a version in which a later prompt contained only them, and no history
+    for key, option in (
+        ("external.original_prompt", "restate_problem"),
+        ("external.previous_response", "restate_answer"),
+    ):
+        if config.get("external.memory_mode", "none") != "none":
+            if not config.get(key, True):
+                config.ignore(
+                    "{key} is for external.memory_mode: last; a full history holds all that was "
+                    "said",
+                    key,
+                )
+        elif key in config:
+            config.set("environment.history", "none", key)
+            config.copy(key, f"environment.feedback.{option}")
+
+
+def _set_expert(config: Translation) -> None:
+    if config.get("external.mode") != "expert_edits":
+        config.ignore(
+            "{key} is asked under external.mode: expert_edits only", "external.expert_model"
+        )
+        return
+    source = "external.expert_model" if "external.expert_model" in config else "external.mode"
+    model: str = config.get("external.expert_model", EXPERT_MODEL)
+    config.set("expert.model", model, source)
+    for start, (address, variable) in EXPERT_APIS.items():
+        if model.startswith(start):
+            config.set("expert.base_url", address, source)
+            config.set("expert.key_variable", variable, source)
+
+
+# -------------------------------------------------------------------------------------- learning
+
+
+def _tasks_per_step(
+    config: Translation, samples: Sequence[int], agents: int, has_critic: bool
+) -> int:
+    """Return the number of tasks per step.
+
+    The published trainers gather rollout_buffer_size Rounds (with a critic: samples of one agent).
+    Then they take one step per train_batch_size of them, and only the first of these steps is on
+    policy. Motet plays whole tasks in a step, as many as give that many Rounds, but at least one.
+    All of its optimizer steps are on policy.
+    """
+    plan = Plan(
+        samples=tuple(samples),
+        pairing=config.get("trainer.joint_mode", "aligned"),
+        expand=config.get("trainer.handoff", "all"),
+        max_nodes=10**9,
+    )
+    rounds = plan.rounds(agents)
+    if has_critic:
+        rounds = tuple(count * each for count, each in zip(rounds, samples, strict=True))
+    buffer: int = config.get("trainer.rollout_buffer_size", ROLLOUT_BUFFER_SIZE)
+    batch: int = config.get("trainer.train_batch_size", buffer)
+    least: int = config.get("trainer.per_device_train_batch_size", 1)
+    return max(least, min(buffer, batch) // sum(rounds))
+
+
+def _set_batch(config: Translation, tasks: int) -> None:
+    """Set the tasks per step. eval_interval counts tasks and is converted to steps."""
+    config.set("train.epochs", config["trainer.num_train_epochs"], "trainer.num_train_epochs")
+    config.set("train.tasks_per_step", tasks)
+    if "trainer.eval_interval" in config:
+        interval: int = config["trainer.eval_interval"]
+        every = max(1, interval // tasks) if interval else 0  # 0 turns evaluation off
+        config.set("evaluation.every", every, "trainer.eval_interval")
+
+
+def _set_credit(config: Translation, turns: int) -> None:
+    if "trainer.handoff" in config:
+        # one joint action per Round is expanded; its siblings get credit for what follows from it
+        config.copy("trainer.handoff", "rollout.expand")
+        config.set("algorithm.pruned", "lend", "trainer.handoff")
+    key = "trainer.turn_gradient_weights"
+    if key in config:
+        weights = config[key] if isinstance(config[key], list) else [config[key]]
+        if len(weights) != turns:
+            raise config.error(
+                key, f"got {len(weights)} weights for {turns} turn(s), expected one each"
+            )
+        config.set("algorithm.turn_weights", weights, key)
+
+
+def _set_kl_penalty(config: Translation) -> None:
+    """Set the KL penalty, in the loss or in the reward. As published, a beta of 0 turns it off."""
+    in_loss = bool(config.get("trainer.beta"))
+    in_reward: bool = config.get("trainer.reference_kl_enabled", False)
+    if in_loss and in_reward:
+        raise config.error(
+            "trainer.beta",
+            "a divergence in the loss, and reference_kl_enabled one in the reward: keep one",
+        )
+    if in_loss:
+        config.set("algorithm.kl_in", "loss", "trainer.beta")
+        config.set("algorithm.kl_estimator", "k3", "trainer.beta")
+        config.copy("trainer.beta", "algorithm.kl_coefficient")
+    if in_reward:
+        coefficient = config.get("trainer.reference_kl_coef", REFERENCE_KL_COEF)
+        config.set("algorithm.kl_in", "reward", "trainer.reference_kl_enabled")
+        config.set("algorithm.kl_coefficient", coefficient, "trainer.reference_kl_enabled")
+    else:
+        config.ignore("{key} waits for reference_kl_enabled: true", "trainer.reference_kl_coef")
+
+
+def _ignore_sections_that_are_off(config: Translation) -> None:
+    if not config.get("reward_processor.enabled", True):
+        keys = [  # as written: trainer.reward_shift is another spelling, and not of this section
+            key
+            for key, written in config.values.items()
+            if written.key.startswith("reward_processor.")
+        ]
+        config.ignore("reward_processor.enabled is false, so rewards are as they are", *keys)
+    if not config.get("wandb.enabled", False):
+        config.ignore(
+            "wandb is off: wandb.enabled=true turns it on, with an entity of your own, and "
+            "needs pip install 'motet[wandb]'",
+            *(key for key in config.values if key.startswith("wandb.")),
+        )

@@ -1,0 +1,158 @@
+"""Read a published config: merge its layers, check every key, and convert the values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from motet.config.yaml import Document, KeyPath, dotted, place_of
+from motet.errors import ConfigError
+from motet.experiments.keys import Combined, KeyTable, NoEffect, Renamed, Unsupported, spellings_of
+from motet.plugins import nearest
+
+OWN = "motet"
+"""The section of Motet's own keys, which replace translated values."""
+
+
+@dataclass(frozen=True)
+class PublishedValue:
+    """A value, its key as it was written, and its place: `configs/x.yaml:12`, or an override."""
+
+    value: Any
+    key: str
+    place: str
+
+    def error(self, text: str) -> ConfigError:
+        return ConfigError(f"{self.place}: {self.key}: {text}")
+
+
+class PublishedConfig:
+    """The layers of a published config, merged into one value per key."""
+
+    def __init__(
+        self,
+        keys: KeyTable,
+        sections: Mapping[str, tuple[str, ...]],
+        other_trainers: Mapping[str, str],
+    ) -> None:
+        """Create an empty config.
+
+        Args:
+            keys: The table of the trainer's keys.
+            sections: Section in the table -> its names in a config.
+            other_trainers: The section of another trainer -> the name of that trainer.
+        """
+        self.keys = keys
+        self.values: dict[str, PublishedValue] = {}
+        """Key in the table -> the last value set for it, converted."""
+        self.own: list[Document] = []
+        """Motet's own keys: one document per layer that has them."""
+        self.notes: list[str] = []
+        self._own_sections = sections.get("trainer", ())
+        self._other_trainers = other_trainers
+        self._spellings = {
+            spelling: (rank, key)
+            for key, rule in keys.items()
+            for rank, spelling in enumerate(spellings_of(key, rule, sections))
+        }
+        self._sections = {spelling.rpartition(".")[0] for spelling in self._spellings}
+
+    def add_layer(self, layer: Document) -> None:
+        """Read a layer of the config. Its values replace those of earlier layers.
+
+        Raises:
+            ConfigError: names the place, the key as it was written, and what to do.
+        """
+        data = dict(layer.data)
+        if isinstance(data.get(OWN), Mapping):
+            places = {
+                path[1:]: f"{place}: {dotted(path)}"
+                for path, place in layer.places.items()
+                if path[:1] == (OWN,)
+            }
+            self.own.append(Document(data.pop(OWN), places))
+        several: dict[str, list[tuple[int, PublishedValue]]] = {}
+        for written in self._flattened(data, (), layer.places):
+            if written.key not in self._spellings:
+                self._unset_section(written.key)
+                continue
+            rank, key = self._spellings[written.key]
+            match self.keys[key]:
+                case Unsupported(why, allowed) if not _among(written.value, allowed):
+                    raise written.error(why)
+                case NoEffect(why, silent) if not _among(written.value, silent):
+                    self.notes.append(f"{written.key}: {why}")
+                case Combined() if written.value is None:
+                    self.values.pop(key, None)
+                case Renamed() | Combined() as rule:
+                    several.setdefault(key, []).append((rank, _converted(written, rule)))
+        for key, ranked in several.items():
+            self.values[key] = self._first(
+                [value for _, value in sorted(ranked, key=lambda pair: pair[0])]
+            )
+
+    def _flattened(
+        self, data: Mapping[str, Any], above: KeyPath, places: Mapping[KeyPath, str]
+    ) -> Iterator[PublishedValue]:
+        """Yield every key that is set, and every section that is null."""
+        for name, value in data.items():
+            path = (*above, name)
+            written = PublishedValue(value, dotted(path), place_of(places, path))
+            is_section = written.key in self._sections
+            if is_section and isinstance(value, Mapping):
+                yield from self._flattened(value, path, places)
+            elif written.key in self._spellings or (is_section and value is None):
+                yield written
+            else:
+                raise self._unknown(written)
+
+    def _unset_section(self, section: str) -> None:
+        self.values = {
+            key: value
+            for key, value in self.values.items()
+            if not value.key.startswith(f"{section}.")
+        }
+
+    def _unknown(self, written: PublishedValue) -> ConfigError:
+        section = written.key.partition(".")[0]
+        if section in self._other_trainers:
+            mine = "".join(
+                f"this trainer reads the section {own}: say it there, or "
+                for own in self._own_sections[:1]
+            )
+            return written.error(f"{mine}use train_{self._other_trainers[section]}.py")
+        return written.error(
+            f"unknown key{nearest(written.key, self._spellings)}; Motet's own keys are {OWN}.KEY"
+        )
+
+    def _first(self, spellings: list[PublishedValue]) -> PublishedValue:
+        """Choose between several spellings of a key in one layer: the first of the table.
+
+        Raises:
+            ConfigError: another spelling has a different value. It is only a note if exactly one of
+                the two is in the trainer's own section.
+        """
+        chosen, *others = spellings
+        for other in others:
+            if other.value == chosen.value:
+                continue
+            if self._in_own_section(other) == self._in_own_section(chosen):
+                raise other.error(
+                    f"is another spelling of {chosen.key}, and says something else: keep one"
+                )
+            self.notes.append(f"{other.key} gives way to {chosen.key}")
+        return chosen
+
+    def _in_own_section(self, written: PublishedValue) -> bool:
+        return written.key.partition(".")[0] in self._own_sections
+
+
+def _converted(written: PublishedValue, rule: Renamed | Combined) -> PublishedValue:
+    try:
+        return replace(written, value=rule.convert(written.value))
+    except ValueError as error:
+        raise written.error(f"got {written.value!r}, {error}") from error
+
+
+def _among(value: Any, values: tuple[Any, ...]) -> bool:
+    """Test whether `value` is in `values`. Here, True is not equal to 1."""
+    return any(value == one and type(value) is type(one) for one in values)

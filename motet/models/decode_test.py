@@ -1,0 +1,297 @@
+"""Batched decoding against single completions, `generate`, and log-probabilities of training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import motet.models.decode as decoding
+from motet.core import ScoreRequest
+from motet.errors import TrainingDiverged
+from motet.models.backbone import Backbone
+from motet.models.decode import DecodedAnswer, DecodeRequest, Timings, decode
+from motet.models.padding import padded
+from motet.models.sampler import score_requests
+from motet.settings import Decode, Lora
+from tests.fixtures.model_folders import Architecture
+
+Load = Callable[..., Backbone]
+FolderOf = Callable[..., Path]
+PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
+
+
+def requests(settings: Decode, answers: int = 3, greedy: bool = False) -> list[DecodeRequest]:
+    return [
+        DecodeRequest(prompt, settings, key=100 * prompt + index, greedy=greedy)
+        for prompt in range(3)
+        for index in range(answers)
+    ]
+
+
+@pytest.fixture
+def backbone(folder_of: FolderOf) -> Backbone:
+    return Backbone.load(folder_of())
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_log_probabilities_of_sampling_are_those_of_training(
+    folder_of: FolderOf, architecture: Architecture, device: str, lora: bool, with_adapter: Load
+) -> None:
+    """Prompts of different lengths, rows that end early, and four temperatures in one batch.
+
+    The error is at most 1e-4, so the first importance ratio is 1.
+    """
+    backbone = with_adapter(folder_of(architecture), device)
+    asked = [
+        DecodeRequest(
+            prompt, Decode(temperature=temperature, max_new_tokens=limit), key=1000 * prompt + limit
+        )
+        for prompt in range(3)
+        for temperature, limit in ((0.3, 24), (0.7, 3), (1.0, 17), (1.5, 24))
+    ]
+    with backbone.policy("a" if lora else None):
+        answers = decode(backbone, PROMPTS, asked)
+        scored = score_requests(
+            backbone,
+            [
+                ScoreRequest(
+                    "a", tuple(PROMPTS[request.prompt]), answer.tokens, request.decode.temperature
+                )
+                for request, answer in zip(asked, answers, strict=True)
+            ],
+        )
+    for answer, logprobs in zip(answers, scored, strict=True):
+        assert logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+        ratio = torch.exp(torch.tensor(logprobs) - torch.tensor(answer.logprobs))
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("trainable_full", [False, True])
+def test_in_bfloat16_sampling_and_training_still_agree_to_its_precision(
+    folder_of: FolderOf, device: str, trainable_full: bool
+) -> None:
+    backbone = Backbone.load(
+        folder_of(), device=device, dtype="bfloat16", trainable_full=trainable_full
+    )
+    if not trainable_full:
+        backbone.add_adapter("a", Lora(rank=4), seed=7)
+    asked = requests(Decode(max_new_tokens=8))
+    with backbone.policy(None if trainable_full else "a"):
+        answers = decode(backbone, PROMPTS, asked)
+        scored = score_requests(
+            backbone,
+            [
+                ScoreRequest("a", tuple(PROMPTS[request.prompt]), answer.tokens, 1.0)
+                for request, answer in zip(asked, answers, strict=True)
+            ],
+        )
+    gaps = [
+        abs(a - b)
+        for one, two in zip(scored, answers, strict=True)
+        for a, b in zip(one, two.logprobs, strict=True)
+    ]
+    assert sum(gaps) / len(gaps) < 0.05
+
+
+def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
+    folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    # With a twelfth of all tokens as end tokens, rows end at many different steps.
+    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
+    asked = requests(Decode(max_new_tokens=30), answers=4)
+    batched = decode(backbone, PROMPTS, asked)
+    assert len({len(answer.tokens) for answer in batched}) > 3
+    for request, answer in zip(asked, batched, strict=True):
+        (own,) = decode(
+            backbone, [PROMPTS[request.prompt]], [DecodeRequest(0, request.decode, request.key)]
+        )
+        assert (own.tokens, own.text, own.stop) == (answer.tokens, answer.text, answer.stop)
+        assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+
+
+def test_rows_that_leave_are_told_early_once_and_as_without(
+    folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
+    asked = requests(Decode(max_new_tokens=30), answers=4)
+    told: list[tuple[int, DecodedAnswer]] = []
+    told_at_pass: list[int] = []
+    forward = backbone.logits
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        told_at_pass.append(len(told))
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(backbone, "logits", spy)
+    answers = decode(
+        backbone, PROMPTS, asked, on_answer=lambda request, answer: told.append((request, answer))
+    )
+    assert sorted(request for request, _ in told) == list(range(len(asked)))
+    assert [dict(told)[request] for request in range(len(asked))] == answers
+    assert 0 < told_at_pass[len(told_at_pass) // 2] < len(asked), (
+        "some are out while others are drawn"
+    )
+    lengths = [len(answer.tokens) for _, answer in told]
+    assert lengths[0] < max(lengths) == lengths[-1]
+    assert decode(backbone, PROMPTS, asked) == answers
+
+
+def test_seconds_of_reading_and_drawing_add_up_over_calls(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timings, forward, now = Timings(), backbone.logits, 0.0
+
+    def slow(tokens_BL: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        nonlocal now
+        now += 0.1 if tokens_BL.shape[1] > 1 else 0.02
+        return forward(tokens_BL, *args, **kwargs)
+
+    monkeypatch.setattr(backbone, "logits", slow)
+    monkeypatch.setattr(decoding, "perf_counter", lambda: now)
+    for _ in range(2):
+        decode(backbone, PROMPTS, requests(Decode(max_new_tokens=6)), timings=timings)
+    assert timings.prefill == pytest.approx(2 * 0.1)
+    assert timings.decode >= 2 * 5 * 0.02
+    assert timings.prefill + timings.decode == pytest.approx(now)
+
+
+def test_the_same_keys_draw_the_same_answers_and_other_keys_others(backbone: Backbone) -> None:
+    asked = requests(Decode(max_new_tokens=12))
+    first = decode(backbone, PROMPTS, asked)
+    torch.manual_seed(123)
+    assert decode(backbone, PROMPTS, asked) == first
+    other = decode(
+        backbone,
+        PROMPTS,
+        [DecodeRequest(request.prompt, request.decode, request.key + 1) for request in asked],
+    )
+    assert all(
+        one.tokens != two.tokens
+        for one, two in zip(first, other, strict=True)
+        if len(one.tokens) > 2
+    )
+
+
+def test_greedy_answers_are_those_of_generate(
+    folder_of: FolderOf, architecture: Architecture, device: str
+) -> None:
+    backbone = Backbone.load(folder_of(architecture), device=device)
+    answers = decode(
+        backbone,
+        PROMPTS,
+        requests(Decode(max_new_tokens=24, temperature=0.7), answers=1, greedy=True),
+    )
+    tokens_PL, mask_PL = padded(PROMPTS, backbone.pad_id, "left", backbone.device)
+    generated = backbone.model.generate(
+        input_ids=tokens_PL,
+        attention_mask=mask_PL.long(),
+        do_sample=False,
+        max_new_tokens=24,
+        pad_token_id=backbone.pad_id,
+        eos_token_id=list(backbone.eos_ids),
+    )
+    for answer, row in zip(answers, generated[:, tokens_PL.shape[1] :].tolist(), strict=True):
+        assert list(answer.tokens) == row[: len(answer.tokens)]
+        assert answer.stop == "stop" or len(answer.tokens) == 24
+
+
+def free(backbone: Backbone) -> DecodedAnswer:
+    """Return a completion that ends only at its limit."""
+    (answer,) = decode(backbone, [PROMPTS[0]], [DecodeRequest(0, Decode(max_new_tokens=20), key=5)])
+    assert answer.stop == "length"
+    assert len(answer.tokens) == 20
+    return answer
+
+
+@pytest.mark.parametrize("place", [0, 4, 19])
+def test_any_of_several_end_tokens_ends_an_answer_and_is_kept_in_its_tokens(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    longer = free(backbone)
+    place = longer.tokens.index(longer.tokens[place])
+    never = next(token for token in range(300) if token not in longer.tokens)
+    for ids in ((longer.tokens[place], never), (never, longer.tokens[place])):
+        monkeypatch.setattr(backbone, "eos_ids", ids)
+        (answer,) = decode(
+            backbone, [PROMPTS[0]], [DecodeRequest(0, Decode(max_new_tokens=20), key=5)]
+        )
+        assert answer.stop == "stop"
+        assert answer.tokens == longer.tokens[: place + 1]
+        assert answer.logprobs == longer.logprobs[: place + 1]
+
+
+def test_the_end_token_is_not_in_the_text(backbone: Backbone) -> None:
+    # The distribution is nearly uniform, so about one token in 150 is an end token.
+    answers = decode(
+        backbone, PROMPTS, requests(Decode(max_new_tokens=40, temperature=20.0), answers=10)
+    )
+    ended = [answer for answer in answers if answer.tokens[-1] == 1]
+    assert ended
+    for answer in ended:
+        assert answer.stop == "stop"
+        assert "<eos>" not in answer.text
+        assert answer.text == backbone.tokenizer.decode(
+            answer.tokens[:-1], skip_special_tokens=True
+        )
+
+
+def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_tokens(backbone: Backbone) -> None:
+    longer = free(backbone)
+    whole = backbone.tokenizer.decode(longer.tokens)
+    middle = next(
+        place for place in range(3, len(whole) - 2) if "�" not in whole[place : place + 2]
+    )
+    stop = whole[middle : middle + 2]
+    settings = Decode(max_new_tokens=20, stop=("no such text", stop))
+    other = DecodeRequest(1, Decode(max_new_tokens=20), key=6)
+    answer, beside = decode(backbone, PROMPTS[:2], [DecodeRequest(0, settings, key=5), other])
+    assert answer.stop == "stop"
+    assert answer.text == whole[: whole.index(stop)]
+    assert answer.tokens == longer.tokens[: len(answer.tokens)]
+    assert stop in backbone.tokenizer.decode(answer.tokens)
+    assert stop not in backbone.tokenizer.decode(answer.tokens[:-1])
+    assert len(beside.tokens) == 20, "a row without stop strings goes on"
+
+
+def test_an_answer_ends_with_the_context(folder_of: FolderOf, architecture: Architecture) -> None:
+    backbone = Backbone.load(folder_of(architecture))
+    long_prompt = list(range(10, 10 + 90))
+    asked = [
+        DecodeRequest(0, Decode(max_new_tokens=50), key=1),
+        DecodeRequest(1, Decode(max_new_tokens=50), key=2),
+    ]
+    cut_short, whole = decode(backbone, [long_prompt, PROMPTS[0]], asked)
+    assert len(cut_short.tokens) == 96 - 90 or cut_short.stop == "stop"
+    assert len(whole.tokens) == 50 or whole.stop == "stop"
+    (last_place,) = decode(
+        backbone, [list(range(10, 10 + 95))], [DecodeRequest(0, Decode(), key=1)]
+    )
+    assert len(last_place.tokens) == 1
+
+
+def test_logits_that_are_not_finite_stop_the_run(backbone: Backbone) -> None:
+    with torch.no_grad():
+        backbone.model.lm_head.weight[7] = torch.nan
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        decode(backbone, PROMPTS, requests(Decode(max_new_tokens=4)))
+
+
+def test_no_answer_is_told_after_logits_that_are_not_finite(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows end after 1, 2, 3, ... tokens; the model fails before the third."""
+    forward, passes, told = backbone.logits, iter(range(99)), []
+
+    def breaks(*args: Any, **kwargs: Any) -> Any:
+        logits_B1V, cache = forward(*args, **kwargs)
+        return (logits_B1V * torch.nan if next(passes) == 2 else logits_B1V), cache
+
+    monkeypatch.setattr(backbone, "logits", breaks)
+    asked = [DecodeRequest(row % 3, Decode(max_new_tokens=1 + row), key=row) for row in range(6)]
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        decode(backbone, PROMPTS, asked, on_answer=lambda request, answer: told.append(request))
+    assert told == [0, 1]

@@ -1,0 +1,83 @@
+"""Access to the accelerators of this machine, and memory functions for the CPU.
+
+All calls of `torch.cuda` are in this module, so that tests can replace them. Callers write
+`devices.cuda_count()`: then all of them use a fake that a test sets in this module.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class CudaMemory:
+    """The memory of one CUDA device, in bytes."""
+
+    free: int
+    total: int
+    held: int
+    """What this process's PyTorch allocator holds, used or not."""
+
+
+def cuda_count() -> int:
+    """Return the number of usable CUDA devices; 0 without a driver or in a CPU build of PyTorch."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def mps_available() -> bool:
+    return torch.backends.mps.is_available()
+
+
+def cuda_name(device: torch.device) -> str:
+    """Return the name of a device, such as NVIDIA A100-SXM4-80GB."""
+    return torch.cuda.get_device_name(device)
+
+
+def cuda_computes_bfloat16(device: torch.device) -> bool:
+    """Test whether the device computes bfloat16 in hardware."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def cuda_memory(device: torch.device) -> CudaMemory:
+    free, total = torch.cuda.mem_get_info(device)
+    return CudaMemory(free, total, torch.cuda.memory_reserved(device))
+
+
+def is_cpu(device: torch.device) -> bool:
+    """Test for a CPU, where CPUs and accelerators take different code paths."""
+    return device.type == "cpu"
+
+
+# --------------------------------------------------------------------------------- the CPU's memory
+
+SPARE = 256 * 2**20
+"""How many bytes of freed memory the C library may keep."""
+
+
+class _MallInfo(ctypes.Structure):
+    """The result of glibc's mallinfo2: ten sizes in bytes."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def give_back(device: torch.device) -> None:
+    """Return freed memory to the system if glibc keeps more than SPARE of it.
+
+    PyTorch allocates CPU memory with malloc, and glibc keeps freed blocks of up to 32 MB. A run
+    would therefore hold the memory of learning while it samples, and the memory of sampling while
+    it learns.
+    """
+    library = ctypes.CDLL(None)
+    if not is_cpu(device) or not hasattr(library, "mallinfo2"):  # in glibc since 2.33
+        return
+    library.mallinfo2.restype = _MallInfo
+    if library.mallinfo2().fordblks > SPARE:
+        library.malloc_trim(0)

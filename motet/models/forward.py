@@ -1,0 +1,71 @@
+"""Log-probabilities of given completions: the numbers that sampling recorded, with gradients.
+
+A prompt is read once for all its completions, and padding is not read at all: a micro-batch is one
+packed `Stream`. A model that does not take its attention from transformers reads padded rows:
+completions continue from the cache of their prompts. If blocks are recomputed in the backward pass
+(`Backbone.checkpointing`), each completion reads its prompt again instead.
+"""
+
+import torch
+from torch import Tensor
+
+from motet.models.backbone import Backbone
+from motet.models.packing import Stream
+from motet.models.padding import Rows, positions
+
+
+def forward(
+    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """Return (log-probability of each completion token, entropy before it): float32 [B, Lc] each.
+
+    The unit is nats; both are 0 where `mask_BL` is off, and both refer to the full softmax(logits /
+    temperature). All tensors are on the backbone's device. Its active policy computes.
+    """
+    tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
+    if backbone.streams:
+        states_NX = backbone.stream_states(Stream.of(rows))
+    elif backbone.checkpointing and torch.is_grad_enabled():
+        states_NX = _whole(backbone, rows)[mask_BL]
+    else:
+        states_NX = _from_prompts(backbone, rows)[mask_BL]
+    temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
+    logp_N, entropy_N = backbone.score(
+        states_NX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
+    )
+    logp_BL = torch.zeros(mask_BL.shape, device=logp_N.device).masked_scatter(mask_BL, logp_N)
+    if not want_entropy:
+        return logp_BL, None
+    return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
+
+
+def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:
+    """Return the states before each completion token, [B, Lc, X].
+
+    Every prompt is read once, then the completions continue from its cache.
+    """
+    prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL = rows
+    length_P = prompt_mask_PL.sum(dim=1)
+    states_P1X, cache = backbone.states(
+        prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1
+    )
+    states_BLX, read = states_P1X[prompt_of_B], tokens_BL.shape[1] - 1
+    if read:
+        cache.batch_select_indices(prompt_of_B)
+        seen_BK = torch.cat([prompt_mask_PL[prompt_of_B], mask_BL[:, :-1]], dim=1)
+        at_BL = length_P[prompt_of_B, None] + torch.arange(read, device=backbone.device)
+        # Padding after a short completion of a long prompt may exceed the model's last position.
+        at_BL = at_BL.clamp(max=backbone.context_length - 1)
+        later_BLX, _ = backbone.states(tokens_BL[:, :-1], seen_BK, at_BL, keep=read, cache=cache)
+        states_BLX = torch.cat([states_BLX, later_BLX], dim=1)
+    return states_BLX
+
+
+def _whole(backbone: Backbone, rows: Rows) -> Tensor:
+    """Return the same for rows of [padding, prompt, completion, padding].
+
+    The last token is not read: no token follows it.
+    """
+    read_BL = torch.cat([rows.prompts_PL[rows.prompt_of_B], rows.tokens_BL[:, :-1]], dim=1)
+    seen_BL = torch.cat([rows.prompt_mask_PL[rows.prompt_of_B], rows.mask_BL[:, :-1]], dim=1)
+    return backbone.whole_states(read_BL, seen_BL, positions(seen_BL), keep=rows.tokens_BL.shape[1])

@@ -1,0 +1,241 @@
+"""Training of one backbone in this process: gradients, and one AdamW per policy and critic.
+
+Each policy or critic has its own optimizer, schedule and step count. So it makes no difference to
+them whether a partner is trained.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from motet.batch import Batch, BatchMetrics, Objective, OptimizerState, ValueBatch, ValueObjective
+from motet.errors import ConfigError, TrainingDiverged
+from motet.models import devices
+from motet.models.backbone import Policy
+from motet.models.critic import Critic
+from motet.models.forward import forward
+from motet.models.memory import oom_hint
+from motet.models.optimizers import load_into, make_optimizer, state_of
+from motet.models.padding import Rows
+from motet.models.quantized import stored_as
+from motet.models.suspect import suspect
+from motet.settings import Optimizer
+
+_LESS = "lower train.token_budget, or set checkpointing: true for the model"
+_SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a smaller model"
+
+
+@dataclass
+class _Course:
+    """The training state of one policy or critic.
+
+    `loss` is None until a batch has been accumulated for the next step.
+    """
+
+    learning: Policy | Critic
+    parameters: list[torch.nn.Parameter]
+    settings: Optimizer
+    steps: int
+    adamw: torch.optim.Optimizer
+    steps_done: int = 0
+    loss: float | None = None
+
+    @property
+    def rate(self) -> float:
+        return self.settings.rate(self.steps_done, self.steps)
+
+
+class LocalLearner:
+    """A `batch.Learner` for the trainable `policies` and the `critics` of one backbone.
+
+    `steps` is the number of steps that each will take in the run: one number for all, or by name.
+
+    Raises: ConfigError for a policy without trainable weights, for weights that two of them would
+    train, and for weights narrower than float32, in which an update of 5e-6 is rounded away.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        optimizers: Mapping[str, Optimizer],
+        steps: int | Mapping[str, int],
+        critics: Sequence[Critic] = (),
+    ) -> None:
+        everyone: list[Policy | Critic] = [*policies, *critics]
+        self._courses = {
+            one.name: _course(
+                one, optimizers[one.name], steps if isinstance(steps, int) else steps[one.name]
+            )
+            for one in everyone
+        }
+        owner: dict[torch.nn.Parameter, str] = {}
+        for name, course in self._courses.items():
+            for parameter in course.parameters:
+                if owner.setdefault(parameter, name) != name:
+                    raise ConfigError(
+                        f"policies {owner[parameter]} and {name} train the same weights; "
+                        "expected each its own: give both agents one policy, or "
+                        "each an adapter or a backbone"
+                    )
+
+    async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
+        """Run forward and backward for one batch.
+
+        Raises: TrainingDiverged if its loss is not finite.
+        """
+        course = self._courses[batch.policy]
+        policy = course.learning
+        batch = batch.to(policy.backbone.device)
+        answers, tokens = batch.tokens_BL.shape
+        learning = (
+            f"learning from {answers} answers of up to {tokens} tokens to "
+            f"{len(batch.prompts_PL)} prompts"
+        )
+        learning += f" of up to {batch.prompts_PL.shape[1]}"
+        with oom_hint(learning, _LESS, policy.backbone.device), policy.active():
+            logp_BL, entropy_BL = forward(policy.backbone, rows_of(batch), batch.temperature_B)
+            loss, metrics = objective(batch, logp_BL, entropy_BL)
+            self._backward(batch.policy, loss)
+        return metrics
+
+    async def accumulate_values(self, batch: ValueBatch, objective: ValueObjective) -> BatchMetrics:
+        """Run forward and backward for one batch of value samples.
+
+        Raises: TrainingDiverged if its loss is not finite.
+        """
+        critic = self._courses[batch.critic].learning
+        assert isinstance(critic, Critic)
+        batch = batch.to(critic.backbone.device)
+        texts, tokens = batch.tokens_BL.shape
+        learning = f"learning the values of {texts} texts of up to {tokens} tokens"
+        with oom_hint(learning, _LESS, critic.backbone.device), critic.active():
+            loss, metrics = objective(batch, critic.values(batch.tokens_BL, batch.mask_BL))
+            self._backward(batch.critic, loss)
+        return metrics
+
+    def _backward(self, name: str, loss: Tensor) -> None:
+        course, figure = self._courses[name], loss.item()
+        if not math.isfinite(figure):
+            raise self._diverged(name, f"loss is {figure}")
+        loss.backward()
+        course.loss = figure if course.loss is None else course.loss + figure
+
+    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Update those of `names` that have accumulated a batch.
+
+        Returns loss, gradient norm before clipping, and learning rate for each. All other
+        accumulated gradients are dropped, including those of a critic in a policy that is not
+        updated.
+
+        Raises: TrainingDiverged if any gradient is not finite, before anything is updated.
+        """
+        due = {name: self._courses[name] for name in names if self._courses[name].loss is not None}
+        norms = {name: _gradient_norm(course) for name, course in due.items()}
+        for name, norm in norms.items():
+            if not torch.isfinite(norm):
+                raise self._diverged(name, f"gradient norm is {norm.item()}, loss {due[name].loss}")
+        figures = {name: self._step(course, norms[name]) for name, course in due.items()}
+        backbones = {course.learning.backbone for course in due.values()}
+        for backbone in backbones:
+            backbone.sync_from_master()
+        for course in self._courses.values():
+            course.loss = None
+            course.adamw.zero_grad(set_to_none=True)
+        for backbone in backbones:
+            devices.give_back(backbone.device)
+        return figures
+
+    def _step(self, course: _Course, norm: Tensor) -> dict[str, float]:
+        rate = course.rate
+        clip_grads_with_norm_(course.parameters, course.settings.clip_norm, norm)
+        for group in course.adamw.param_groups:
+            group["lr"] = rate
+        stepping = (
+            f"stepping {sum(p.numel() for p in course.parameters):,} weights of "
+            f"{course.learning.name}"
+        )
+        with oom_hint(stepping, _SMALLER, course.learning.backbone.device):
+            course.adamw.step()
+        figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
+        course.steps_done += 1
+        return figures
+
+    def precision(self, name: str) -> str:
+        """Return the dtype of the computation, or 8bit if the base also rounds its inputs."""
+        backbone = self._courses[name].learning.backbone
+        eight = stored_as(backbone.model.config) == "8bit"
+        return "8bit" if eight else str(backbone.dtype).removeprefix("torch.")
+
+    def suspect(self, batch: Batch) -> str:
+        """Return the batch's model class and the suspected capability.
+
+        The suspect is the capability that may explain why log-probabilities differ from those of
+        sampling.
+        """
+        policy = self._courses[batch.policy].learning
+        with policy.active():
+            found = suspect(policy.backbone, batch.to(policy.backbone.device))
+        return f"{type(policy.backbone.model).__name__}. {found}"
+
+    def _diverged(self, name: str, what: str) -> TrainingDiverged:
+        course = self._courses[name]
+        kind = "critic" if isinstance(course.learning, Critic) else "policy"
+        return TrainingDiverged(
+            f"{kind} {name}, optimiser step {course.steps_done + 1} of {course.steps}: "
+            f"{what} at learning rate {course.rate:.3g}; the weights are those of the step before. "
+            "Lower optimizer.learning_rate, or look at the step's episodes"
+        )
+
+    # ---------------------------------------------------------------------------------- checkpoints
+
+    def state(self, name: str) -> OptimizerState:
+        """Return the optimizer state and `{"step": steps done}`.
+
+        The state is flat tensors of the policy's i-th parameter, named as in `optimizers.state_of`
+        (`exp_avg.<i>`, ...).
+        """
+        course = self._courses[name]
+        return state_of(course.adamw, course.parameters), {"step": course.steps_done}
+
+    def load_state(self, name: str, state: OptimizerState) -> None:
+        """Continue from `state`.
+
+        Raises: ConfigError if it belongs to another model or another kind of optimizer.
+        """
+        course, (tensors, facts) = self._courses[name], state
+        load_into(course.adamw, course.parameters, tensors, course.settings.kind, name)
+        course.steps_done, course.loss = facts["step"], None
+
+
+def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Course:
+    parameters = learning.parameters()
+    kind = "critic" if isinstance(learning, Critic) else "policy"
+    if not parameters:
+        raise ConfigError(
+            f"{kind} {learning.name} has no trainable weights; expected some: "
+            "list it under team.frozen"
+        )
+    for parameter in parameters:
+        if parameter.dtype != torch.float32:
+            raise ConfigError(
+                f"{kind} {learning.name} would train weights of {parameter.dtype}; "
+                "expected float32 masters, computed with in a narrower type: "
+                "small updates are rounded away otherwise"
+            )
+    return _Course(learning, parameters, settings, steps, make_optimizer(parameters, settings))
+
+
+def rows_of(batch: Batch) -> Rows:
+    return Rows(
+        batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B, batch.tokens_BL, batch.mask_BL
+    )
+
+
+def _gradient_norm(course: _Course) -> Tensor:
+    return get_total_norm(
+        [parameter.grad for parameter in course.parameters if parameter.grad is not None]
+    )

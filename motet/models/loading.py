@@ -1,0 +1,373 @@
+"""Load a base model from a folder or the hub: safetensors only, no remote code, clear error
+messages.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.configuration_utils import PretrainedConfig
+from transformers.modeling_utils import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.errors import ConfigError
+from motet.models import devices
+from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
+from motet.models.bounded_text import limit_tokens
+from motet.models.folder import believed, library
+from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
+
+DType = Literal["float32", "bfloat16", "float16"]
+
+DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+UNLIMITED = 10**9
+"""Stands for "no limit". Tokenizers without a known limit give 10^30."""
+MOST_TABLES = 1 << 30
+"""Most numbers in the masks and positions that a model creates itself."""
+MOST_TENSORS = 100_000
+"""Most weight tensors of any size; the models with the most experts have fewer."""
+
+
+def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
+    """Return a model's tokenizer and its context length, in tokens of prompt and completion.
+
+    No weights are loaded.
+
+    Raises: ConfigError.
+    """
+    with believed(source, "tokenizer") as view:
+        config = _config_of(source, view)
+        with library(_named(source), EXPECTED):
+            found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
+        tokenizer = _check_vocabulary(source, found, config)
+        _rename(tokenizer, view, source)
+    limits = [tokenizer.model_max_length, _positions(source, config), _short_regime(source, config)]
+    return tokenizer, int(min(limits))
+
+
+def load_config(source: str | Path) -> PretrainedConfig:
+    """Return the allowed contents of a model's config.json.
+
+    Raises: ConfigError.
+    """
+    with believed(source, "config") as view:
+        return _config_of(source, view)
+
+
+def shortened_context(source: str | Path) -> str | None:
+    """Return a message for the user if we use a shorter context than the model has; else None.
+
+    Raises: ConfigError.
+    """
+    config = load_config(source)
+    short, long = _short_regime(source, config), _positions(source, config)
+    if short >= long:
+        return None
+    return (
+        f"the context of model {str(source)!r} is limited to {short} tokens, of {long}: "
+        "past them its positions (longrope) change for every row of a batch, so log-probabilities "
+        "would depend on the other rows"
+    )
+
+
+def _positions(source: str | Path, config: PretrainedConfig) -> int:
+    """Return the context length that the config states, in tokens.
+
+    Raises: ConfigError.
+    """
+    text = config.get_text_config(decoder=True)
+    return _count(source, "max_position_embeddings", getattr(text, "max_position_embeddings", None))
+
+
+def _short_regime(source: str | Path, config: PretrainedConfig) -> int:
+    """Return up to how many tokens the positions do not depend on the longest row of a batch.
+
+    LongRoPE (Ding et al. 2024) has frequencies for short texts and others for long ones, and
+    transformers uses those of the longest row for all rows. Dynamic NTK scaling does the same
+    beyond max_position_embeddings, which no row exceeds anyway.
+
+    Raises: ConfigError.
+    """
+    rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
+    # Some models have one per layer type.
+    kinds = [
+        rope,
+        *(kind for kind in rope.values() if isinstance(kind, dict)),
+    ]
+    long = [kind for kind in kinds if kind.get("rope_type") == "longrope"]
+    name = "original_max_position_embeddings"
+    return min((_count(source, name, kind.get(name)) for kind in long), default=UNLIMITED)
+
+
+def _count(source: str | Path, name: str, found: object) -> int:
+    if found is None:
+        return UNLIMITED
+    if not isinstance(found, int) or found < 1:
+        raise _refused(source, f"{name}: got {found!r}, expected at least 1")
+    return found
+
+
+def load_model(
+    source: str | Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    quantize: Quantize = "none",
+    attention: Attention = "auto",
+) -> PreTrainedModel:
+    """Load the weights on `device`, in `dtype` or with quantised linear layers; every dropout is 0.
+
+    Raises: ConfigError.
+    """
+    with believed(source, "weights") as view:
+        config = _config_of(source, view)
+        stored = stored_as(config)
+        if stored not in ("none", quantize):
+            raise ConfigError(
+                f"model {str(source)!r} holds its weights quantised ({stored}), and its quantize "
+                f"is {quantize}: use the model it was made "
+                f"of{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
+            )
+        _without_dropout(config)
+        skeleton = _skeleton(source, config)
+        _check_size(source, skeleton, view)
+        _check_attention_of(source, type(skeleton), attention)
+        how: dict[str, Any] = {} if quantize == "none" else {"device_map": {"": device}}
+        if quantize != stored:
+            how["quantization_config"] = quantization(quantize, dtype)
+        if attention != "auto":
+            how["attn_implementation"] = attention
+        with library(_named(source), EXPECTED):
+            model, about = AutoModelForCausalLM.from_pretrained(
+                view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
+                output_loading_info=True, ignore_mismatched_sizes=True, **how,
+            )  # fmt: skip
+    _check_loaded(source, about)
+    model.name_or_path = model.config.name_or_path = str(source)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    model = learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
+    if attention != FLASH or dtype in FLASH_DTYPES:
+        # Trained weights are loaded in float32, for their masters. Flash attention does not run in
+        # float32.
+        _check_computes(source, model)
+    return model
+
+
+EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
+
+
+def _refused(source: str | Path, why: str) -> ConfigError:
+    return ConfigError(f"{_named(source)} cannot be loaded: {why}")
+
+
+def _named(source: str | Path) -> str:
+    return f"model {str(source)!r}"
+
+
+def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
+    with library(_named(source), EXPECTED):
+        config = AutoConfig.from_pretrained(view, trust_remote_code=False)
+    config.name_or_path = str(source)
+    return config
+
+
+def _check_vocabulary(
+    source: str | Path, tokenizer: object, config: PretrainedConfig
+) -> PreTrainedTokenizerBase:
+    """Return the tokenizer if it belongs to this model.
+
+    Some of the tokens that were added behind the vocabulary may be for other models of the family
+    (pictures) or for padding, and have no embedding here. A string with such a token is then a
+    fault.
+
+    Raises: ConfigError.
+    """
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise _refused(
+            source, f"its tokenizer_class is no tokenizer, got {type(tokenizer).__name__}"
+        )
+    rows = getattr(config.get_text_config(), "vocab_size", None)
+    tokens = set(tokenizer.get_vocab().values())
+    if not tokens:
+        raise _refused(source, "its tokenizer has no tokens; expected a vocabulary")
+    if not isinstance(rows, int):
+        return tokenizer
+    needed = tokens - set(tokenizer.added_tokens_decoder) | {tokenizer.bos_token_id} - {None}
+    last = max(needed, default=-1)
+    if last >= rows:
+        raise _refused(
+            source,
+            f"its tokenizer has tokens up to {last:,}, and its config.json a vocab_size of "
+            f"{rows:,}; expected the tokenizer of this model",
+        )
+    if max(tokens) >= rows:
+        limit_tokens(tokenizer, rows)
+    return tokenizer
+
+
+def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) -> None:
+    """Set the tokenizer's file names to the original files: saving a tokenizer of another library
+    copies them.
+    """
+    tokenizer.name_or_path = str(source)
+    for kept in (vars(tokenizer), tokenizer.init_kwargs):
+        for key, value in list(kept.items()):
+            if isinstance(value, str) and value.startswith(f"{view}/"):
+                kept[key] = str(Path(value).resolve())
+            elif value == str(view):
+                kept[key] = str(source)
+
+
+def _skeleton(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
+    """Build the model without memory for its weights."""
+    with (
+        library(_named(source), EXPECTED),
+        torch.device("meta"),
+        _without_warnings(),
+        _few_tensors(source),
+    ):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def _check_size(source: str | Path, skeleton: PreTrainedModel, view: Path) -> None:
+    """Check, before memory is allocated, that the config describes no more weights than the files
+    hold.
+    """
+    described = sum(parameter.numel() for parameter in skeleton.parameters())
+    there = sum(path.stat().st_size for path in view.glob("*.safetensors"))
+    if described > 2 * there:  # A weight has at least four bits.
+        raise _refused(
+            source,
+            f"its config.json describes {described:,} weights, and its files have {there:,} bytes; "
+            f"expected the config of these weights",
+        )
+    tables = sum(buffer.numel() for buffer in skeleton.buffers())
+    if tables > MOST_TABLES:
+        raise _refused(
+            source,
+            f"its config.json asks for tables of {tables:,} numbers, expected at most "
+            f"{MOST_TABLES:,}",
+        )
+
+
+def _check_attention_of(
+    source: str | Path, model: type[PreTrainedModel], attention: Attention
+) -> None:
+    """Check that transformers has this attention for the model; it chooses itself for auto.
+
+    Raises: ConfigError.
+    """
+    if attention != "auto" and attention not in (there := implementations_of(model)):
+        raise _refused(
+            source,
+            f"its attention is {attention}, and of {model.__name__} transformers has "
+            f"{' and '.join(there)}; expected one of these, or attention: auto",
+        )
+
+
+@contextmanager
+def _few_tensors(source: str | Path) -> Iterator[None]:
+    """Stop building a model with too many tensors: any integer of a config may be a count of
+    layers.
+    """
+    made = count(1)
+
+    def counted(*_: object) -> None:
+        if next(made) > MOST_TENSORS:
+            raise _refused(
+                source, f"its config.json describes more than {MOST_TENSORS:,} tensors of weights"
+            )
+
+    hook = register_module_parameter_registration_hook(counted)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
+    """Check that the files held every weight.
+
+    transformers only logs that it fills missing weights with random numbers.
+    """
+    for what, said in (
+        ("missing_keys", "lack"),
+        ("mismatched_keys", "have another shape of"),
+        ("error_msgs", "fail at"),
+    ):
+        names = sorted(
+            str(one[0] if isinstance(one, tuple) else one) for one in about.get(what, ())
+        )
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise _refused(
+                source,
+                f"its weight files {said} {', '.join(names[:3])}{more}; "
+                f"expected every weight that its config.json describes",
+            )
+
+
+@torch.no_grad()
+def _check_computes(source: str | Path, model: PreTrainedModel) -> None:
+    with library(_named(source), EXPECTED):
+        model.eval()(input_ids=torch.zeros((1, 2), dtype=torch.long, device=model.device))
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _without_dropout(config: PretrainedConfig) -> None:
+    for key, value in vars(config).items():
+        if isinstance(value, float) and ("dropout" in key or key.endswith(("pdrop", "layerdrop"))):
+            setattr(config, key, 0.0)
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device of this name; `auto` is the first of cuda, mps, cpu that exists.
+
+    Raises: ConfigError if the named device does not exist.
+    """
+    present = ["cpu"]
+    if devices.mps_available():
+        present.insert(0, "mps")
+    if count := devices.cuda_count():
+        present = ["cuda", *(f"cuda:{index}" for index in range(count)), *present]
+    if name == "auto":
+        return torch.device(present[0])
+    if name not in present:
+        raise ConfigError(
+            f"device {name!r} is not on this machine; there are: auto, {', '.join(present)}"
+        )
+    return torch.device(name)
+
+
+def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
+    """Check that the device supports this dtype.
+
+    Raises: ConfigError.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r} is unknown; there are: {', '.join(DTYPES)}")
+    if dtype == "float16" and (device.type == "cpu" or trainable_full):
+        why = "a fully trained policy" if trainable_full else "the cpu"
+        raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
+    if dtype == "bfloat16" and device.type == "cuda" and not devices.cuda_computes_bfloat16(device):
+        raise ConfigError(
+            f"dtype bfloat16 is not supported by {devices.cuda_name(device)}: use float32"
+        )

@@ -1,0 +1,216 @@
+"""Estimate the device memory of a run, and explain out-of-memory errors.
+
+The estimate uses only the shapes of the models: nothing is loaded. It is meant for choosing
+settings and is not a promise: the allocator's fragments and the kernels' workspace are not counted.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, Qwen3Config
+from transformers.configuration_utils import PretrainedConfig
+from transformers.pytorch_utils import Conv1D
+
+from motet.errors import OutOfMemory
+from motet.models import devices
+from motet.models.folder import library
+from motet.models.loading import EXPECTED, load_config
+from motet.models.logprobs import CHUNK, ROWS
+from motet.models.packed import fits
+from motet.models.quantized import Quantize
+from motet.settings import Lora, TinyModel
+
+MASTER = 4
+"""Bytes of a float32 number."""
+MOMENTS = {"adamw": 8.0, "adamw_8bit": 2 + 2 * 4 / 256}
+"""Bytes of AdamW's two moments, by optimizer.kind; in 8 bits, 256 numbers share a scale."""
+BITS = {"8bit": 8, "4bit": 4 + 8 / 64 + 32 / (64 * 256)}
+"""Bits of a quantised number. 64 of the 4-bit numbers share a scale of 8 bits, and 256 such scales
+share one of 32 bits.
+"""
+ACTIVATIONS = 18
+"""Numbers of hidden size that a layer keeps per token for its backward pass; its input is one of
+them.
+"""
+WIDE = 4
+"""Numbers of the feed-forward width that it also keeps (docs/performance.md compares both with
+measured runs).
+"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The properties of a model that determine its memory."""
+
+    parameters: int
+    linear: tuple[tuple[str, int, int], ...]
+    """(module name, inputs, outputs) of all linear layers but the head. GPT-2's are transposed."""
+    layers: int
+    hidden: int
+    cache_per_token: int
+    """Numbers that one token adds to the cache."""
+    vocabulary: int
+
+    @property
+    def widest(self) -> int:
+        """The largest number of inputs or outputs of a linear layer: the feed-forward width."""
+        return max((max(inputs, outputs) for _, inputs, outputs in self.linear), default=0)
+
+    @property
+    def kept(self) -> int:
+        """Numbers per token that a layer keeps for its backward pass."""
+        return ACTIVATIONS * self.hidden + WIDE * self.widest
+
+    def adapter(self, lora: Lora) -> int:
+        """Return the number of trainable weights of one adapter."""
+        chosen = [
+            row
+            for row in self.linear
+            if lora.targets == "all-linear" or row[0].rpartition(".")[2] in lora.targets
+        ]
+        return sum(lora.rank * (inputs + outputs) for _, inputs, outputs in chosen)
+
+
+def shape_of(source: str | Path | TinyModel) -> Shape:
+    """Read the shape of a model from its configuration.
+
+    Raises: ConfigError if there is none that can be read.
+    """
+    if isinstance(source, TinyModel):
+        config: PretrainedConfig = Qwen3Config(
+            vocab_size=source.vocabulary,
+            hidden_size=source.hidden_size,
+            num_hidden_layers=source.layers,
+            num_attention_heads=source.heads,
+            num_key_value_heads=source.kv_heads,
+            head_dim=source.hidden_size // source.heads,
+            intermediate_size=source.feed_forward,
+            tie_word_embeddings=True,
+        )
+    else:
+        config = load_config(source)
+    with library(f"the shape of model {str(source)!r}", EXPECTED), torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    head = model.get_output_embeddings()
+    linear = tuple(
+        (
+            name,
+            *(module.weight.shape if isinstance(module, Conv1D) else reversed(module.weight.shape)),
+        )
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and module is not head
+    )
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return Shape(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        linear=linear,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        cache_per_token=2 * config.num_hidden_layers * heads * width,
+        vocabulary=config.vocab_size,
+    )
+
+
+def frozen(shape: Shape, bytes_each: int, quantize: Quantize) -> int:
+    """Return the bytes of frozen weights.
+
+    All have `bytes_each`, except quantised linear layers.
+    """
+    if quantize == "none":
+        return shape.parameters * bytes_each
+    linear = sum(inputs * outputs for _, inputs, outputs in shape.linear)
+    return (shape.parameters - linear) * bytes_each + int(linear * BITS[quantize] / 8)
+
+
+def held(trained: int, bytes_each: int) -> int:
+    """Return the bytes of trained weights: float32 masters, and the narrower copies that compute,
+    if any.
+    """
+    return trained * (MASTER + (bytes_each if bytes_each < MASTER else 0))
+
+
+def training(trained: int, kind: str) -> int:
+    """Return the bytes of training besides the weights: float32 gradients, AdamW's moments."""
+    return int(trained * (MASTER + MOMENTS[kind]))
+
+
+def packing(shape: Shape, bytes_each: int) -> int:
+    """Return the bytes of the packed linear layers with which a CPU samples."""
+    linear = sum(inputs * outputs for _, inputs, outputs in shape.linear)
+    size = (linear + shape.vocabulary * shape.hidden) * bytes_each
+    return size if fits(size) else 0
+
+
+def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
+    """Return the bytes of the cache of `rows` completions of `tokens` each, and of their logits.
+
+    `tokens` includes the prompt.
+    """
+    return rows * (tokens * shape.cache_per_token * bytes_each + shape.vocabulary * MASTER)
+
+
+def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
+    """Return the bytes of one micro-batch: its activations, and the logits that are scored at once.
+
+    Activations are those of every layer, or with checkpointing the input of each layer and the
+    activations of one. The scored logits exist twice in float32. A model with more than a language
+    head after its hidden states keeps all of its logits.
+    """
+    kept = shape.layers * shape.hidden + shape.kept if checkpointing else shape.layers * shape.kept
+    scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
+    return token_budget * kept * bytes_each + scored
+
+
+# ------------------------------------------------------------------------------------ out of memory
+
+
+@contextmanager
+def oom_hint(what: str, knobs: str, device: torch.device) -> Iterator[None]:
+    """Inside, turn an out-of-memory error into OutOfMemory with a hint.
+
+    Its message says `what` was running, the free memory, and which settings (`knobs`) need less.
+
+    If oneDNN cannot allocate memory, PyTorch continues without it, for the rest of the process and
+    many times slower. In that case this warns, and enables oneDNN again.
+    """
+    fast = torch.backends.mkldnn.enabled
+    try:
+        yield
+        if fast and not torch.backends.mkldnn.enabled:
+            warnings.warn(
+                f"{device} ran out of memory for fast matrix products {what}, and PyTorch made "
+                f"slow ones. To need less, {knobs}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise OutOfMemory(
+            f"{device} ran out of memory {what}{_room(device)}: {said.rstrip('.')}. "
+            f"To need less, {knobs}; motet train CONFIG --dry-run estimates what a step needs"
+        ) from error
+    finally:
+        torch.backends.mkldnn.enabled = fast
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Test for an out-of-memory error; the CPU allocator raises a plain RuntimeError."""
+    return isinstance(
+        error, torch.OutOfMemoryError | MemoryError
+    ) or "can't allocate memory" in str(error)
+
+
+def _room(device: torch.device) -> str:
+    if device.type != "cuda":
+        return ""
+    there = devices.cuda_memory(device)
+    free, total, held = (size / 2**30 for size in (there.free, there.total, there.held))
+    return f" ({free:.1f} of {total:.1f} GiB free, {held:.1f} GiB held)"

@@ -1,0 +1,142 @@
+"""AdamW with moments in 32 or 8 bits, and its state in a checkpoint.
+
+In 8 bits (Dettmers et al. 2022), 256 numbers share a scale. bitsandbytes keeps tensors of fewer
+than 4096 numbers in 32 bits.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer as TorchOptimizer
+
+from motet.errors import ConfigError
+from motet.settings import Optimizer
+
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adamw_8bit": ("state1", "state2")}
+"""The names of the two moments, by kind; they have the shape of their weight."""
+TRIED = 4096
+"""The fewest numbers that bitsandbytes holds in 8 bits."""
+
+
+def make_optimizer(parameters: Sequence[nn.Parameter], settings: Optimizer) -> TorchOptimizer:
+    """Make an optimizer.
+
+    Raises: ConfigError if this kind does not work on the device of the weights.
+    """
+    common = {
+        "lr": settings.learning_rate,
+        "betas": settings.betas,
+        "eps": settings.epsilon,
+        "weight_decay": settings.weight_decay,
+    }
+    device = parameters[0].device
+    check_optimizer(settings.kind, device)
+    if settings.kind == "adamw":
+        return torch.optim.AdamW(parameters, **common, fused=device.type in ("cpu", "cuda"))
+    from bitsandbytes.optim import AdamW8bit
+
+    return AdamW8bit(parameters, **common)
+
+
+def check_optimizer(kind: str, device: torch.device) -> None:
+    """Check that this kind of optimizer works on the device.
+
+    Raises: ConfigError if it needs bitsandbytes, and this is not installed or cannot take a step
+    there.
+    """
+    if kind == "adamw":
+        return
+    try:
+        import bitsandbytes
+    except ImportError as error:
+        raise ConfigError(
+            f"optimizer.kind is {kind}, but bitsandbytes cannot be imported ({error}): "
+            f'pip install "motet[quantized]", or use kind: adamw'
+        ) from error
+    weight = nn.Parameter(torch.zeros(TRIED, device=device))
+    weight.grad = torch.ones_like(weight)
+    try:
+        bitsandbytes.optim.AdamW8bit([weight], lr=1.0, weight_decay=0.0).step()
+        why = (
+            ""
+            if torch.allclose(weight, -torch.ones_like(weight), atol=0.1)
+            else "a step of 1 is not one of 1"
+        )
+    except (RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
+        why = str(error).strip() or type(error).__name__
+    if why:
+        raise ConfigError(
+            f"optimizer.kind is {kind}, and bitsandbytes {bitsandbytes.__version__} cannot do that "
+            f"on device {device} ({why}): use kind: adamw, or another device"
+        )
+
+
+def state_of(optimizer: TorchOptimizer, parameters: Sequence[nn.Parameter]) -> dict[str, Tensor]:
+    """Return the state as flat tensors, `<what>.<i>` for the i-th parameter.
+
+    Each parameter has its own `step`: one without gradients so far has not been updated.
+    """
+    return {
+        f"{key}.{index}": torch.as_tensor(kept).detach().cpu().clone()
+        for index, parameter in enumerate(parameters)
+        if parameter in optimizer.state
+        for key, kept in optimizer.state[parameter].items()
+        if isinstance(kept, Tensor | int)
+    }
+
+
+def load_into(
+    optimizer: TorchOptimizer,
+    parameters: Sequence[nn.Parameter],
+    tensors: Mapping[str, Tensor],
+    kind: str,
+    name: str,
+) -> None:
+    """Continue from a state that `state_of` returned.
+
+    Raises: ConfigError if it belongs to another model or kind.
+    """
+    kept: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        what, _, index = key.rpartition(".")
+        kept.setdefault(int(index), {})[what] = tensor
+    if kept and max(kept) >= len(parameters):
+        raise ConfigError(
+            f"optimiser state of policy {name} has {max(kept) + 1} tensors, expected "
+            f"{len(parameters)}"
+        )
+    for index, found in kept.items():
+        _check_moments(found, index, parameters[index], kind, name)
+    optimizer.state.clear()
+    for index, found in sorted(kept.items()):
+        parameter = parameters[index]
+        moments = {
+            key: tensor.to(parameter.device, copy=True)
+            for key, tensor in found.items()
+            if key != "step"
+        }
+        optimizer.state[parameter] = {"step": _step(found["step"], kind, parameter), **moments}
+
+
+def _check_moments(
+    found: Mapping[str, Tensor], index: int, parameter: nn.Parameter, kind: str, name: str
+) -> None:
+    for key in (*MOMENTS[kind], "step"):
+        if key not in found:
+            raise ConfigError(
+                f"optimiser state of policy {name} has {', '.join(sorted(found))}, expected {key} "
+                f"of optimizer.kind {kind}: resume with the kind the checkpoint was made with"
+            )
+        if key != "step" and found[key].shape != parameter.shape:
+            raise ConfigError(
+                f"optimiser state of policy {name}: {key}.{index} has shape "
+                f"{list(found[key].shape)}, expected {list(parameter.shape)}: "
+                "resume with the model the checkpoint was made with"
+            )
+
+
+def _step(done: Tensor, kind: str, parameter: nn.Parameter) -> Tensor | int:
+    if kind == "adamw_8bit":
+        return int(done)
+    return done.to(parameter.device if parameter.is_cuda else "cpu", copy=True)

@@ -1,0 +1,194 @@
+"""From a Prompt to the token ids that a model reads.
+
+A chat goes through the tokenizer's chat template. Without a template, it becomes plain lines,
+`role: content`, followed by `assistant:`. A string begins with what the tokenizer puts before every
+string, such as the beginning-of-sequence token with which the model was trained. It ends with its
+own last token: an end-of-sequence token that a tokenizer appends to every string is left out.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.core import Chat, Message, Prompt
+from motet.errors import SamplerFault
+from motet.models.bounded_text import TemplateRefused, chat_text, token_ids
+
+OnLongPrompt = Literal["fault", "drop_oldest_turn"]
+
+
+class LongPrompt(SamplerFault):
+    """A prompt leaves no room for a completion."""
+
+    cause = "long_prompt"
+
+
+class BadPrompt(SamplerFault):
+    """A prompt without tokens, with a lone surrogate, or one that the model's chat template
+    rejects.
+    """
+
+    cause = "bad_prompt"
+
+
+class TokenizerFault(SamplerFault):
+    """The tokenizer itself failed at one string."""
+
+    cause = "tokenizer"
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:
+    """Return the token ids of a prompt, ready for a completion.
+
+    Raises: BadPrompt, TokenizerFault.
+    """
+    check_whole([prompt] if isinstance(prompt, str) else [message.content for message in prompt])
+    try:
+        ids = _ids(tokenizer, prompt)
+    except SamplerFault:
+        raise
+    except Exception as error:
+        # A tokenizer may run third-party code, and its failure concerns this prompt only.
+        raise TokenizerFault(
+            f"the tokenizer failed at a prompt: {type(error).__name__}: {error}"
+        ) from error
+    if not ids:
+        raise BadPrompt(f"prompt {prompt!r} has no tokens: a model needs at least one to answer")
+    return tuple(ids)
+
+
+def check_whole(texts: Iterable[str]) -> None:
+    """Check for lone surrogates, which JSON can express and no tokenizer can read.
+
+    Raises: BadPrompt.
+    """
+    for text in texts:
+        half = re.search("[\ud800-\udfff]", text)
+        if half is not None:
+            around = text[max(0, half.start() - 20) : half.end() + 20]
+            raise BadPrompt(
+                f"a text has half a character, {half.group()!r}, in {around!r}: "
+                "mend the data it came from"
+            )
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
+    if isinstance(prompt, str):
+        return _opened(tokenizer, prompt)
+    if tokenizer.chat_template is None:
+        return _opened(tokenizer, _plain(prompt))
+    return _templated(tokenizer, prompt)
+
+
+def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Return the ids of a string to continue, after the tokens that the tokenizer puts first.
+
+    These are not added again if the string already begins with them.
+    """
+    bare, opening = token_ids(tokenizer, text), _opening(tokenizer)
+    return bare if opening and bare[: len(opening)] == opening else [*opening, *bare]
+
+
+_OPENINGS: WeakKeyDictionary[PreTrainedTokenizerBase, list[int]] = WeakKeyDictionary()
+
+
+def _opening(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the special tokens that the tokenizer puts before a string.
+
+    Tokens that it puts behind would end the string.
+    """
+    if tokenizer not in _OPENINGS:
+        short = next((text for text in ("a", "0", ".", "\n") if token_ids(tokenizer, text)), "")
+        bare, whole = (token_ids(tokenizer, short, special=special) for special in (False, True))
+        places = range(len(whole) - len(bare) + 1)
+        found = next((place for place in places if whole[place : place + len(bare)] == bare), 0)
+        _OPENINGS[tokenizer] = whole[:found]
+    return _OPENINGS[tokenizer]
+
+
+def _plain(chat: Chat) -> str:
+    return (
+        "".join(f"{message.role}: {_named(message).content}\n" for message in chat) + "assistant:"
+    )
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+    if any(message.name for message in chat) and not _shows_names(tokenizer, chat):
+        chat = tuple(_named(message) for message in chat)
+    return _apply(tokenizer, chat)
+
+
+def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+    keys = ("role", "content", "name")
+    rows = [
+        {key: value for key in keys if (value := getattr(message, key)) is not None}
+        for message in chat
+    ]
+    try:
+        return token_ids(tokenizer, chat_text(tokenizer, rows))
+    except TemplateRefused as error:
+        roles = ", ".join(message.role for message in chat)
+        raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error
+
+
+def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> bool:
+    """Test whether the template uses `name`. Rendering is a surer test than reading its source."""
+    nameless = tuple(replace(message, name=None) for message in chat)
+    return _apply(tokenizer, chat) != _apply(tokenizer, nameless)
+
+
+def _named(message: Message) -> Message:
+    """Put the name at the beginning of the content, for templates that do not use it."""
+    if message.name is None:
+        return message
+    return replace(message, content=f"{message.name}: {message.content}", name=None)
+
+
+def fit(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    context: int,
+    answer: int,
+    on_long: OnLongPrompt,
+) -> tuple[int, ...]:
+    """Return the token ids of a prompt with room for a completion in `context` tokens.
+
+    With `drop_oldest_turn`, a chat loses its oldest messages until a completion of `answer` tokens
+    fits, or until nothing more can be dropped. System messages and the last message are kept.
+
+    Raises: LongPrompt if not one token of a completion fits; BadPrompt, TokenizerFault.
+    """
+    ids = encode(tokenizer, prompt)
+    while on_long == "drop_oldest_turn" and len(ids) + answer > context:
+        shorter = _without_oldest_turn(prompt)
+        if shorter == prompt:
+            break
+        prompt = shorter
+        ids = encode(tokenizer, prompt)
+    if len(ids) >= context:
+        raise LongPrompt(
+            f"prompt has {len(ids)} tokens, expected at most {context - 1} in a context of "
+            f"{context}: shorten the prompt, or set rollout.on_long_prompt: "
+            f"drop_oldest_turn for chats (now {on_long})"
+        )
+    return ids
+
+
+def _without_oldest_turn(prompt: Prompt) -> Prompt:
+    """Drop the oldest message that may be dropped, and the assistant messages that answer it.
+
+    So the rest begins with a message that is not an answer.
+    """
+    if isinstance(prompt, str):
+        return prompt
+    places = [index for index, message in enumerate(prompt[:-1]) if message.role != "system"]
+    gone = set(places[:1])
+    for index in places[1:]:
+        if prompt[index].role != "assistant":
+            break
+        gone.add(index)
+    return tuple(message for index, message in enumerate(prompt) if index not in gone)

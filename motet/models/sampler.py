@@ -1,0 +1,387 @@
+"""Sampling, scoring and publishing when all models are in this process.
+
+A call may mix requests for several policies. They are answered one group of policies after another,
+in batches that depend on the requests only.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+import torch
+
+from motet.core import (
+    Completion,
+    Fault,
+    OnAnswer,
+    Sampled,
+    SampleRequest,
+    ScoreRequest,
+    ValueEstimate,
+    ValueRequest,
+)
+from motet.errors import ConfigError, SamplerFault
+from motet.models import devices
+from motet.models.backbone import Backbone, Policy
+from motet.models.critic import Critic, compute_values, read
+from motet.models.decode import DecodedAnswer, DecodeRequest, Timings, decode
+from motet.models.forward import forward
+from motet.models.memory import oom_hint
+from motet.models.padding import Rows, padded
+from motet.models.prompts import OnLongPrompt, TokenizerFault, fit
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One completion to sample: its request, its index there, its prompt, and its most tokens."""
+
+    request: int
+    index: int
+    prompt: tuple[int, ...]
+    answer: int
+
+
+class LocalSampler:
+    """A `core.Sampler`, `core.Scorer` and `core.Publisher` in one.
+
+    It samples with the weights that are trained. A decoding batch has at most `rows_per_batch` rows
+    and, with padding, `tokens_per_batch` tokens of prompt and completion; a scoring batch has
+    `score_tokens`. `references` maps a policy to its reference; an adapter without one uses its
+    base. `between` is called before every token and every scoring batch, and may raise to end the
+    call. `versions` counts the publications of each policy, and is part of a checkpoint.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        *,
+        references: Mapping[str, Policy] | None = None,
+        critics: Mapping[str, Critic] | None = None,
+        rows_per_batch: int = 256,
+        tokens_per_batch: int = 65536,
+        score_tokens: int = 16384,
+        on_long_prompt: OnLongPrompt = "fault",
+        between: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._policies = policies
+        self._references = references or {}
+        self._critics = critics or {}
+        self._rows_per_batch = rows_per_batch
+        self._tokens_per_batch = tokens_per_batch
+        self._score_tokens = score_tokens
+        self._on_long_prompt = on_long_prompt
+        self._between = between
+        # Calls run in threads, so that environments can run at the same time. A backbone computes
+        # as one policy at a time.
+        self._turn = threading.Lock()
+        # Not the event loop's default threads: an environment may block all of them.
+        self._threads = ThreadPoolExecutor(thread_name_prefix="sampler")
+        self._timings = Timings()
+        self.versions = dict.fromkeys(policies, 0)
+
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
+        """Return completions in the order of the requests.
+
+        A prompt that does not fit gives a Fault in its place, which is passed on at once.
+        """
+        loop = asyncio.get_running_loop()
+
+        def hand_out(place: int, answer: Sampled | Fault) -> None:
+            if on_answer is not None:
+                # The event loop runs callbacks in order, so all have run before the call returns.
+                loop.call_soon_threadsafe(on_answer, place, answer)
+
+        return await self._run(
+            self._sample, requests, hand_out if self._beside else lambda place, answer: None
+        )
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        """Return log-probabilities (nats, one per token) under each policy's reference.
+
+        Raises: ConfigError if a policy has no reference.
+        """
+        return await self._run(self._logprobs, requests)
+
+    async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
+        """Return the values from each request's critic, in order."""
+        return await self._run(self._values, requests)
+
+    async def _run(self, work: Callable[..., T], *given: Any) -> T:
+        """Run `work` in a separate thread, or in this one, which also learns.
+
+        With a separate thread, environments can run meanwhile. `_beside` decides.
+        """
+        if self._beside:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+        # Ctrl-C is only handled at an await, and `work` has none.
+        await asyncio.sleep(0)
+        return work(*given)
+
+    @property
+    def _beside(self) -> bool:
+        # Each thread that computes has its own OpenMP threads. If they outnumber the cores, OpenMP
+        # lets them sleep between any two kernels, and small models decode 1.4 times slower.
+        on_cpu = all(devices.is_cpu(policy.backbone.device) for policy in self._policies.values())
+        return not on_cpu or torch.get_num_threads() == 1
+
+    async def publish(self, names: Sequence[str]) -> int:
+        """Raise the version only: the weights are shared."""
+        version = max(self.versions.values()) + 1
+        self.versions |= dict.fromkeys(names, version)
+        return version
+
+    def timings(self) -> dict[str, float]:
+        """Return wall-clock seconds of all sampling so far.
+
+        `prefill` is tokenizing and reading prompts, `decode` is sampling completions.
+        """
+        return asdict(self._timings)
+
+    # ------------------------------------------------------------------------------------- sampling
+
+    def _sample(
+        self, requests: Sequence[SampleRequest], hand_out: OnAnswer
+    ) -> list[Sampled | Fault]:
+        begun = perf_counter()
+        prompts = [self._prompt(request) for request in requests]
+        self._timings.prefill += perf_counter() - begun
+        open_ = _Open(requests, prompts, self.versions, hand_out)
+        for names in self._adapter_groups(requests):
+            room = self._policies[names[0]].backbone.context_length
+            rows = [
+                _Row(number, index, prompt, min(request.decode.max_new_tokens, room - len(prompt)))
+                for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
+                if request.policy in names and not isinstance(prompt, Fault)
+                for index in range(len(request.keys))
+            ]
+            for batch in self._batches(rows, self._tokens_per_batch):
+                self._decode(open_, batch)
+            devices.give_back(self._policies[names[0]].backbone.device)
+        return open_.answers()
+
+    def _adapter_groups(self, requests: Sequence[SampleRequest]) -> list[list[str]]:
+        """Group the requested policies, by name.
+
+        Adapters on one base are one group and decode together: this was never measured to be slower
+        (docs/performance.md).
+        """
+        casts: dict[object, list[str]] = {}
+        for name in sorted({request.policy for request in requests}):
+            policy = self._policies[name]
+            together = policy.adapter is not None and policy.backbone.mixes_adapters
+            casts.setdefault(id(policy.backbone) if together else name, []).append(name)
+        return list(casts.values())
+
+    def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
+        backbone = self._policies[request.policy].backbone
+        try:
+            return fit(
+                backbone.tokenizer,
+                request.prompt,
+                backbone.context_length,
+                request.decode.max_new_tokens,
+                self._on_long_prompt,
+            )
+        except SamplerFault as fault:
+            return Fault(
+                "sampler", fault.cause or type(fault).__name__, f"policy {request.policy}: {fault}"
+            )
+
+    def _decode(self, open_: "_Open", rows: Sequence[_Row]) -> None:
+        asked = [open_.requests[row.request] for row in rows]
+        read = [(request.policy, row.prompt) for row, request in zip(rows, asked, strict=True)]
+        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
+        requests = [
+            DecodeRequest(places[prompt], request.decode, request.keys[row.index], request.greedy)
+            for prompt, row, request in zip(read, rows, asked, strict=True)
+        ]
+        cast = [self._policies[name] for name, _ in places]
+        backbone = cast[0].backbone
+        # A single adapter also goes this way, which is faster than PEFT's.
+        mixed = cast[0].adapter is not None and backbone.mixes_adapters
+        speakers = [str(policy.adapter) for policy in cast] if mixed else None
+
+        def take(request: int, answer: DecodedAnswer) -> None:
+            open_.take(rows[request], answer)
+
+        prompts = [prompt for _, prompt in places]
+        width = max(map(len, prompts)) + max(row.answer for row in rows)
+        asked_for = f"playing {len(rows)} answers of up to {width} tokens, prompt included"
+        knobs = (
+            f"lower train.rows_per_batch ({self._rows_per_batch}) or train.tokens_per_batch "
+            f"({self._tokens_per_batch})"
+        )
+        active = cast[0].active() if speakers is None else backbone.policy(None)
+        with self._turn, oom_hint(asked_for, knobs, backbone.device), active:
+            decode(
+                backbone,
+                prompts,
+                requests,
+                speakers=speakers,
+                on_answer=take,
+                timings=self._timings,
+                between=self._between,
+            )
+
+    # -------------------------------------------------------------------------------------- scoring
+
+    def _logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        scored: dict[int, tuple[float, ...]] = {}
+        for name in sorted({request.policy for request in requests}):
+            reference = self._reference(name)
+            rows = [
+                _Row(number, 0, request.prompt_tokens, len(request.tokens))
+                for number, request in enumerate(requests)
+                if request.policy == name
+            ]
+            for batch in self._batches(rows, self._score_tokens):
+                self._between()
+                with self._turn, self._scoring(batch, reference.backbone), reference.active():
+                    logprobs = score_requests(
+                        reference.backbone, [requests[row.request] for row in batch]
+                    )
+                scored |= zip((row.request for row in batch), logprobs, strict=True)
+        return [scored[number] for number in range(len(requests))]
+
+    def _values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
+        said: dict[int, ValueEstimate] = {}
+        for name in sorted({request.critic for request in requests}):
+            critic = self._critics[name]
+            asked = {
+                n: read(critic, request)
+                for n, request in enumerate(requests)
+                if request.critic == name
+            }
+            rows = [_Row(number, 0, reading.tokens, 0) for number, reading in asked.items()]
+            for batch in self._batches(rows, self._score_tokens):
+                self._between()
+                with self._turn, self._scoring(batch, critic.backbone):
+                    found = compute_values(critic, [asked[row.request] for row in batch])
+                said |= zip((row.request for row in batch), found, strict=True)
+        return [said[number] for number in range(len(requests))]
+
+    def _scoring(self, batch: Sequence[_Row], backbone: Backbone) -> AbstractContextManager[None]:
+        width = max(len(row.prompt) + row.answer for row in batch)
+        knobs = f"lower train.token_budget ({self._score_tokens})"
+        return oom_hint(
+            f"scoring {len(batch)} texts of up to {width} tokens", knobs, backbone.device
+        )
+
+    def _reference(self, name: str) -> Policy:
+        if name in self._references:
+            return self._references[name]
+        policy = self._policies[name]
+        if policy.adapter is None:
+            raise ConfigError(
+                f"policy {name} is fully trained and has no reference: "
+                "load a frozen copy, or train an adapter"
+            )
+        return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
+
+    # -------------------------------------------------------------------------------------- batches
+
+    def _batches(self, rows: Sequence[_Row], tokens: int) -> Iterator[list[_Row]]:
+        """Put rows of similar length together. A row above the token limit gets its own batch."""
+        batch: list[_Row] = []
+        for row in sorted(
+            rows, key=lambda row: (len(row.prompt), row.answer, row.request, row.index)
+        ):
+            grown = [*batch, row]
+            width = len(row.prompt) + max(other.answer for other in grown)
+            if batch and (len(grown) > self._rows_per_batch or len(grown) * width > tokens):
+                yield batch
+                grown = [row]
+            batch = grown
+        if batch:
+            yield batch
+
+
+class _Open:
+    """The requests of one call and their samples so far.
+
+    A request is passed on when all of its keys have a completion.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[SampleRequest],
+        prompts: Sequence[tuple[int, ...] | Fault],
+        versions: Mapping[str, int],
+        hand_out: OnAnswer,
+    ) -> None:
+        self.requests = requests
+        self._versions, self._hand_out = versions, hand_out
+        self._drawn: list[dict[int, DecodedAnswer]] = [{} for _ in requests]
+        self._answers: dict[int, Sampled | Fault] = {}
+        for number, prompt in enumerate(prompts):
+            if isinstance(prompt, Fault):
+                self._end(number, prompt)
+
+    def take(self, row: _Row, answer: DecodedAnswer) -> None:
+        request, drawn = self.requests[row.request], self._drawn[row.request]
+        drawn[row.index] = answer
+        if len(drawn) == len(request.keys):
+            unread = [drawn[index].unread for index in range(len(drawn)) if drawn[index].unread]
+            if unread:
+                message = f"policy {request.policy}: the tokenizer failed at an answer: {unread[0]}"
+                self._end(row.request, Fault("sampler", TokenizerFault.cause, message))
+                return
+            completions = (self._completion(request, drawn[index]) for index in range(len(drawn)))
+            self._end(row.request, Sampled(row.prompt, tuple(completions)))
+
+    def answers(self) -> list[Sampled | Fault]:
+        """Return all results in the order of the requests, after the last was sampled."""
+        return [self._answers[number] for number in range(len(self.requests))]
+
+    def _completion(self, request: SampleRequest, answer: DecodedAnswer) -> Completion:
+        return Completion(
+            policy=request.policy,
+            text=answer.text,
+            stop=answer.stop,
+            version=self._versions[request.policy],
+            tokens=answer.tokens,
+            logprobs=answer.logprobs,
+            temperature=request.decode.temperature,
+        )
+
+    def _end(self, number: int, answer: Sampled | Fault) -> None:
+        self._answers[number] = answer
+        self._hand_out(number, answer)
+
+
+@torch.no_grad()
+def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+    """Return the log-probabilities of each request's tokens, in one batch.
+
+    The policy that is active on the backbone computes them.
+    """
+    places = {
+        prompt: place
+        for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))
+    }
+    rows = Rows(
+        *padded(list(places), backbone.pad_id, "left", backbone.device),
+        torch.tensor(
+            [places[request.prompt_tokens] for request in requests], device=backbone.device
+        ),
+        *padded(
+            [request.tokens for request in requests], backbone.pad_id, "right", backbone.device
+        ),
+    )
+    temperature_B = torch.tensor(
+        [request.temperature for request in requests], device=backbone.device
+    )
+    logp_BL, _ = forward(backbone, rows, temperature_B, want_entropy=False)
+    return [
+        tuple(row[: len(request.tokens)])
+        for row, request in zip(logp_BL.tolist(), requests, strict=True)
+    ]

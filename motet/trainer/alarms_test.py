@@ -1,0 +1,138 @@
+"""Tests of alarms.
+
+An alarm is raised once when a metric stays beyond its bound, and again only after the metric came
+back. If log-probabilities differ from those of sampling by more than rounding explains, the run
+stops.
+"""
+
+import pytest
+import torch
+
+from motet.batch import Batch, Mean
+from motet.errors import MotetError
+from motet.models.padding import padded
+from motet.settings import Guards
+from motet.trainer.alarms import WATCHED, Watch, refuse_mismatch
+
+
+def alarms(values, guards, metric="learn/entropy"):
+    watch = Watch(guards)
+    return [
+        step
+        for step, value in enumerate(values, 1)
+        for _ in watch.see(step, {} if value is None else {metric: value})
+    ]
+
+
+LOW = Guards(patience=3, min_entropy=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([0.05, 0.05, 0.05, 0.05, 0.05], [3]),
+        ([0.05, 0.05, 0.2, 0.05, 0.05], []),
+        ([0.05, 0.05, 0.05, 0.2, 0.05, 0.05, 0.05], [3, 7]),
+        ([0.05, None, 0.05, 0.05], [4]),
+        ([0.1, 0.1, 0.1, 0.1], []),
+    ],
+)
+def test_an_alarm_begins_at_the_third_step_in_a_row(values, told):
+    assert alarms(values, LOW) == told
+
+
+def test_the_other_bounds_are_upper_ones_and_null_is_not_watched():
+    assert alarms([0.96] * 4, Guards(patience=2), "play/duplicates") == [2]
+    assert alarms([0.94] * 4, Guards(patience=2), "play/duplicates") == []
+    assert alarms([0.96] * 4, Guards(patience=2, max_duplicates=None), "play/duplicates") == []
+
+
+def test_a_solved_game_is_no_collapse_unless_that_is_watched_too():
+    for guards, told in ((Guards(patience=1), 0), (Guards(patience=1, unless_success=None), 1)):
+        assert len(Watch(guards).see(1, {"play/duplicates": 1.0, "play/success": 0.95})) == told
+    assert (
+        len(Watch(Guards(patience=1)).see(1, {"play/duplicates": 1.0, "play/success": 0.85})) == 1
+    )
+
+
+def test_an_alarm_says_figure_bound_and_meaning():
+    (alarm,) = Watch(Guards(patience=1)).see(7, {"play/truncated": 0.987})
+    assert str(alarm) == (
+        "alarm at step 7: play/truncated is 0.987, beyond guards.max_truncated: most answers are "
+        "cut off at decode.max_new_tokens"
+    )
+
+
+def test_counting_goes_on_where_a_run_was_killed():
+    first = Watch(LOW)
+    assert [first.see(step, {"learn/entropy": 0.0}) for step in (1, 2)] == [[], []]
+    resumed = Watch(LOW, first.state())
+    assert len(resumed.see(3, {"learn/entropy": 0.0})) == 1
+    assert resumed.active == 1
+
+
+def test_every_bound_is_a_field_of_the_settings():
+    assert {watched.bound for watched in WATCHED} == set(Guards.model_fields) - {
+        "patience",
+        "stop",
+        "unless_success",
+        "max_mismatch",
+    }
+
+
+# ------------------------------------------------------------------------- log-probability mismatch
+
+
+def batch_of(lengths, temperatures):
+    """A batch of completions with these lengths, all for one prompt."""
+    tokens, mask = padded([[1] * length for length in lengths], 0, "right", torch.device("cpu"))
+    nothing = torch.zeros(tokens.shape)
+    temperature, one = torch.tensor(temperatures), torch.ones(len(lengths))
+    prompt = torch.ones((1, 2), dtype=torch.int64)
+    of = torch.zeros(len(lengths), dtype=torch.int64)
+    return Batch("p", prompt, prompt.bool(), of, tokens, mask, nothing, nothing, one, temperature)
+
+
+class Computes:
+    """A fake learner that has only a dtype and a suspicion."""
+
+    def __init__(self, dtype):
+        self._dtype = dtype
+
+    def precision(self, name):
+        return self._dtype
+
+    def suspect(self, batch):
+        return f"Suspected: the batch of {int(batch.mask_BL.sum())} tokens"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "temperatures", "dtype", "bound", "most"),
+    [
+        ([64], [1.0], "bfloat16", "dtype", 0.3),
+        ([64], [2.0], "bfloat16", "dtype", 0.3),
+        ([32, 32], [0.5, 0.5], "bfloat16", "dtype", 0.6),
+        ([96, 32], [0.5, 1.0], "bfloat16", "dtype", 0.3 * (96 * 2 + 32 * 1) / 128),
+        ([16], [1.0], "bfloat16", "dtype", 0.6),
+        ([1, 1, 1, 1], [1.0] * 4, "bfloat16", "dtype", 1.2),
+        ([1], [0.5], "float32", "dtype", 0.16),
+        ([1], [1.0], "bfloat16", 0.2, 0.2),
+    ],
+)  # fmt: skip
+def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
+    lengths, temperatures, dtype, bound, most
+):
+    batch, tokens = batch_of(lengths, temperatures), sum(lengths)
+    within, beyond = (
+        {"sampler_mismatch": Mean(share * most * tokens, tokens)} for share in (0.999, 1.001)
+    )
+    refuse_mismatch([batch], [within], bound, Computes(dtype))
+    with pytest.raises(MotetError, match=rf"policy p: .* at most {most:.3g}\."):
+        refuse_mismatch([batch], [beyond], bound, Computes(dtype))
+
+
+def test_the_batch_with_the_largest_mismatch_is_looked_into():
+    batches = [batch_of([length], [1.0]) for length in (70, 80, 90)]
+    figures = [{"sampler_mismatch": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
+    with pytest.raises(MotetError, match="the batch of 80 tokens"):
+        refuse_mismatch(batches, figures, "dtype", Computes("float32"))

@@ -1,0 +1,280 @@
+"""Baselines for a trained team: a team without training, played by the usual protocols.
+
+All protocols play the same tasks with the same seed. Costs are per answer to a task. A protocol
+that chooses among samples pays for all of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from motet.core import Environment, Sampler, Task, Team
+from motet.environments.protocols import Discussion, Pipeline, lengthened
+from motet.errors import ConfigError, EnvironmentFault
+from motet.rollout.playthrough import Games, Playthrough
+from motet.rollout.selection import (
+    AnswerFunction,
+    affordable,
+    best,
+    commonest,
+    groups,
+    tokens_per_group,
+    verbatim,
+)
+from motet.settings import Plan
+from motet.trainer.evaluate import Evaluation, evaluate
+from motet.trainer.progress import Progress
+
+UNTRAINED, SINGLE = "untrained team", "single agent"
+NAIVE, PIPELINE, DISCUSSION = "naive concatenation", "sequential pipeline", "one-round discussion"
+BEST, MAJORITY = "best of n", "majority of n"
+ONE_AGENT = "the team is one agent"
+MethodResult = TypeVar("MethodResult")
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """A team and the game that it plays."""
+
+    who: str
+    environment: Environment[Any]
+    team: Team
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class EvalContext:
+    """What all protocols share: the tasks, the seed, and the weights."""
+
+    tasks: Sequence[Task]
+    sampler: Sampler
+    seed: int
+    tag: str
+    samples: int
+    """Games per task, unless the protocol needs another number."""
+    progress: Progress
+
+    async def play(self, protocol: str, cast: Lineup, samples: int | None = None) -> Evaluation:
+        return await evaluate(
+            cast.environment,
+            self.tasks,
+            self.sampler,
+            cast.team,
+            cast.plan,
+            seed=self.seed,
+            tag=self.tag,
+            samples=self.samples if samples is None else samples,
+            on_episode=self.progress.counter(protocol, len(self.tasks)),
+        )
+
+
+@dataclass(frozen=True)
+class BaselineResult:
+    """The result of a protocol: the games that answer each task, and the cost of one answer."""
+
+    protocol: str
+    games: Games
+    played: Evaluation
+    """All games played for the protocol."""
+    n: int
+    """The number of samples that each answer was chosen from."""
+    tokens_per_task: float
+    seconds_per_task: float
+    note: str = ""
+
+
+def result(protocol: str, played: Evaluation, note: str = "") -> BaselineResult:
+    """Return the result of a protocol whose every game is an answer."""
+    return BaselineResult(
+        protocol,
+        played.games,
+        played,
+        1,
+        tokens_per_group(played.games, 1),
+        _seconds_per_game(played),
+        note,
+    )
+
+
+def _seconds_per_game(played: Evaluation) -> float:
+    assert played.seconds is not None
+    return played.seconds / max(sum(map(len, played.games)), 1)
+
+
+async def play_baselines(
+    stage: EvalContext, whole: Lineup, soloist: str, budget: float | None
+) -> tuple[list[BaselineResult], dict[str, str]]:
+    """Play every protocol that the game supports. Also return, for the others, the reason why not.
+
+    Args:
+        soloist: the agent whose policy plays alone.
+        budget: tokens per task for the protocols that choose among samples. None: as many as the
+            untrained team used.
+
+    Raises: ConfigError if `alone()` returns no game for one agent; EnvironmentFault if `alone` or
+    `answer` raises.
+    """
+    untrained = await stage.play(UNTRAINED, whole)
+    results, left_out = [result(UNTRAINED, untrained)], {}
+
+    def enter(protocol: str, found: BaselineResult | str) -> None:
+        if isinstance(found, str):
+            left_out[protocol] = found
+        else:
+            results.append(found)
+
+    solo = _solo(whole, soloist)
+    source, drawn = whole, untrained
+    if isinstance(solo, str):
+        enter(SINGLE, solo)
+    else:
+        source, drawn = solo, await stage.play(SINGLE, solo)
+        enter(SINGLE, result(SINGLE, drawn, f"played by the policy of {soloist}"))
+    enter(NAIVE, await _naive(stage, whole, untrained))
+    enter(PIPELINE, await _talk(stage, PIPELINE, Pipeline, whole, untrained))
+    enter(DISCUSSION, await _talk(stage, DISCUSSION, Discussion, whole, untrained))
+    allowed = results[0].tokens_per_task if budget is None else budget
+    for protocol, found in (await _chosen(stage, source, drawn, allowed)).items():
+        enter(protocol, found)
+    return results, left_out
+
+
+# ------------------------------------------------------------------------------ one game per answer
+
+
+def _solo(whole: Lineup, soloist: str) -> Lineup | str:
+    """Return a lineup with one agent that replaces the whole team, or the reason why there is none.
+
+    The agent uses the policy of `soloist`, but not the system message of its role. It may generate
+    as many tokens as the whole team. The team's stop rule does not apply, because the game of one
+    agent may have other rewards.
+    """
+    team = whole.team
+    if len(team.agents) == 1:
+        return ONE_AGENT
+    if not whole.environment.provides(Environment.alone):
+        return (
+            f"{type(whole.environment).__name__} has no alone(), which is the game as one agent "
+            "plays it"
+        )
+    environment = _asked(whole.environment, whole.environment.alone)
+    if len(environment.agents) != 1:
+        raise ConfigError(
+            f"alone() gives a game for {', '.join(environment.agents)}; expected one agent"
+        )
+    (agent,) = environment.agents
+    longest = sum(decode.max_new_tokens for decode in team.decode.values())
+    decode = team.decode[soloist].model_copy(update={"max_new_tokens": longest})
+    plan = whole.plan.model_copy(update={"stop_at_reward": None})
+    return Lineup(
+        "the single agent", environment, Team({agent: team.agents[soloist]}, {agent: decode}), plan
+    )
+
+
+async def _naive(stage: EvalContext, whole: Lineup, untrained: Evaluation) -> BaselineResult | str:
+    """Play one turn in which all agents act at the same time and see no other reply."""
+    if len(whole.team.agents) == 1:
+        return ONE_AGENT
+    first = [game.turns[0][0] for games in untrained.games for game in games]
+    if any(set(round_.prompts) != set(whole.team.agents) for round_ in first):
+        return "not every agent speaks in the first turn"
+    if len(whole.plan.samples) == 1:
+        return result(NAIVE, untrained, "the untrained team itself: the game has one turn")
+    short = Lineup(
+        whole.who, whole.environment, whole.team, whole.plan.model_copy(update={"samples": (1,)})
+    )
+    played = await stage.play(NAIVE, short)
+    if played.summary.success is None and untrained.summary.success is not None:
+        return "after one turn of this game nothing is decided"
+    return result(NAIVE, played)
+
+
+async def _talk(
+    stage: EvalContext,
+    protocol: str,
+    kind: type[Pipeline] | type[Discussion],
+    whole: Lineup,
+    untrained: Evaluation,
+) -> BaselineResult | str:
+    if len(whole.team.agents) == 1:
+        return ONE_AGENT
+    rounds = [round_ for games in untrained.games for game in games for round_, _ in game.turns]
+    if rounds and all(len(round_.prompts) == 1 for round_ in rounds):
+        return "one agent acts at a time, so within a turn there is nobody to hear"
+    talking = kind(whole.environment, whole.plan)
+    plan, team = lengthened(whole.plan, whole.team, talking.rounds_per_turn)
+    return result(protocol, await stage.play(protocol, Lineup(whole.who, talking, team, plan)))
+
+
+# --------------------------------------------------------------------------- best and majority of n
+
+
+async def _chosen(
+    stage: EvalContext, source: Lineup, drawn: Evaluation, budget: float
+) -> dict[str, BaselineResult | str]:
+    """Choose among samples of `source`, by both methods, as many as `budget` tokens per task allow.
+
+    `drawn` already contains the first samples.
+    """
+    each = tokens_per_group(drawn.games, 1)
+    if not each:
+        why = "no generated tokens were counted, and answers from behind an API have none"
+        return dict.fromkeys((BEST, MAJORITY), why)
+    wanted = max(1, int(budget / each))
+    if wanted > 1 and not source.environment.branches:
+        why = (
+            f"{type(source.environment).__name__} says branches = False, so no task can be "
+            f"sampled {wanted} times"
+        )
+        return dict.fromkeys((BEST, MAJORITY), why)
+    played = (
+        drawn if wanted <= stage.samples else await stage.play(f"{wanted} samples", source, wanted)
+    )
+    n = affordable(played.games, budget)
+    answer = _answer_of(source.environment)
+    oracle = (
+        f"{source.who}'s best sample, by success and then by reward: an oracle, so an upper bound"
+    )
+    vote = f"{source.who}'s commonest {'text' if answer is verbatim else 'answer'}"
+    if n == 1:
+        oracle = vote = f"{source.who} itself: the tokens buy one sample"
+    return {
+        BEST: _pick(BEST, played, n, best, oracle),
+        MAJORITY: _pick(MAJORITY, played, n, lambda games: commonest(games, answer), vote),
+    }
+
+
+def _pick(
+    protocol: str,
+    played: Evaluation,
+    n: int,
+    pick: Callable[[Sequence[Playthrough]], Playthrough | None],
+    note: str,
+) -> BaselineResult:
+    """Choose one game of every `n` as the answer. The cost is that of all n games."""
+    chosen = [[pick(group) for group in groups(games, n)] for games in played.games]
+    answers = [[game for game in picked if game is not None] for picked in chosen]
+    cost = tokens_per_group(played.games, n)
+    return BaselineResult(protocol, answers, played, n, cost, n * _seconds_per_game(played), note)
+
+
+def _answer_of(environment: Environment[Any]) -> AnswerFunction:
+    if not environment.provides(Environment.answer):
+        return verbatim
+
+    def answer(task: Task, texts: Mapping[str, str]) -> Any:
+        return _asked(environment, environment.answer, task, texts)
+
+    return answer
+
+
+def _asked(
+    environment: Environment[Any], method: Callable[..., MethodResult], *arguments: Any
+) -> MethodResult:
+    """Call a method of the environment. Raises: EnvironmentFault if the method raises."""
+    try:
+        return method(*arguments)
+    except Exception as error:
+        raise EnvironmentFault(
+            f"{type(environment).__name__}.{method.__name__} raised {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,371 @@
+"""One training run in its folder, from the first evaluation to the saved team.
+
+    evaluate
+    for every step: play, record, score, credit, pack, learn, publish, log;
+                    if due, evaluate and write a checkpoint
+    evaluate, save the team
+
+`TrainingRun.run` is that list as code. The verbs of one step are in `loop.py`.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from motet.core import CreditState, Episode, Task
+from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
+from motet.rollout.record import write_episode
+from motet.settings import Guards
+from motet.trainer import figures
+from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
+from motet.trainer.evaluate import Evaluation, described, evaluate
+from motet.trainer.loop import (
+    StepConfig,
+    TrainComponents,
+    TrainStep,
+    learn_step,
+    play_step,
+    refuse_too_many_faults,
+    tasks_of,
+)
+from motet.trainer.metrics import MetricsWriter
+from motet.trainer.prepare import whole_folder
+from motet.trainer.progress import Progress
+from motet.trainer.run_folder import RunFolder, write_json, writing
+from motet.trainer.run_state import Clock, RunState, fingerprint
+
+
+class TeamWeights(Protocol):
+    """Everything that is trained."""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
+        ...
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None: ...
+
+    def save(self, folder: Path) -> None:
+        """Write one subfolder per trained policy, in the format of transformers or PEFT."""
+        ...
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How often a run evaluates and saves, in steps. 0 means at the end only (checkpoints), or
+    before and after training only (evaluations)."""
+
+    checkpoint_every: int
+    retention: Retention
+    keep_best: str | None
+    """The metric that ranks checkpoints."""
+    beside: bool
+    """Whether checkpoints are written in the background."""
+    evaluate_every: int
+    samples: int
+    """Rollouts per held-out task."""
+    record_episodes: bool
+
+
+@dataclass(frozen=True)
+class RunTasks:
+    """The tasks of a run. `eval` may be empty."""
+
+    train: Sequence[Task]
+    eval: Sequence[Task]
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """Where a run writes, and what it shows."""
+
+    folder: RunFolder
+    metrics: MetricsWriter
+    progress: Progress
+
+
+@dataclass
+class _LastStep:
+    """The last finished step, with what a checkpoint of it needs."""
+
+    step: int
+    state: CreditState
+    facts: Mapping[str, Any]
+    """The facts of the weights after this step. Every update changes them, so they tell whether the
+    weights are still those of this step."""
+    evaluated: bool = True
+    """False if an evaluation after this step is still to be done."""
+    rank: float | None = None
+    saved: bool = False
+
+
+class TrainingRun:
+    """One run. Call `run` once.
+
+    `resume_command` appears in the message of a run that stops. `facts` go into the summary.
+    """
+
+    def __init__(
+        self,
+        components: TrainComponents,
+        weights: TeamWeights,
+        tasks: RunTasks,
+        step_config: StepConfig,
+        intervals: Intervals,
+        guards: Guards,
+        outputs: RunOutputs,
+        *,
+        resume_command: str,
+        facts: Mapping[str, Any],
+        clock: Clock,
+    ) -> None:
+        self._components, self._weights, self._tasks = components, weights, tasks
+        self._step_config, self._intervals, self._guards = step_config, intervals, guards
+        self._folder, self._metrics = outputs.folder, outputs.metrics
+        self._progress = outputs.progress
+        self._resume_command, self._facts, self._clock = resume_command, facts, clock
+        self._fingerprints = {
+            "train": fingerprint(tasks.train),
+            "eval": fingerprint(tasks.eval),
+        }
+        self._run_state = RunState(guards, clock)
+        self._writer = CheckpointWriter(self._folder.checkpoints, intervals.retention)
+        self._unsynced: list[Path] = []
+        """Files that must be on disk before the next checkpoint counts."""
+        self._last_step: _LastStep | None = None
+        """None before step 0 is complete, and while the log of a step is being written."""
+
+    async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
+        """Run everything, or the rest after `resumed`. Returns the summary.
+
+        If the run fails, it first saves the last finished step, unless the weights have moved on.
+        Raises: Interrupted after SIGINT or SIGTERM; MotetError as in `one_step`, or for an alarm
+        that stops the run; OSError if a file cannot be written.
+        """
+        start = None if resumed is None else self._restore(resumed)
+        try:
+            with self._components.stop.on_signals(self._progress.say):
+                if start is None:
+                    start = await self._begin()
+                elif not start.evaluated and start.step < self._step_config.steps:
+                    await self._evaluate_after(start)
+                await self._train(start)
+                await self._evaluate_for_summary(self._step_config.steps, "after")
+            self._writer.wait()
+            with whole_folder(self._folder.team) as folder:
+                self._weights.save(folder)
+        except MotetError as error:
+            raise self._describe_failure(error) from error
+        summary = self._run_state.summary()
+        machine = {**summary["machine"], **self._facts}
+        counts = {"seed": self._components.seed, "steps": self._step_config.steps}
+        return {**counts, **summary, "machine": machine}
+
+    async def _begin(self) -> _LastStep:
+        await self._evaluate_for_summary(0, "before")
+        self._last_step = _LastStep(0, CreditState(), self._weights.state()[1])
+        self._save(self._last_step)
+        return self._last_step
+
+    # ---------------------------------------------------------------------------- training
+
+    async def _train(self, start: _LastStep) -> None:
+        """Every step after `start`."""
+        components, config = self._components, self._step_config
+        self._progress.stage("train", config.steps, start.step)
+        credit_state = start.state
+        for number in range(start.step + 1, config.steps + 1):
+            tasks = tasks_of(number, self._tasks.train, components.seed, config)
+            played = await play_step(components, tasks, number)
+            if self._intervals.record_episodes:
+                with self._run_state.profile.stage("report"):
+                    self._record("train", number, played.episodes)
+            refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
+            step, credit_state = await learn_step(components, played, number, config, credit_state)
+            await self._finish(step, credit_state)
+
+    async def _finish(self, step: TrainStep, credit_state: CreditState) -> None:
+        """Log a step, then evaluate and save if that is due.
+
+        Raises: MotetError if an alarm stops the run; Interrupted.
+        """
+        self._last_step = None
+        last = step.number == self._step_config.steps
+        measured, alarm = self._log(step)
+        every = self._intervals.evaluate_every
+        evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
+        facts = self._weights.state()[1]
+        finished = _LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
+        self._last_step = finished
+        if evaluation_due and not last:
+            with self._run_state.profile.stage("evaluate"):
+                measured |= await self._evaluate_after(finished)
+            self._progress.stage("train", self._step_config.steps, step.number)
+        self._keep_best(finished, measured)
+        every = self._intervals.checkpoint_every
+        if last or (every and step.number % every == 0):
+            # The time of this checkpoint is not part of what the checkpoint itself stores.
+            with self._run_state.profile.stage("checkpoint"):
+                self._save(finished)
+        if alarm is not None and self._guards.stop:
+            raise MotetError(f"{alarm}; set guards.stop=false to go on, or another bound")
+        if not last:
+            self._components.stop.check()
+
+    def _log(self, step: TrainStep) -> tuple[dict[str, float], str | None]:
+        """Write and show the metrics of a step. Returns them, and the first new alarm."""
+        run_state = self._run_state
+        run_state.count(step)
+        with run_state.profile.stage("report"):
+            measured = figures.of_step(step)
+            alarms, measured["run/alarms"] = run_state.watch(step.number, measured)
+            self._metrics.write(step.number, measured)
+            self._progress.show(step.number, figures.shown(step.summary), step.summary.tokens)
+            for alarm in alarms:
+                self._progress.say(str(alarm))
+        return measured, str(alarms[0]) if alarms else None
+
+    def _record(self, kind: str, number: int, episodes: Sequence[Episode]) -> None:
+        path = self._folder.episodes(kind, number)
+        path.parent.mkdir(exist_ok=True)
+        with writing(path), path.open("w", encoding="utf-8") as file:
+            for episode in episodes:
+                write_episode(file, episode)
+        self._unsynced.append(path)
+
+    # ---------------------------------------------------------------------------- evaluation
+
+    async def _evaluate_for_summary(self, number: int, name: str) -> None:
+        """The evaluation before or after training, if there are held-out tasks."""
+        if self._tasks.eval:
+            evaluation = await self._evaluate(number, name)
+            environment = self._components.environment
+            self._run_state.heldout[name] = described(evaluation, environment)
+
+    async def _evaluate_after(self, last_step: _LastStep) -> dict[str, float]:
+        """The evaluation between two steps, as metrics."""
+        evaluation = await self._evaluate(last_step.step, f"step {last_step.step}")
+        last_step.evaluated = True
+        return figures.of_evaluation(evaluation.summary, evaluation.episodes)
+
+    async def _evaluate(self, number: int, name: str) -> Evaluation:
+        components = self._components
+        evaluation = await components.stop.unless_wished(
+            evaluate(
+                components.environment,
+                self._tasks.eval,
+                components.sampler,
+                components.team,
+                components.plan,
+                seed=components.seed,
+                tag=f"evaluate-{number:06d}",
+                samples=self._intervals.samples,
+                on_episode=self._progress.counter(name, len(self._tasks.eval)),
+            )
+        )
+        self._record("evaluate", number, evaluation.episodes)
+        limit = self._step_config.max_fault_share
+        refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", limit)
+        self._metrics.write(number, figures.of_evaluation(evaluation.summary, evaluation.episodes))
+        return evaluation
+
+    # ---------------------------------------------------------------------------- saving
+
+    def _keep_best(self, last_step: _LastStep, measured: Mapping[str, float]) -> None:
+        """Save the team to `best` if it has the highest value of `keep_best` so far.
+
+        Raises: ConfigError if the run has no such metric.
+        """
+        metric = self._intervals.keep_best
+        if metric is None:
+            return
+        evaluated = any(name.startswith("evaluate/") for name in measured)
+        if metric not in measured:
+            if metric.startswith("evaluate/") and not evaluated:
+                return
+            known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
+            raise ConfigError(
+                f"train.keep_best is {metric}, which is no metric of this run; "
+                f"expected one such as {', '.join(known)}"
+            )
+        last_step.rank = float(measured[metric])
+        if self._run_state.best is not None and last_step.rank <= self._run_state.best:
+            return
+        self._run_state.best = last_step.rank
+        with whole_folder(self._folder.best) as path:
+            best = RunFolder(path)
+            shutil.copy(self._folder.config, best.config)
+            if self._folder.models.is_dir():
+                best.models.symlink_to(Path("..") / self._folder.models.name)
+            self._weights.save(best.team)
+            found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
+            write_json(path / "best.json", found)
+
+    def _save(self, last_step: _LastStep) -> None:
+        tensors, facts = self._weights.state()
+        averages = {turn: list(pair) for turn, pair in last_step.state.averages.items()}
+        state = {
+            **self._run_state.state(),
+            "weights": facts,
+            "averages": averages,
+            "kl_coefficients": dict(last_step.state.kl_coefficients),
+            "evaluated": last_step.evaluated,
+            "tasks": self._fingerprints,
+            "metrics_lines": self._metrics.lines,
+            "metrics_digest": self._metrics.digest,
+        }
+        rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
+        self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
+        last_step.saved = True
+        if not self._intervals.beside:
+            self._writer.wait()
+
+    def _restore(self, resumed: Checkpoint) -> _LastStep:
+        saved = resumed.state
+        self._weights.load(resumed.tensors, saved["weights"])
+        self._run_state = RunState(self._guards, self._clock, saved)
+        self._last_step = _LastStep(
+            resumed.step,
+            credit_of(resumed),
+            saved["weights"],
+            saved["evaluated"],
+            resumed.rank,
+            saved=True,
+        )
+        return self._last_step
+
+    def _describe_failure(self, error: MotetError) -> MotetError:
+        """Save the last finished step if the weights are still its own.
+
+        Returns `error` with what is saved and how to resume.
+        """
+        last_step, lost = self._last_step, ""
+        try:
+            unsaved = last_step is not None and not last_step.saved
+            if last_step and unsaved and self._weights.state()[1] == last_step.facts:
+                self._save(last_step)
+            self._writer.wait()
+        except (MotetError, OSError) as failed:
+            lost = f" {failed}." if str(failed) not in str(error) else ""
+        there = folders(self._folder.checkpoints)
+        step = step_of(there[0]) if there else None
+        steps = self._step_config.steps
+        reached = "before the first step" if step is None else f"after step {step} of {steps}"
+        go_on = f"Go on with: {self._resume_command}"
+        if isinstance(error, Interrupted):
+            written = "" if step is None else ", checkpoint written"
+            return Interrupted(f"stopped {reached}{written}.{lost} {go_on}")
+        again = ""
+        if isinstance(error, TrainingDiverged) and last_step is not None:
+            command = f"motet replay {self._folder.path} --step {last_step.step + 1}"
+            again = f" See that step again with: {command}."
+        return type(error)(f"{error}.{lost}{again} What is saved stands {reached}. {go_on}")
+
+
+def credit_of(saved: Checkpoint) -> CreditState:
+    """The credit state in a checkpoint."""
+    averages = {turn: (pair[0], pair[1]) for turn, pair in saved.state["averages"].items()}
+    return CreditState(averages, saved.state["kl_coefficients"])

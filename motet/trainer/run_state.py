@@ -1,0 +1,125 @@
+"""The state of a run besides weights and credit: the third part of a checkpoint."""
+
+import hashlib
+import json
+import platform
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from motet.core import Task
+from motet.settings import Guards
+from motet.trainer.alarms import Alarm, Watch
+from motet.trainer.highlights import Highlights
+from motet.trainer.loop import TrainStep
+from motet.trainer.timing import Profile
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of the children that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Wall-clock and CPU seconds since it was created."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=cpu_seconds)
+
+    def spent(self) -> tuple[float, float]:
+        return time.monotonic() - self.wall, cpu_seconds() - self.cpu
+
+
+def machine() -> dict[str, Any]:
+    """Return what bit-exact results depend on, besides config and seed."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+    }
+
+
+def fingerprint(tasks: Sequence[Task]) -> str:
+    """Return a hash of the tasks and their order.
+
+    Values that are not plain JSON count by their type.
+    """
+    said = hashlib.sha256()
+    for task in tasks:
+        fields = json.dumps(
+            dict(task.fields), skipkeys=True, default=lambda value: type(value).__name__
+        )
+        said.update(json.dumps([task.id, fields]).encode())
+    return said.hexdigest()
+
+
+class RunState:
+    """Counts, times and highlights of a run. A resumed run continues them."""
+
+    def __init__(
+        self, guards: Guards, clock: Clock, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Create the state. `state` is the saved state of the interrupted run."""
+        saved = state or {}
+        self.heldout: dict[str, Any] = dict(saved.get("heldout", {}))
+        """The evaluations before and after training, as the summary shows them."""
+        self.best: float | None = saved.get("best")
+        """The highest rank so far."""
+        self.profile = Profile(**saved.get("profile", {}))
+        self._highlights = Highlights(saved.get("notable"))
+        self._watch = Watch(guards, saved.get("watch"))
+        self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
+        self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
+        self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
+        self._clock = clock
+
+    def count(self, step: TrainStep) -> None:
+        """Add a finished step."""
+        self._tokens += step.summary.tokens
+        self._step_seconds += step.took
+        self.profile.step(step.seconds)
+        self._highlights.see(step.number, step.episodes)
+
+    def watch(self, step: int, measured: Mapping[str, float]) -> tuple[list[Alarm], int]:
+        """Return the alarms that begin at this step, and the number of active alarms."""
+        begun = self._watch.see(step, measured)
+        self._alarms += [asdict(alarm) for alarm in begun]
+        return begun, self._watch.active
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain JSON."""
+        return {
+            "heldout": self.heldout,
+            "best": self.best,
+            "profile": self.profile.state(),
+            "notable": self._highlights.state(),
+            "watch": self._watch.state(),
+            "alarms": self._alarms,
+            "tokens": self._tokens,
+            "step_seconds": self._step_seconds,
+            **self._spent(),
+            "machine": machine(),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the part of the run's summary that comes from this state."""
+        return {
+            "heldout": self.heldout,
+            "tokens": self._tokens,
+            "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
+            "profile": self.profile.means(),
+            **self._spent(),
+            "alarms": self._alarms,
+            "episodes": self._highlights.state(),
+            "machine": machine(),
+        }
+
+    def _spent(self) -> dict[str, float]:
+        wall, cpu = self._clock.spent()
+        return {"wall_seconds": self._before[0] + wall, "cpu_seconds": self._before[1] + cpu}

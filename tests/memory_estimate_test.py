@@ -1,0 +1,112 @@
+"""The memory estimate finds the lengths of a run's prompts from a few tasks."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motet.api.memory_estimate import memory_of
+from motet.assembly.task_setup import open_task_setup
+from motet.config.load import make_config
+from motet.core import Environment, Reply, Task, Transition
+from motet.models.loading import load_tokenizer
+from motet.models.memory import learning, shape_of
+from tests.small_runs import run_config
+
+
+class Asking(Environment[str]):
+    """Sends the task's text to both agents, and checks that every state is closed."""
+
+    branches = True
+    agents = ("a", "b")
+
+    def __init__(self, *texts: str, raises: Exception | None = None) -> None:
+        self.texts, self.raises = texts, raises
+        self.open = 0
+
+    def tasks(self, split: str) -> list[Task]:
+        return [Task(str(number), {"text": text}) for number, text in enumerate(self.texts)]
+
+    async def start(self, task: Task, seed: int) -> str:
+        if self.raises is not None:
+            raise self.raises
+        self.open += 1
+        return str(task.fields["text"])
+
+    def observe(self, state: str) -> Mapping[str, str]:
+        return dict.fromkeys(self.agents, state)
+
+    async def step(self, state: str, replies: Mapping[str, Reply], seed: int) -> Transition:
+        raise AssertionError("nothing is played")
+
+    async def close(self, state: str) -> None:
+        self.open -= 1
+
+
+ANSWER = 3
+
+
+def learns(environment: Asking, model: Path, **sections: Any) -> int:
+    """Return the bytes of the working memory, with answers of 3 tokens.
+
+    A step has 2 tasks, each with a prompt and 2 answers.
+    """
+    base = {"base": {"path": str(model), "device": "cpu"}}
+    policies = {name: {"model": "base", "train": "lora"} for name in "pq"}
+    config = make_config(run_config(models=base, policies=policies, **sections))
+    with open_task_setup(config, environment, train=True) as setup:
+        found = memory_of(setup)["playing or learning"]
+    assert environment.open == 0
+    return found
+
+
+def tokens(model: Path, text: str) -> int:
+    return len(load_tokenizer(model)[0](text)["input_ids"])
+
+
+def test_prompts_are_as_long_as_the_longest_of_the_tasks_that_were_tried(model_folder):
+    model = model_folder("qwen3")
+    long = "the sum of all numbers " * 40
+    learnt = 2 * (tokens(model, long) + 2 * ANSWER)
+    assert learns(Asking("short", long), model) == learning(shape_of(model), learnt, 4)
+
+
+def test_a_later_turn_has_a_prompt_that_grew_by_an_answer(model_folder):
+    model = model_folder("qwen3")
+    text = "the sum of all numbers " * 40
+    prompt = tokens(model, text)
+    learnt = 2 * (prompt + 2 * ANSWER) + 2 * 2 * (prompt + ANSWER + 2 * ANSWER)
+    assert learns(Asking(text), model, rollout={"samples": [2, 2]}) == learning(
+        shape_of(model), learnt, 4
+    )
+
+
+def test_where_no_prompt_can_be_made_it_is_taken_to_be_as_long_as_an_answer(model_folder):
+    model = model_folder("qwen3")
+    broken = Asking("never seen " * 99, raises=ValueError("no"))
+    decode = {"max_new_tokens": 90}
+    assert learns(broken, model, decode=decode) == learning(shape_of(model), 2 * (90 + 2 * 90), 4)
+
+
+def test_without_a_tokenizer_three_characters_are_a_token(model_folder, tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps(json.loads((model_folder("qwen3") / "config.json").read_text()))
+    )
+    learnt = 2 * (600 // 3 + 1 + 2 * ANSWER)
+    assert learns(Asking("x" * 600), tmp_path) == learning(shape_of(tmp_path), learnt, 4)
+
+
+@pytest.mark.parametrize(("tasks", "tried"), [(3, 3), (8, 8), (100, 8)])
+def test_a_few_tasks_are_tried_of_all_parts(model_folder, tasks, tried, monkeypatch):
+    begun: list[str] = []
+
+    class Counting(Asking):
+        async def start(self, task: Task, seed: int) -> str:
+            begun.append(task.id)
+            return await super().start(task, seed)
+
+    learns(Counting(*("text" * 3 for _ in range(tasks))), model_folder("qwen3"), data={})
+    assert len(begun) == 2 * tried, "of both splits"
+    assert max(map(int, begun)) >= tasks * 3 // 4
