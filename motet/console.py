@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.core import Episode, Fault, walk
-from motet.trainer.selection import METHODS, SUBSETS
+from motet.evaluation.selection import METHODS, SUBSETS
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:

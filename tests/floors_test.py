@@ -32,6 +32,7 @@ FLOORS = [
         "config.verifier",
         "config.yaml",
     },
+    {"evaluation"},
     {"trainer", "verifier", "cluster"},
     {"assembly", "config.load"},
     {
@@ -47,8 +48,8 @@ FLOORS = [
 ]
 SHARED = (
     FLOORS[0],
-    FLOORS[5],
     FLOORS[6],
+    FLOORS[7],
     {"config.parts", "config.schema", "config.verifier", "config.yaml"},
 )
 """Layers whose modules may import each other: the basic modules, the assembly and the
@@ -142,6 +143,7 @@ def test_environments_and_core_know_no_tensors():
             "rollout",
             "rewards",
             "data",
+            "evaluation",
         }:
             assert not [
                 i

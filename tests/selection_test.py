@@ -15,8 +15,8 @@ from motet.cli import main
 from motet.endpoint import PATIENCE, ServerAway
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
+from motet.evaluation.selection import METHODS
 from motet.reward_server import VerifierFault
-from motet.trainer.selection import METHODS
 from motet.verifier.model import Verifier
 from tests.debate_test import scoring
 from tests.fixtures.model_folders import make_model_folder

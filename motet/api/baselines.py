@@ -20,10 +20,10 @@ from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.core import Environment
 from motet.errors import ConfigError
-from motet.rollout.playthrough import rewards, successes
+from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
+from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate, estimate, lead
+from motet.evaluation.playthrough import rewards, successes
 from motet.timeouts import run_loop
-from motet.trainer.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
-from motet.trainer.intervals import CONFIDENCE, RESAMPLES, Estimate, estimate, lead
 from motet.trainer.progress import Progress
 
 TRAINED = "trained team"
@@ -192,7 +192,12 @@ async def _beginners(setup: TaskSetup, run: Path | None, scratch: Path, show: Sh
 def _stage(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:
     config = setup.config
     return EvalContext(
-        setup.tasks["eval"], models.sampler, config.seed, tag, config.evaluation.samples, progress
+        setup.tasks["eval"],
+        models.sampler,
+        config.seed,
+        tag,
+        config.evaluation.samples,
+        progress.counter,
     )
 
 

@@ -13,11 +13,11 @@ from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment, Team
 from motet.errors import ConfigError, Interrupted, MotetError
+from motet.evaluation.evaluate import Evaluation, conventions, evaluate
 from motet.models.sampler import LocalSampler
 from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
-from motet.trainer.evaluate import Evaluation, conventions, evaluate
 
 # ------------------------------------------------------------ before a run
 

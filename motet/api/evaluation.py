@@ -18,17 +18,17 @@ from motet.assembly.models import Models
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
-from motet.environments.message_shuffle import MessageShuffle, shifted
 from motet.errors import ConfigError, MotetError
-from motet.rollout.passing import powers_of_two
+from motet.evaluation.bootstrap import estimate
+from motet.evaluation.evaluate import Evaluation, described, said_first
+from motet.evaluation.evaluate import evaluate as play_all
+from motet.evaluation.message_shuffle import MessageShuffle, shifted
+from motet.evaluation.pass_at_k import powers_of_two
+from motet.evaluation.playthrough import rewards, successes
 from motet.rollout.person import PersonSampler
-from motet.rollout.playthrough import rewards, successes
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import summarise
 from motet.timeouts import run_loop
-from motet.trainer.evaluate import Evaluation, described, said_first
-from motet.trainer.evaluate import evaluate as play_all
-from motet.trainer.intervals import estimate
 from motet.trainer.progress import Progress
 
 

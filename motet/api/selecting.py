@@ -14,13 +14,13 @@ from motet.config.yaml import validate_options
 from motet.core import Environment, Message
 from motet.environments.debate.verified import AnswerVerifier
 from motet.errors import ConfigError, RewardFault
+from motet.evaluation.bootstrap import Estimate, estimate
+from motet.evaluation.candidates import JudgedPools, Pool, asked, judge
+from motet.evaluation.playthrough import Games
+from motet.evaluation.selection import METHODS, SUBSETS, accuracies
 from motet.reward_server import Needed
-from motet.rollout.playthrough import Games
 from motet.seeding import derive
-from motet.trainer.candidates import JudgedPools, Pool, asked, judge
-from motet.trainer.intervals import Estimate, estimate
 from motet.trainer.progress import Progress
-from motet.trainer.selection import METHODS, SUBSETS, accuracies
 
 VerifierLike: TypeAlias = str | Path | AnswerVerifier
 """The address of a server, the folder of a trained verifier, or an object with `score(chats)`."""
@@ -40,7 +40,7 @@ class SelectionRow:
     """Whether votes are averaged over all subsets of k games, or only over SUBSETS of them. All
     other methods always use all subsets."""
     accuracy: dict[str, Estimate | None]
-    """Method of `trainer.selection.METHODS` -> share of tasks that it answers correctly."""
+    """Method of `evaluation.selection.METHODS` -> share of tasks that it answers correctly."""
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,12 @@ Each file defines one environment with its own `Options`. registry.py finds envi
     feedback advice                 feedback between turns, and how it is divided among the agents
     scaling                         maps the sum of the levels to a reward
     rewarded                        wraps an environment: replaces its reward
-    message_shuffle                 wraps an environment: swaps messages with those of another task
-    protocols                       wraps an environment: changes the order in which agents act
-    wrapper                         base class of the three: forwards to the wrapped environment
+    wrapper                         base class of all wrappers: forwards to the wrapped environment
 
 `check_environment` tests a custom environment.
 """
 
 from motet.environments.check import check_environment
-from motet.environments.message_shuffle import MessageShuffle
 from motet.environments.rewarded import Rewarded
 
-__all__ = ["MessageShuffle", "Rewarded", "check_environment"]
+__all__ = ["Rewarded", "check_environment"]

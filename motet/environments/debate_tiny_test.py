@@ -7,9 +7,9 @@ from pydantic import ValidationError
 from motet.core import Grade, Message, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import DebateProblem, TinyDebate, TinyDebateState
-from motet.environments.message_shuffle import MessageShuffle
 from motet.environments.registry import resolve
 from motet.errors import ConfigError
+from motet.evaluation.message_shuffle import MessageShuffle
 
 SUM = DebateProblem("12", "+", "39")
 TASK = Task("12+39", {"left": "12", "operation": "+", "right": "39"})

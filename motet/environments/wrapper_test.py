@@ -4,9 +4,9 @@ import inspect
 import pytest
 
 from motet.core import Demonstration, Environment, Grade, Reply, Task, Transition
-from motet.environments.message_shuffle import MessageShuffle
-from motet.environments.protocols import Discussion, Pipeline
 from motet.environments.rewarded import Rewarded
+from motet.evaluation.message_shuffle import MessageShuffle
+from motet.evaluation.protocols import Discussion, Pipeline
 
 TASK = Task("t", {})
 

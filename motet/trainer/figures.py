@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from motet.core import Episode
-from motet.rollout.influence import influence
+from motet.evaluation.influence import influence
 from motet.rollout.summary import Summary
 from motet.trainer.loop import TrainStep
 

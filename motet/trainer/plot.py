@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motet.trainer.selection import METHODS
+from motet.evaluation.selection import METHODS
 from motet.visible import visible
 
 if TYPE_CHECKING:

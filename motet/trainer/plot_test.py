@@ -1,7 +1,7 @@
 import struct
 
+from motet.evaluation.selection import METHODS
 from motet.trainer.plot import LINES, cross_matrix, learning_curve, moving_average, selection_curves
-from motet.trainer.selection import METHODS
 
 
 def size_of(path):

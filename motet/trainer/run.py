@@ -18,11 +18,11 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
+from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.settings import Guards
 from motet.trainer import figures
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
-from motet.trainer.evaluate import Evaluation, described, evaluate
 from motet.trainer.loop import (
     StepConfig,
     TrainComponents,

@@ -4,8 +4,8 @@ from itertools import count
 import pytest
 
 from motet.core import Task
+from motet.evaluation.evaluate import described, evaluate
 from motet.settings import Plan
-from motet.trainer.evaluate import described, evaluate
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "xyz"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from motet.rollout.playthrough import Games, mean_of
+from motet.evaluation.playthrough import Games, mean_of
 
 
 def pass_at(n: int, c: int, k: int) -> float:

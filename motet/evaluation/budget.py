@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from motet.core import Task
-from motet.rollout.playthrough import Games, Playthrough
+from motet.evaluation.playthrough import Games, Playthrough
 
 AnswerFunction = Callable[[Task, Mapping[str, str]], Hashable | None]
 """Returns the answer that the agents' last texts express, or None if they contain no answer."""

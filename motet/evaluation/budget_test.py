@@ -1,6 +1,6 @@
 from motet.core import Episode, Task
-from motet.rollout.playthrough import playthroughs
-from motet.rollout.selection import affordable, best, commonest, groups, tokens_per_group, verbatim
+from motet.evaluation.budget import affordable, best, commonest, groups, tokens_per_group, verbatim
+from motet.evaluation.playthrough import playthroughs
 from tests.fixtures.finished_games import BROKE, LOST, TASK, WON, game, outcome, round_
 
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from motet.core import Environment, Sampler, Task, Team
-from motet.environments.protocols import Discussion, Pipeline, lengthened
 from motet.errors import ConfigError, EnvironmentFault
-from motet.rollout.playthrough import Games, Playthrough
-from motet.rollout.selection import (
+from motet.evaluation.budget import (
     AnswerFunction,
     affordable,
     best,
@@ -21,9 +19,10 @@ from motet.rollout.selection import (
     tokens_per_group,
     verbatim,
 )
+from motet.evaluation.evaluate import Evaluation, evaluate
+from motet.evaluation.playthrough import Games, Playthrough
+from motet.evaluation.protocols import Discussion, Pipeline, lengthened
 from motet.settings import Plan
-from motet.trainer.evaluate import Evaluation, evaluate
-from motet.trainer.progress import Progress
 
 UNTRAINED, SINGLE = "untrained team", "single agent"
 NAIVE, PIPELINE, DISCUSSION = "naive concatenation", "sequential pipeline", "one-round discussion"
@@ -52,7 +51,8 @@ class EvalContext:
     tag: str
     samples: int
     """Games per task, unless the protocol needs another number."""
-    progress: Progress
+    counter: Callable[[str, int], Callable[[object], None]]
+    """(name, total) -> a function that is called after each of `total` episodes."""
 
     async def play(self, protocol: str, cast: Lineup, samples: int | None = None) -> Evaluation:
         return await evaluate(
@@ -64,7 +64,7 @@ class EvalContext:
             seed=self.seed,
             tag=self.tag,
             samples=self.samples if samples is None else samples,
-            on_episode=self.progress.counter(protocol, len(self.tasks)),
+            on_episode=self.counter(protocol, len(self.tasks)),
         )
 
 

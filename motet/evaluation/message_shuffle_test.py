@@ -4,9 +4,9 @@ import pytest
 
 from motet.core import Environment, Reply, Task
 from motet.environments.check import check_environment
-from motet.environments.message_shuffle import MessageShuffle, shifted
 from motet.environments.relay import Relay
 from motet.errors import ConfigError, EnvironmentFault
+from motet.evaluation.message_shuffle import MessageShuffle, shifted
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 DONORS = {"12-34": {"a": Reply("aa"), "b": Reply("bb")}}

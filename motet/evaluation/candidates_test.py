@@ -4,10 +4,10 @@ import pytest
 
 from motet.core import Episode, Grade, Message, Task
 from motet.errors import RewardFault
+from motet.evaluation.candidates import asked, judge
+from motet.evaluation.playthrough import playthroughs
+from motet.evaluation.selection import Candidate
 from motet.reward_server import VerifierFault
-from motet.rollout.playthrough import playthroughs
-from motet.trainer.candidates import asked, judge
-from motet.trainer.selection import Candidate
 from tests.fixtures.fake_rollouts import Talk
 from tests.fixtures.finished_games import BROKE, broken, outcome, round_
 

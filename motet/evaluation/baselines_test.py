@@ -6,8 +6,7 @@ import pytest
 
 from motet.core import Completion, Sampled, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
-from motet.settings import Decode, Plan
-from motet.trainer.baselines import (
+from motet.evaluation.baselines import (
     BEST,
     DISCUSSION,
     MAJORITY,
@@ -19,6 +18,7 @@ from motet.trainer.baselines import (
     Lineup,
     play_baselines,
 )
+from motet.settings import Decode, Plan
 from motet.trainer.progress import Progress
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
@@ -43,7 +43,9 @@ class Votes(Sum):
 
 
 def play(game, *, turns=1, samples=1, budget=None, sampler=None, team=PAIR, soloist="bob"):
-    stage = EvalContext(TASKS, sampler or KeySampler(), 0, "evaluate", samples, Progress("silent"))
+    stage = EvalContext(
+        TASKS, sampler or KeySampler(), 0, "evaluate", samples, Progress("silent").counter
+    )
     found, left_out = asyncio.run(
         play_baselines(
             stage, Lineup("the team", game, team, Plan(samples=(1,) * turns)), soloist, budget

@@ -1,6 +1,6 @@
 import pytest
 
-from motet.trainer.intervals import Estimate, bootstrap, estimate, lead
+from motet.evaluation.bootstrap import Estimate, bootstrap, estimate, lead
 
 
 def test_values_that_are_all_alike_leave_no_doubt():

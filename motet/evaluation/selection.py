@@ -12,7 +12,7 @@ from itertools import combinations
 from math import comb, fsum
 from typing import TypeAlias
 
-from motet.rollout.passing import pass_at
+from motet.evaluation.pass_at_k import pass_at
 
 SUBSETS = 64
 """Maximum number of subsets that votes are averaged over."""

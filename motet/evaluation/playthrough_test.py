@@ -1,7 +1,7 @@
 import pytest
 
 from motet.core import Episode, Outcome, Round
-from motet.rollout.playthrough import (
+from motet.evaluation.playthrough import (
     TurnSummary,
     by_turn,
     mean_of,

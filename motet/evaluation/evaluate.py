@@ -8,10 +8,10 @@ from typing import Any
 
 from motet.core import Environment, Episode, Reply, Sampler, Task, Team
 from motet.errors import ConfigError
+from motet.evaluation.influence import influence
+from motet.evaluation.pass_at_k import passing, powers_of_two
+from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs
 from motet.rollout.collect import collect
-from motet.rollout.influence import influence
-from motet.rollout.passing import passing, powers_of_two
-from motet.rollout.playthrough import Playthrough, by_turn, playthroughs
 from motet.rollout.summary import Summary, summarise
 from motet.settings import Plan
 

@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 
-from motet.trainer.selection import (
+from motet.evaluation.selection import (
     METHODS,
     SUBSETS,
     Candidate,

@@ -6,10 +6,10 @@ import pytest
 
 from motet.core import Environment, Message, Reply, Task, Team, Transition
 from motet.environments.check import check_environment
-from motet.environments.protocols import Discussion, Pipeline, lengthened, told
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.errors import RewardFault
+from motet.evaluation.protocols import Discussion, Pipeline, lengthened, told
 from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
 

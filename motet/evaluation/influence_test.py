@@ -3,8 +3,8 @@ import random
 import pytest
 
 from motet.core import End, Episode, Outcome, Round
-from motet.rollout.influence import Change, Pair, influence
-from motet.rollout.playthrough import by_turn, playthroughs
+from motet.evaluation.influence import Change, Pair, influence
+from motet.evaluation.playthrough import by_turn, playthroughs
 from tests.fixtures.finished_games import BROKEN, TASK, WON, broken, outcome, round_
 
 

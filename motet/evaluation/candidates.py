@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from motet.core import Chat, Environment, Fault, Grade, Message, Task
 from motet.environments.debate.verified import AnswerVerifier
+from motet.evaluation.playthrough import Games, Playthrough
+from motet.evaluation.selection import Candidate
 from motet.reward_server import VerifierFault
 from motet.rollout.faults import attempt
-from motet.rollout.playthrough import Games, Playthrough
-from motet.trainer.selection import Candidate
 
 OF_THE_SERVER = ("verifier_timeout", "verifier_unreachable")
 """Causes that concern the whole server. Retrying single answers would only take longer."""

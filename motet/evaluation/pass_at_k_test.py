@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from motet.rollout.passing import pass_at, passing, powers_of_two
+from motet.evaluation.pass_at_k import pass_at, passing, powers_of_two
 from tests.fixtures.finished_games import BROKE, LOST, WON, game
 
 

@@ -1,0 +1,14 @@
+"""Evaluation: how good a team is, and what it is compared with. It never imports torch.
+
+evaluate            plays held-out tasks and computes the figures of a team
+playthrough         the single games of an episode, and their means
+pass_at_k           the probability that one of k games succeeds
+influence           who is right at each turn of a debate, and who persuades whom
+message_shuffle     wraps an environment: swaps messages with those of another task
+baselines           what a team is compared with: one agent, protocols, best and majority of n
+protocols           wraps an environment: changes the order in which agents act
+budget              how many games a token budget allows
+selection           best of n and majority vote, and how often they are right
+candidates          answers as candidates, with verifier scores and gold labels
+bootstrap           confidence intervals
+"""
