@@ -21,7 +21,7 @@ from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.core import Environment
 from motet.errors import ConfigError
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
-from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate, estimate, lead
+from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate, estimate, paired_difference
 from motet.evaluation.playthrough import rewards, successes
 from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
@@ -209,8 +209,8 @@ def _row(one: BaselineResult, first: BaselineResult | None, seed: int) -> Baseli
     success_of, reward_of = successes(one.games), rewards(one.games)
     ahead: dict[str, Estimate | None] = {}
     if first is not None:
-        ahead["success"] = lead(successes(first.games), success_of, seed)
-        ahead["reward"] = lead(rewards(first.games), reward_of, seed)
+        ahead["success"] = paired_difference(successes(first.games), success_of, seed)
+        ahead["reward"] = paired_difference(rewards(first.games), reward_of, seed)
     return BaselineRow(
         protocol=one.protocol,
         success=estimate(success_of, seed),

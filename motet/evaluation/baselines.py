@@ -10,18 +10,11 @@ from typing import Any, TypeVar
 
 from motet.core import Environment, Sampler, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.budget import (
-    AnswerFunction,
-    affordable,
-    best,
-    commonest,
-    groups,
-    tokens_per_group,
-    verbatim,
-)
+from motet.evaluation.budget import affordable, groups, tokens_per_group
 from motet.evaluation.evaluate import Evaluation, evaluate
 from motet.evaluation.playthrough import Games, Playthrough
 from motet.evaluation.protocols import Discussion, Pipeline, lengthened
+from motet.evaluation.selection import AnswerFunction, best_game, majority_game, verbatim
 from motet.settings import Plan
 
 UNTRAINED, SINGLE = "untrained team", "single agent"
@@ -239,8 +232,8 @@ async def _chosen(
     if n == 1:
         oracle = vote = f"{source.who} itself: the tokens buy one sample"
     return {
-        BEST: _pick(BEST, played, n, best, oracle),
-        MAJORITY: _pick(MAJORITY, played, n, lambda games: commonest(games, answer), vote),
+        BEST: _pick(BEST, played, n, best_game, oracle),
+        MAJORITY: _pick(MAJORITY, played, n, lambda games: majority_game(games, answer), vote),
     }
 
 

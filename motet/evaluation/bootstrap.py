@@ -53,7 +53,7 @@ def estimate(values: Sequence[float | None], seed: int) -> Estimate | None:
     return bootstrap(found, seed) if found else None
 
 
-def lead(
+def paired_difference(
     first: Sequence[float | None], other: Sequence[float | None], seed: int
 ) -> Estimate | None:
     """Return the mean difference `first` - `other` over the tasks where both have a value."""

@@ -1,6 +1,6 @@
 import pytest
 
-from motet.evaluation.bootstrap import Estimate, bootstrap, estimate, lead
+from motet.evaluation.bootstrap import Estimate, bootstrap, estimate, paired_difference
 
 
 def test_values_that_are_all_alike_leave_no_doubt():
@@ -39,5 +39,5 @@ def test_a_lead_is_counted_task_by_task():
     """The first is ahead by 0.25 in every task. A task without one of the values does not count."""
     other = [0.0, 0.25, 0.5, 0.75, None, 1.0]
     first = [0.25, 0.5, 0.75, 1.0, 5.0, None]
-    assert lead(first, other, seed=0) == Estimate(0.25, 0.25, 0.25)
-    assert lead([None], [1.0], seed=0) is None
+    assert paired_difference(first, other, seed=0) == Estimate(0.25, 0.25, 0.25)
+    assert paired_difference([None], [1.0], seed=0) is None

@@ -1,46 +1,8 @@
-"""Choose one answer out of several games of one task.
+"""How many games of a task a token budget allows, when one answer is chosen out of n games."""
 
-Either the best answer, or the most common one. Also: how many games a token budget allows.
-"""
+from collections.abc import Sequence
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-
-from motet.core import Task
 from motet.evaluation.playthrough import Games, Playthrough
-
-AnswerFunction = Callable[[Task, Mapping[str, str]], Hashable | None]
-"""Returns the answer that the agents' last texts express, or None if they contain no answer."""
-
-
-def best(games: Sequence[Playthrough]) -> Playthrough | None:
-    """Return the game with the highest success, then the highest reward, then the first.
-
-    Returns None if all games failed. This is an oracle, because it looks at success and reward.
-    Reward alone is not enough: if every turn is rewarded, failing twice may earn more than solving
-    the task at once.
-    """
-    held = (game for game in games if game.fault is None)
-    return max(held, key=lambda game: (game.success or 0.0, game.reward), default=None)
-
-
-def commonest(games: Sequence[Playthrough], answer: AnswerFunction) -> Playthrough | None:
-    """Return the first game with the most common answer. In a tie the first answer wins.
-
-    Games without an answer do not vote. If no game has an answer, return the first valid game.
-    Returns None if all games failed.
-    """
-    held = [game for game in games if game.fault is None]
-    answers = [answer(game.task, game.last_words) for game in held]
-    votes = Counter(given for given in answers if given is not None)
-    if not votes:
-        return held[0] if held else None
-    return held[answers.index(votes.most_common(1)[0][0])]
-
-
-def verbatim(task: Task, texts: Mapping[str, str]) -> Hashable:
-    """Return the texts themselves as the answer, for environments that define no `answer`."""
-    return tuple(sorted(texts.items()))
 
 
 def groups(games: Sequence[Playthrough], n: int) -> list[Sequence[Playthrough]]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from motet.core import Chat, Environment, Fault, Grade, Message, Task
 from motet.environments.debate.verified import AnswerVerifier
-from motet.evaluation.playthrough import Games, Playthrough
+from motet.evaluation.playthrough import Games, Playthrough, valid_games
 from motet.evaluation.selection import Candidate
 from motet.reward_server import VerifierFault
 from motet.rollout.faults import attempt
@@ -84,7 +84,7 @@ async def judge(
     Each different answer is judged once. If an answer cannot be judged, its games are left out of
     all turns. `on_question` is called after each question.
     """
-    held = [some for played in games if (some := [game for game in played if game.fault is None])]
+    held = [some for played in games if (some := valid_games(played))]
     questions = [asked(environment, some[0].task) for some in held]
     said: dict[Chat, dict[str, None]] = {}
     for question, some in zip(questions, held, strict=True):

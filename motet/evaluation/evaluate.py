@@ -9,7 +9,7 @@ from typing import Any
 from motet.core import Environment, Episode, Reply, Sampler, Task, Team
 from motet.errors import ConfigError
 from motet.evaluation.influence import influence
-from motet.evaluation.pass_at_k import passing, powers_of_two
+from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
 from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs
 from motet.rollout.collect import collect
 from motet.rollout.summary import Summary, summarise
@@ -104,7 +104,7 @@ def described(
         **asdict(evaluation.summary),
         "samples": samples,
         "tokens_per_episode": evaluation.summary.tokens / max(evaluation.summary.episodes, 1),
-        "pass_at": passing(games, ks),
+        "pass_at": mean_pass_at_k(games, ks),
         "by_turn": [
             {name: turn[name] for name in turn if debated or name != "terms"} for turn in turns
         ],

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from math import prod
 
-from motet.evaluation.playthrough import Games, mean_of
+from motet.evaluation.playthrough import Games, mean_of, valid_games
 
 
-def pass_at(n: int, c: int, k: int) -> float:
+def pass_at_k(n: int, c: int, k: int) -> float:
     """Return the unbiased estimate 1 − C(n−c, k)/C(n, k) from n games of which c succeeded.
 
     Source: Chen et al. 2021, arXiv 2107.03374, eq. 1. It is computed as a product of k factors in
@@ -21,17 +21,17 @@ def pass_at(n: int, c: int, k: int) -> float:
     return 1.0 - prod(max(n - c - drawn, 0) / (n - drawn) for drawn in range(k))
 
 
-def passing(games: Games, ks: Sequence[int]) -> dict[str, float]:
+def mean_pass_at_k(games: Games, ks: Sequence[int]) -> dict[str, float]:
     """Return `k` -> the mean of pass@k over tasks. A game passes if its `success` is 1.
 
     Returns {} if no game reports `success`. A task with fewer than k valid games is left out of
     pass@k.
     """
-    held = [[game.success for game in played if game.fault is None] for played in games]
+    held = [[game.success for game in valid_games(played)] for played in games]
     if all(success is None for told in held for success in told):
         return {}
     counts = [(len(told), sum(success == 1.0 for success in told)) for told in held]
-    means = {k: mean_of([pass_at(n, c, k) for n, c in counts if n >= k]) for k in ks}
+    means = {k: mean_of([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
     return {str(k): mean for k, mean in means.items() if mean is not None}
 
 

@@ -97,6 +97,11 @@ def playthroughs(episode: Episode) -> list[Playthrough]:
     return [_from(episode.task, episode.root, outcome) for outcome in episode.root.outcomes]
 
 
+def valid_games(games: Sequence[Playthrough]) -> list[Playthrough]:
+    """Return the games that did not fail."""
+    return [game for game in games if game.fault is None]
+
+
 def _from(task: Task, round_: Round, outcome: Outcome) -> Playthrough:
     turns = [(round_, outcome)]
     while outcome.next is not None:
@@ -111,7 +116,7 @@ def _from(task: Task, round_: Round, outcome: Outcome) -> Playthrough:
 
 def rewards(games: Games) -> list[float | None]:
     """Return each task's mean reward over its valid games, or None if it has none."""
-    return [_mean([game.reward for game in played if game.fault is None]) for played in games]
+    return [_mean([game.reward for game in valid_games(played)]) for played in games]
 
 
 def successes(games: Games, turn: int | None = None) -> list[float | None]:
@@ -121,7 +126,7 @@ def successes(games: Games, turn: int | None = None) -> list[float | None]:
     task reports success, games that do not report it count as 0. If no game does, all values are
     None.
     """
-    held = [[game for game in played if game.fault is None] for played in games]
+    held = [valid_games(played) for played in games]
     said = [
         [game.success if turn is None else game.success_at(turn) for game in played]
         for played in held
@@ -150,7 +155,7 @@ def by_turn(games: Games) -> list[TurnSummary]:
 
     Tasks count equally, as in every mean of an evaluation.
     """
-    held = [valid for played in games if (valid := [game for game in played if game.fault is None])]
+    held = [valid for played in games if (valid := valid_games(played))]
     longest = max((len(game.turns) for played in held for game in played), default=0)
     found = []
     for turn in range(longest):

@@ -4,17 +4,24 @@ from math import comb
 
 import pytest
 
+from motet.core import Task
 from motet.evaluation.selection import (
     METHODS,
     SUBSETS,
     Candidate,
     accuracies,
-    best_of,
-    elected,
-    single,
+    best_game,
+    best_of_k_accuracy,
+    best_of_n,
+    majority_game,
+    majority_vote,
+    one_vote,
+    single_accuracy,
     subsets,
-    voted,
+    verbatim,
+    vote_accuracy,
 )
+from tests.fixtures.finished_games import BROKE, LOST, TASK, WON, game, saying
 
 
 def one(score, answer="1", right=None):
@@ -24,6 +31,10 @@ def one(score, answer="1", right=None):
 
 def weight(candidate):
     return candidate.score
+
+
+def winners(candidates, weight=one_vote):
+    return majority_vote(candidates, lambda candidate: candidate.answer, weight)
 
 
 RIGHT, WRONG = "7", "1"
@@ -46,17 +57,72 @@ def brute_best(games, k):
     return sum(won) / len(won)
 
 
-def brute_vote(games, k, weight):
+def brute_vote(games, k, weight=lambda _: 1.0):
     won = []
     for subset in combinations(games, k):
         sums = {}
-        for candidate in (candidate for game in subset for candidate in game):
+        for candidate in (candidate for played in subset for candidate in played):
             if candidate.answer is not None:
                 sums[candidate.answer] = sums.get(candidate.answer, 0.0) + weight(candidate)
         most = max(sums.values(), default=None)
         winners = [answer for answer, total in sums.items() if total == most]
         won.append(winners == ["7"])
     return sum(won) / len(won)
+
+
+# -------------------------------------------------------------------------------------- whole games
+
+
+def first_letter(task, texts):
+    assert task == Task("t", {})
+    return texts["a"][:1] or None
+
+
+def test_the_best_of_n_is_the_first_with_the_highest_score():
+    assert best_of_n(["ab", "c", "de"], len) == "ab"
+    with pytest.raises(ValueError, match="empty"):
+        best_of_n([], len)
+
+
+def test_the_best_game_succeeds_then_has_the_highest_reward_and_is_the_first_of_equals():
+    twin, rich = (
+        game((1.0, {"success": 1.0})),
+        game((0.9, {"success": 0.0}), (0.9, {"success": 0.0})),
+    )
+    assert rich.reward > WON.reward
+    assert best_game([LOST, BROKE, rich, WON, twin]) is WON
+    assert best_game([twin, WON]) is twin
+    assert best_game([LOST, rich]) is rich
+    assert best_game([BROKE]) is None
+    assert best_game([]) is None
+
+
+def test_the_commonest_answer_is_the_first_game_that_gives_it():
+    games = saying("x", "ya", "yb", "z")
+    assert majority_game(games, first_letter) is games[1]
+    assert majority_game(games, verbatim) is games[0]
+
+
+def test_ties_go_to_what_was_seen_first():
+    games = saying("y", "x", "x", "y")
+    assert majority_game(games, first_letter) is games[0]
+
+
+def test_a_game_without_an_answer_does_not_vote():
+    games = saying("", "", "x")
+    assert majority_game(games, first_letter) is games[2]
+    mute = saying("", "")
+    assert majority_game(mute, first_letter) is mute[0]
+    assert majority_game([BROKE, games[2]], first_letter) is games[2]
+    assert majority_game([BROKE], first_letter) is None
+
+
+def test_verbatim_tells_agents_apart():
+    assert (
+        verbatim(TASK, {"a": "x", "b": "y"})
+        == verbatim(TASK, {"b": "y", "a": "x"})
+        != verbatim(TASK, {"a": "y", "b": "x"})
+    )
 
 
 # ---------------------------------------------------------------------------------------- best of k
@@ -66,38 +132,40 @@ def test_best_of_k_by_hand():
     games = [[one(0.2, RIGHT)], [one(0.9, WRONG)], [one(0.5, RIGHT)], [one(0.1, WRONG)]]
     # Sorted: 0.9 wrong, 0.5 right, 0.2 right, 0.1 wrong. Of 6 pairs, 3 contain the first, 2 more
     # the second, 1 more the third.
-    assert best_of(games, 1) == 0.5
-    assert best_of(games, 2) == (2 + 1) / 6
+    assert best_of_k_accuracy(games, 1) == 0.5
+    assert best_of_k_accuracy(games, 2) == (2 + 1) / 6
     assert (
-        best_of(games, 3) == 1 / 4
+        best_of_k_accuracy(games, 3) == 1 / 4
     )  # of 4 triples, 3 contain the first; the other one contains the second
-    assert best_of(games, 4) == 0.0
+    assert best_of_k_accuracy(games, 4) == 0.0
 
 
 def test_the_best_answer_of_a_game_speaks_for_it():
     games = [[one(0.3, WRONG), one(0.8, RIGHT)], [one(0.7, WRONG), one(0.1, RIGHT)]]
-    assert (best_of(games, 1), best_of(games, 2)) == (0.5, 1.0)
+    assert (best_of_k_accuracy(games, 1), best_of_k_accuracy(games, 2)) == (0.5, 1.0)
 
 
 def test_of_equal_scores_the_first_is_taken_within_a_game_and_among_games():
-    assert best_of([[one(0.5, RIGHT), one(0.5, WRONG)]], 1) == 1.0
-    assert best_of([[one(0.5, WRONG), one(0.5, RIGHT)]], 1) == 0.0
-    assert best_of([[one(0.5, RIGHT)], [one(0.5, WRONG)], [one(0.5, WRONG)]], 2) == pytest.approx(
-        2 / 3
-    )
-    assert best_of([[one(0.5, WRONG)], [one(0.5, WRONG)], [one(0.5, RIGHT)]], 2) == 0.0
+    assert best_of_k_accuracy([[one(0.5, RIGHT), one(0.5, WRONG)]], 1) == 1.0
+    assert best_of_k_accuracy([[one(0.5, WRONG), one(0.5, RIGHT)]], 1) == 0.0
+    assert best_of_k_accuracy(
+        [[one(0.5, RIGHT)], [one(0.5, WRONG)], [one(0.5, WRONG)]], 2
+    ) == pytest.approx(2 / 3)
+    assert best_of_k_accuracy([[one(0.5, WRONG)], [one(0.5, WRONG)], [one(0.5, RIGHT)]], 2) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_best_of_k_is_the_mean_over_all_subsets(seed):
     games = drawn(seed)
     for k in range(1, 7):
-        assert best_of(games, k) == pytest.approx(brute_best(games, k), abs=1e-12)
+        assert best_of_k_accuracy(games, k) == pytest.approx(brute_best(games, k), abs=1e-12)
 
 
 def test_a_thousand_games_overflow_nothing():
     games = [[one(place / 1000, RIGHT if place == 999 else WRONG)] for place in range(1000)]
-    assert best_of(games, 500) == pytest.approx(0.5)  # half of all subsets contain the best game
+    assert best_of_k_accuracy(games, 500) == pytest.approx(
+        0.5
+    )  # half of all subsets contain the best game
 
 
 # -------------------------------------------------------------------------------------------- votes
@@ -105,16 +173,20 @@ def test_a_thousand_games_overflow_nothing():
 
 def test_a_vote_goes_to_the_largest_sum_and_a_tie_to_nobody():
     two_weak, strong = [one(0.3, WRONG), one(0.3, WRONG)], one(0.7, RIGHT)
-    assert elected([*two_weak, strong], weight) == strong
-    assert elected([*two_weak, strong], lambda _: 1.0) == two_weak[0]
-    assert elected([one(0.5, RIGHT), one(0.25, WRONG), one(0.25, WRONG)], weight) is None
-    assert elected([one(0.0, RIGHT), one(0.0, WRONG)], weight) is None
+    assert winners([*two_weak, strong], weight) == [strong]
+    assert winners([*two_weak, strong]) == [two_weak[0]]
+    right, wrong = one(0.5, RIGHT), one(0.25, WRONG)
+    assert winners([right, wrong, wrong], weight) == [right, wrong]
+    assert vote_accuracy([[right, wrong, wrong]], [(0,)], weight) == 0.0
+    right, wrong = one(0.0, RIGHT), one(0.0, WRONG)
+    assert winners([right, wrong], weight) == [right, wrong]
+    assert vote_accuracy([[right, wrong]], [(0,)], weight) == 0.0
 
 
 def test_who_answers_nothing_does_not_vote():
-    assert elected([one(0.9, None), one(0.9, None), one(0.1, RIGHT)], weight) == one(0.1, RIGHT)
-    assert elected([one(0.9, None)], weight) is None
-    assert elected([], weight) is None
+    assert winners([one(0.9, None), one(0.9, None), one(0.1, RIGHT)], weight) == [one(0.1, RIGHT)]
+    assert winners([one(0.9, None)], weight) == winners([], weight) == []
+    assert vote_accuracy([[one(0.9, None, right=True)]], [(0,)], weight) == 0.0
 
 
 def test_a_tie_of_tenths_hangs_on_no_order():
@@ -122,16 +194,16 @@ def test_a_tie_of_tenths_hangs_on_no_order():
     up = [one(score, RIGHT) for score in (0.1, 0.2, 0.3)]
     down = [one(score, WRONG) for score in (0.3, 0.2, 0.1)]
     assert (0.1 + 0.2) + 0.3 != (0.3 + 0.2) + 0.1
-    assert elected([*up, *down], weight) is None
+    assert winners([*up, *down], weight) == [up[0], down[0]]
 
 
 def test_votes_by_hand():
     games = [[one(0.9, RIGHT)], [one(0.5, WRONG)], [one(0.6, WRONG)]]
     pairs = subsets(3, 2, 0)
     # Right against wrong: 0.9 wins twice; with equal weights it is a tie. Wrong and wrong: wrong.
-    assert voted(games, pairs, weight) == pytest.approx(2 / 3)
-    assert voted(games, pairs, lambda _: 1.0) == 0.0
-    assert voted(games, subsets(3, 3, 0), weight) == 0.0  # 0.9 against 1.1
+    assert vote_accuracy(games, pairs, weight) == pytest.approx(2 / 3)
+    assert vote_accuracy(games, pairs, one_vote) == 0.0
+    assert vote_accuracy(games, subsets(3, 3, 0), weight) == 0.0  # 0.9 against 1.1
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -140,7 +212,7 @@ def test_votes_are_the_mean_over_all_subsets_where_these_are_few(seed):
     for k in range(1, 7):
         found = accuracies(games, k, seed)
         assert found["weighted"] == pytest.approx(brute_vote(games, k, weight))
-        assert found["majority"] == pytest.approx(brute_vote(games, k, lambda _: 1.0))
+        assert found["majority"] == pytest.approx(brute_vote(games, k))
 
 
 def test_votes_over_drawn_subsets_come_close_to_all():
@@ -171,7 +243,7 @@ def test_of_many_subsets_some_are_drawn_the_same_for_the_same_seed():
 
 
 def test_a_single_answer_counts_games_alike():
-    assert single([[one(0.0, RIGHT), one(0.0, WRONG)], [one(0.0, RIGHT)]]) == 0.75
+    assert single_accuracy([[one(0.0, RIGHT), one(0.0, WRONG)], [one(0.0, RIGHT)]]) == 0.75
 
 
 @pytest.mark.parametrize("seed", range(10))
