@@ -47,13 +47,13 @@ class EvalContext:
     counter: Callable[[str, int], Callable[[object], None]]
     """(name, total) -> a function that is called after each of `total` episodes."""
 
-    async def play(self, protocol: str, cast: Lineup, samples: int | None = None) -> Evaluation:
+    async def play(self, protocol: str, lineup: Lineup, samples: int | None = None) -> Evaluation:
         return await evaluate(
-            cast.environment,
+            lineup.environment,
             self.tasks,
             self.sampler,
-            cast.team,
-            cast.plan,
+            lineup.team,
+            lineup.plan,
             seed=self.seed,
             tag=self.tag,
             samples=self.samples if samples is None else samples,
@@ -95,7 +95,7 @@ def _seconds_per_game(played: Evaluation) -> float:
 
 
 async def play_baselines(
-    stage: EvalContext, whole: Lineup, soloist: str, budget: float | None
+    context: EvalContext, whole: Lineup, soloist: str, budget: float | None
 ) -> tuple[list[BaselineResult], dict[str, str]]:
     """Play every protocol that the game supports. Also return, for the others, the reason why not.
 
@@ -107,7 +107,7 @@ async def play_baselines(
     Raises: ConfigError if `alone()` returns no game for one agent; EnvironmentFault if `alone` or
     `answer` raises.
     """
-    untrained = await stage.play(UNTRAINED, whole)
+    untrained = await context.play(UNTRAINED, whole)
     results, left_out = [result(UNTRAINED, untrained)], {}
 
     def enter(protocol: str, found: BaselineResult | str) -> None:
@@ -121,13 +121,13 @@ async def play_baselines(
     if isinstance(solo, str):
         enter(SINGLE, solo)
     else:
-        source, drawn = solo, await stage.play(SINGLE, solo)
+        source, drawn = solo, await context.play(SINGLE, solo)
         enter(SINGLE, result(SINGLE, drawn, f"played by the policy of {soloist}"))
-    enter(NAIVE, await _naive(stage, whole, untrained))
-    enter(PIPELINE, await _talk(stage, PIPELINE, Pipeline, whole, untrained))
-    enter(DISCUSSION, await _talk(stage, DISCUSSION, Discussion, whole, untrained))
+    enter(NAIVE, await _naive(context, whole, untrained))
+    enter(PIPELINE, await _talk(context, PIPELINE, Pipeline, whole, untrained))
+    enter(DISCUSSION, await _talk(context, DISCUSSION, Discussion, whole, untrained))
     allowed = results[0].tokens_per_task if budget is None else budget
-    for protocol, found in (await _chosen(stage, source, drawn, allowed)).items():
+    for protocol, found in (await _chosen(context, source, drawn, allowed)).items():
         enter(protocol, found)
     return results, left_out
 
@@ -164,7 +164,9 @@ def _solo(whole: Lineup, soloist: str) -> Lineup | str:
     )
 
 
-async def _naive(stage: EvalContext, whole: Lineup, untrained: Evaluation) -> BaselineResult | str:
+async def _naive(
+    context: EvalContext, whole: Lineup, untrained: Evaluation
+) -> BaselineResult | str:
     """Play one turn in which all agents act at the same time and see no other reply."""
     if len(whole.team.agents) == 1:
         return ONE_AGENT
@@ -176,14 +178,14 @@ async def _naive(stage: EvalContext, whole: Lineup, untrained: Evaluation) -> Ba
     short = Lineup(
         whole.who, whole.environment, whole.team, whole.plan.model_copy(update={"samples": (1,)})
     )
-    played = await stage.play(NAIVE, short)
+    played = await context.play(NAIVE, short)
     if played.summary.success is None and untrained.summary.success is not None:
         return "after one turn of this game nothing is decided"
     return result(NAIVE, played)
 
 
 async def _talk(
-    stage: EvalContext,
+    context: EvalContext,
     protocol: str,
     kind: type[Pipeline] | type[Discussion],
     whole: Lineup,
@@ -196,14 +198,14 @@ async def _talk(
         return "one agent acts at a time, so within a turn there is nobody to hear"
     talking = kind(whole.environment, whole.plan)
     plan, team = lengthened(whole.plan, whole.team, talking.rounds_per_turn)
-    return result(protocol, await stage.play(protocol, Lineup(whole.who, talking, team, plan)))
+    return result(protocol, await context.play(protocol, Lineup(whole.who, talking, team, plan)))
 
 
 # --------------------------------------------------------------------------- best and majority of n
 
 
 async def _chosen(
-    stage: EvalContext, source: Lineup, drawn: Evaluation, budget: float
+    context: EvalContext, source: Lineup, drawn: Evaluation, budget: float
 ) -> dict[str, BaselineResult | str]:
     """Choose among samples of `source`, by both methods, as many as `budget` tokens per task allow.
 
@@ -221,7 +223,9 @@ async def _chosen(
         )
         return dict.fromkeys((BEST, MAJORITY), why)
     played = (
-        drawn if wanted <= stage.samples else await stage.play(f"{wanted} samples", source, wanted)
+        drawn
+        if wanted <= context.samples
+        else await context.play(f"{wanted} samples", source, wanted)
     )
     n = affordable(played.games, budget)
     answer = _answer_of(source.environment)

@@ -43,12 +43,12 @@ class Votes(Sum):
 
 
 def play(game, *, turns=1, samples=1, budget=None, sampler=None, team=PAIR, soloist="bob"):
-    stage = EvalContext(
+    context = EvalContext(
         TASKS, sampler or KeySampler(), 0, "evaluate", samples, Progress("silent").counter
     )
     found, left_out = asyncio.run(
         play_baselines(
-            stage, Lineup("the team", game, team, Plan(samples=(1,) * turns)), soloist, budget
+            context, Lineup("the team", game, team, Plan(samples=(1,) * turns)), soloist, budget
         )
     )
     return {one.protocol: one for one in found}, left_out
