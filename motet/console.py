@@ -12,7 +12,8 @@ from motet.evaluation.selection import METHODS, SUBSETS
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
-    from motet.api.dry_runs import Cost, Crossplay
+    from motet.api.dry_runs import Cost
+    from motet.evaluation.crossplay import Crossplay
     from motet.trainer.replay import Replay
 
 out = Console()

@@ -3,8 +3,8 @@
 A config is a path or a mapping. Results are plain values that can be written as JSON.
 """
 
-from motet.api.comparing import measure_baselines
-from motet.api.dry_runs import check, compare, crossplay, dry_run
+from motet.api.comparing import compare, crossplay, measure_baselines
+from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.replaying import replay
 from motet.api.setup import ConfigLike, read_config

@@ -1,8 +1,7 @@
-"""Compares a trained team with baselines that need no training, and with other runs, on the
-held-out tasks."""
+"""Compare teams: with baselines, with the teams of other runs, and run with run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +16,23 @@ from motet.api.setup import (
 )
 from motet.assembly import bases
 from motet.assembly.models import Models, assemble
-from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.assembly.task_setup import TaskSetup, team_of, use_threads
+from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
+from motet.evaluation.baseline_table import baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
-from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate, estimate, paired_difference
-from motet.evaluation.playthrough import rewards, successes
+from motet.evaluation.crossplay import Crossplay
+from motet.evaluation.crossplay import crossplay as play_crossplay
+from motet.models.sampler import LocalSampler
+from motet.reading import read_json
 from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
 
 TRAINED = "trained team"
 
 
-@dataclass(frozen=True)
-class BaselineRow:
-    """The results of one protocol.
-
-    Metrics are means over tasks with confidence intervals. None if the environment does not report
-    the metric, or if all tasks failed.
-    """
-
-    protocol: str
-    success: Estimate | None
-    reward: Estimate | None
-    lead: Mapping[str, Estimate | None]
-    """For `success` and `reward`: the lead of the first row over this one, compared task by task.
-    Empty in the first row."""
-    n: int
-    """Number of samples from which each answer was chosen."""
-    tokens_per_task: float
-    """Tokens generated for one answer by all agents in all turns, including drafts and rejected
-    samples."""
-    tasks: int
-    """Number of tasks that count. The other tasks failed."""
-    faults: int
-    causes: Mapping[str, int]
-    """`where/cause` -> number of faults."""
-    note: str
-    time: Mapping[str, float]
-    """`seconds_per_task`: wall-clock time for one answer when all tasks are played concurrently."""
-
-
-@dataclass(frozen=True)
-class Baselines:
-    """The comparison table. Everything except `BaselineRow.time` is determined by the config and
-    its seed."""
-
-    tasks: int
-    samples: int
-    """Games per task in each row that does not choose among n samples."""
-    confidence: float
-    resamples: int
-    rows: list[BaselineRow]
-    left_out: dict[str, str]
-    """Protocol -> why it is missing from the table."""
+# --------------------------------------------------------------------------------------- baselines
 
 
 def measure_baselines(
@@ -93,7 +55,7 @@ def measure_baselines(
         against: more run folders. Their trained teams play the same tasks, each in its own
             environment.
 
-    Returns `Baselines` as plain JSON. docs/evaluation.md describes each protocol.
+    Returns a `BaselineTable` as plain JSON. docs/evaluation.md describes each protocol.
     """
     settings = read_config(
         target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])]
@@ -114,19 +76,14 @@ def measure_baselines(
     results = (
         [*trained, *untrained] if run is not None else [*untrained[:1], *trained, *untrained[1:]]
     )
-    rows = [
-        _row(one, results[0] if place else None, settings.seed) for place, one in enumerate(results)
-    ]
-    return asdict(
-        Baselines(
-            len(setup.tasks["eval"]),
-            settings.evaluation.samples,
-            CONFIDENCE,
-            RESAMPLES,
-            rows,
-            left_out,
-        )
+    table = baseline_table(
+        results,
+        left_out,
+        tasks=len(setup.tasks["eval"]),
+        samples=settings.evaluation.samples,
+        seed=settings.seed,
     )
+    return asdict(table)
 
 
 async def _trained(
@@ -136,7 +93,8 @@ async def _trained(
     models = await models_of(setup, run, scratch, show)
     with Progress(show) as progress:
         return result(
-            name, await _stage(setup, models, tag_of(setup, run), progress).play(name, _cast(setup))
+            name,
+            await _context(setup, models, tag_of(setup, run), progress).play(name, _lineup(setup)),
         )
 
 
@@ -173,23 +131,25 @@ async def _baselines(
     budget: float | None,
     show: Show,
 ) -> tuple[list[BaselineResult], dict[str, str]]:
-    models = await _beginners(setup, run, scratch, show)
+    models = await _untrained_models(setup, run, scratch, show)
     # Use the tag of the run's own first evaluation, so that the same completions are sampled.
     tag = "evaluate" if run is None else "evaluate-000000"
     with Progress(show) as progress:
         return await play_baselines(
-            _stage(setup, models, tag, progress), _cast(setup), soloist, budget
+            _context(setup, models, tag, progress), _lineup(setup), soloist, budget
         )
 
 
-async def _beginners(setup: TaskSetup, run: Path | None, scratch: Path, show: Show) -> Models:
+async def _untrained_models(
+    setup: TaskSetup, run: Path | None, scratch: Path, show: Show
+) -> Models:
     """Return the models after the warm-up and before reinforcement learning."""
     if run is None:
         return await models_of(setup, None, scratch, show)
     return assemble(setup, await bases.raw(setup, scratch, run / "models"), train=False)
 
 
-def _stage(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:
+def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:
     config = setup.config
     return EvalContext(
         setup.tasks["eval"],
@@ -201,26 +161,118 @@ def _stage(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> Ev
     )
 
 
-def _cast(setup: TaskSetup) -> Lineup:
+def _lineup(setup: TaskSetup) -> Lineup:
     return Lineup("the untrained team", setup.environment, setup.team, setup.config.rollout)
 
 
-def _row(one: BaselineResult, first: BaselineResult | None, seed: int) -> BaselineRow:
-    success_of, reward_of = successes(one.games), rewards(one.games)
-    ahead: dict[str, Estimate | None] = {}
-    if first is not None:
-        ahead["success"] = paired_difference(successes(first.games), success_of, seed)
-        ahead["reward"] = paired_difference(rewards(first.games), reward_of, seed)
-    return BaselineRow(
-        protocol=one.protocol,
-        success=estimate(success_of, seed),
-        reward=estimate(reward_of, seed),
-        lead=ahead,
-        n=one.n,
-        tokens_per_task=one.tokens_per_task,
-        tasks=sum(value is not None for value in reward_of),
-        faults=one.played.summary.faults,
-        causes=one.played.summary.causes,
-        note=one.note,
-        time={"seconds_per_task": one.seconds_per_task},
-    )
+# --------------------------------------------------------------------------------- several runs
+
+
+def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
+    """Return one row per run: its settings and results.
+
+    `differs` lists the keys whose values differ from the first run's config.
+    """
+    _refuse_others(runs, "compare")
+    configs = [read_config(run).model_dump(mode="json") for run in runs]
+    rows = []
+    for run, config in zip(runs, configs, strict=True):
+        summary = _summary(Path(run))
+        heldout = summary["heldout"]
+        changed = differing(configs[0], config)
+        rows.append(
+            {
+                "run": str(run),
+                "seed": summary["seed"],
+                "steps": summary["steps"],
+                "before": heldout["before"]["success"] if "before" in heldout else None,
+                "after": heldout["after"]["success"] if "after" in heldout else None,
+                "reward": heldout["after"]["reward"] if "after" in heldout else None,
+                "wall_seconds": summary["wall_seconds"],
+                "cpu_seconds": summary["cpu_seconds"],
+                "differs": [
+                    line for line in changed if line.partition("=")[0] not in ("name", "seed")
+                ],
+            }
+        )
+    return rows
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    path = run / "summary.json"
+    if not path.is_file():
+        raise ConfigError(f"{run} has no summary.json: expected the folder of a finished run")
+    found: dict[str, Any] = read_json(path)
+    return found
+
+
+def differing(one: Any, other: Any, at: str = "") -> list[str]:
+    """Return `key=value` for each dotted key whose values differ, with the value of `other`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        found: list[str] = []
+        for key in dict.fromkeys([*one, *other]):
+            found += differing(one.get(key), other.get(key), f"{at}.{key}" if at else key)
+        return [line for line in found if line]
+    return [] if one == other else [f"{at}={other}"]
+
+
+def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Crossplay:
+    """Play the first agent of every run with the other agents of every run, on the held-out tasks
+    of the first run.
+
+    Raises: ConfigError if the runs' environments differ.
+    """
+    _refuse_others(runs, "crossplay")
+    configs = [read_config(run, overrides) for run in runs]
+    _refuse_strangers(runs, configs)
+    use_threads(configs[0])
+    with setup_in_scratch(configs[0], None, train=False) as (setup, scratch):
+        teams = [team_of(config, setup.environment) for config in configs]
+        policies: dict[str, Any] = {}
+        for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
+            own = replace(setup, config=config, team=team)
+            models = run_loop(models_of(own, Path(run), scratch, "silent"))
+            policies |= {f"{number}/{name}": policy for name, policy in models.policies.items()}
+        sampler = LocalSampler(
+            policies,
+            rows_per_batch=configs[0].train.rows_per_batch,
+            on_long_prompt=configs[0].rollout.on_long_prompt,
+        )
+        return run_loop(
+            play_crossplay(
+                setup.environment,
+                setup.tasks["eval"],
+                sampler,
+                [(str(run), team) for run, team in zip(runs, teams, strict=True)],
+                configs[0].rollout,
+                seed=configs[0].seed,
+            )
+        )
+
+
+def _refuse_others(runs: Sequence[str | Path], command: str) -> None:
+    """Raise ConfigError if there are fewer than two runs, or if one is not a run folder."""
+    if len(runs) < 2:
+        raise ConfigError(f"{command} needs at least two run folders, got {len(runs)}")
+    for run in runs:
+        if not (Path(run) / "config.yaml").is_file():
+            raise ConfigError(
+                f"{run} is no run folder: expected a folder with a config.yaml, such as "
+                f"runs/quickstart"
+            )
+
+
+def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:
+    """Raise ConfigError if the runs have different environments or numbers of turns."""
+    one, turns = configs[0].environment.model_dump(mode="json"), len(configs[0].rollout.samples)
+    for run, config in zip(runs, configs, strict=True):
+        other = {
+            "environment": config.environment.model_dump(mode="json"),
+            "turns": len(config.rollout.samples),
+        }
+        found = differing({"environment": one, "turns": turns}, other)
+        if found:
+            raise ConfigError(
+                f"{run} plays another game than {runs[0]} ({', '.join(found)}): cross-play needs "
+                f"one game"
+            )

@@ -1,7 +1,7 @@
 """evaluate and play: rollouts without training."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from motet.api.selecting import VerifierLike, open_verifier, select
@@ -14,20 +14,15 @@ from motet.api.setup import (
     setup_in_scratch,
     tag_of,
 )
-from motet.assembly.models import Models
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
-from motet.errors import ConfigError, MotetError
-from motet.evaluation.bootstrap import estimate
-from motet.evaluation.evaluate import Evaluation, described, said_first
+from motet.errors import ConfigError
+from motet.evaluation.evaluate import Evaluation, described, evaluate_reference, intervals, times
 from motet.evaluation.evaluate import evaluate as play_all
-from motet.evaluation.message_shuffle import MessageShuffle, shifted
+from motet.evaluation.message_shuffle import shuffled
 from motet.evaluation.pass_at_k import powers_of_two
-from motet.evaluation.playthrough import rewards, successes
 from motet.rollout.person import PersonSampler
-from motet.rollout.reference import play_reference
-from motet.rollout.summary import summarise
 from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
 
@@ -72,114 +67,66 @@ def evaluate(
             "best_of says among how many games a verifier chooses, and there is none: add a "
             "verifier"
         )
-    settings = read_config(
-        target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])]
-    )
     one = greedy or team == "reference"
-    if samples is None and not one:
-        settings = _with_games(settings, best_of or ())
-    _refuse_samples(
-        settings, samples, {"pass_at": pass_at or (), "best_of": best_of or ()}, one=one
-    )
+    ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
+    settings = _settings(target, overrides, samples, ks, one=one)
     if shuffle_turn is not None:
         _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, environment, train=False) as (setup, scratch):
-        run = run_of(target)
-        judge = None if verifier is None else run_loop(open_verifier(verifier, setup))
-
-        async def play() -> Evaluation:
-            if team == "reference":
-                return await _reference(setup)
-            models = await models_of(setup, run, scratch, show)
-            tag = tag_of(setup, run)
-            with Progress(show) as progress:
-                played = await _play(setup, models, tag, greedy, progress)
-                if shuffle_turn is None:
-                    return played
-                shuffled = _shuffled(setup, played.episodes, shuffle_turn)
-                return await _play(setup, models, tag, greedy, progress, shuffled)
-
-        evaluation = run_loop(play())
+        opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
+        evaluation = run_loop(
+            _reference(setup)
+            if team == "reference"
+            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show)
+        )
         figures = described(evaluation, setup.environment, pass_at)
-        if judge is not None:
-            ks = best_of or powers_of_two(figures["samples"])
-            figures["selection"] = run_loop(select(judge, setup, evaluation.games, ks, show))
+        if opened is not None:
+            chosen = best_of or powers_of_two(figures["samples"])
+            figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     return {
         **figures,
-        "interval": _intervals(evaluation, settings.seed),
-        "time": _time_of(evaluation),
+        "interval": intervals(evaluation, settings.seed),
+        "time": times(evaluation),
     }
 
 
-def _with_games(settings: RunConfig, ks: Sequence[int]) -> RunConfig:
-    """Return settings with as many games per task as the largest k needs."""
-    games = settings.evaluation.model_copy(
-        update={"samples": max([settings.evaluation.samples, *ks])}
-    )
-    return settings.model_copy(update={"evaluation": games})
-
-
-def _refuse_samples(
-    settings: RunConfig, samples: int | None, ks: Mapping[str, Sequence[int]], *, one: bool
-) -> None:
-    """Check the numbers of games.
+def _settings(
+    target: ConfigLike,
+    overrides: Sequence[str],
+    samples: int | None,
+    ks: Mapping[str, Sequence[int]],
+    *,
+    one: bool,
+) -> RunConfig:
+    """Return the settings with the number of games per task.
 
     Args:
-        ks: argument name -> the numbers of games that it names.
+        ks: argument name -> the numbers of games that it names. If `samples` is None, as many games
+            are played as the largest of `best_of` needs.
         one: whether all games of a task would be equal, so that only one is allowed.
 
     Raises: ConfigError if a number is out of range.
     """
+    games = [] if samples is None else [f"evaluation.samples={samples}"]
+    settings = read_config(target, [*overrides, *games])
     if one and samples not in (None, 1):
         raise ConfigError(
             f"samples is {samples}, but greedy and reference games are all alike: play one"
         )
     most = 1 if one else settings.evaluation.samples
+    if samples is None and not one:
+        most = max([most, *ks["best_of"]])
     for name, named in ks.items():
         wrong = [k for k in named if not 1 <= k <= most]
         if wrong:
             raise ConfigError(
                 f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples"
             )
-
-
-def _intervals(evaluation: Evaluation, seed: int) -> dict[str, Any]:
-    games = evaluation.games
-    found = {"success": estimate(successes(games), seed), "reward": estimate(rewards(games), seed)}
-    return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
-
-
-def _time_of(evaluation: Evaluation) -> dict[str, float]:
-    if evaluation.seconds is None:
-        return {}
-    per_episode = evaluation.seconds / max(evaluation.summary.episodes, 1)
-    return {"seconds": evaluation.seconds, "seconds_per_episode": per_episode}
-
-
-async def _play(
-    setup: TaskSetup,
-    models: Models,
-    tag: str,
-    greedy: bool,
-    progress: Progress,
-    environment: Environment[Any] | None = None,
-) -> Evaluation:
-    tasks = setup.tasks["eval"]
-    return await play_all(
-        environment or setup.environment,
-        tasks,
-        models.sampler,
-        setup.team,
-        setup.config.rollout,
-        seed=setup.config.seed,
-        tag=tag,
-        samples=1 if greedy else setup.config.evaluation.samples,
-        greedy=greedy,
-        on_episode=progress.counter("evaluate", len(tasks)),
-    )
+    evaluation = settings.evaluation.model_copy(update={"samples": most})
+    return settings.model_copy(update={"evaluation": evaluation})
 
 
 def _refuse_shuffle(turn: int, turns: int) -> None:
@@ -194,29 +141,46 @@ def _refuse_shuffle(turn: int, turns: int) -> None:
         )
 
 
-def _shuffled(setup: TaskSetup, episodes: Sequence[Episode], turn: int) -> Environment[Any]:
-    said = {
-        episode.task.id: said_first(episode, turn - 1)
-        for episode in episodes
-        if episode.root is not None
-    }
-    return MessageShuffle(setup.environment, turn - 1, shifted(said))
+async def _play(
+    setup: TaskSetup,
+    run: Path | None,
+    scratch: Path,
+    greedy: bool,
+    shuffle_turn: int | None,
+    show: Show,
+) -> Evaluation:
+    """Play the held-out tasks, and once more with shuffled messages if that is requested."""
+    models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
+    with Progress(show) as progress:
+
+        async def played(environment: Environment[Any]) -> Evaluation:
+            return await play_all(
+                environment,
+                tasks["eval"],
+                models.sampler,
+                setup.team,
+                config.rollout,
+                seed=config.seed,
+                tag=tag_of(setup, run),
+                samples=config.evaluation.samples,
+                greedy=greedy,
+                on_episode=progress.counter("evaluate", len(tasks["eval"])),
+            )
+
+        evaluation = await played(setup.environment)
+        if shuffle_turn is None:
+            return evaluation
+        return await played(shuffled(setup.environment, evaluation.episodes, shuffle_turn - 1))
 
 
 async def _reference(setup: TaskSetup) -> Evaluation:
-    plan = setup.config.rollout
-    episodes = await asyncio.gather(
-        *(
-            play_reference(setup.environment, task, f"reference:{task.id}", plan, setup.config.seed)
-            for task in setup.tasks["eval"]
-        )
+    config = setup.config
+    return await evaluate_reference(
+        setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
     )
-    faults = [episode.fault for episode in episodes if episode.fault is not None]
-    if faults and len(faults) == len(episodes):
-        raise MotetError(
-            f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}"
-        )
-    return Evaluation(episodes, summarise(episodes))
+
+
+# -------------------------------------------------------------------------------------------- play
 
 
 def _with_typed_feedback(

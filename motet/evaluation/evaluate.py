@@ -1,17 +1,20 @@
 """Play tasks without training, and compute the figures of the result."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any
 
-from motet.core import Environment, Episode, Reply, Sampler, Task, Team
-from motet.errors import ConfigError
+from motet.core import Environment, Episode, Sampler, Task, Team
+from motet.errors import MotetError
+from motet.evaluation.bootstrap import estimate
 from motet.evaluation.influence import influence
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
-from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs
+from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs, rewards, successes
 from motet.rollout.collect import collect
+from motet.rollout.reference import play_reference
 from motet.rollout.summary import Summary, summarise
 from motet.settings import Plan
 
@@ -79,6 +82,24 @@ async def evaluate(
     return Evaluation(episodes, summarise(episodes), clock() - begun)
 
 
+async def evaluate_reference(
+    environment: Environment[Any], tasks: Sequence[Task], plan: Plan, *, seed: int
+) -> Evaluation:
+    """Play the environment's own solutions, which need no model.
+
+    Raises: ConfigError if the environment has no solutions; MotetError if no task can be played.
+    """
+    episodes = await asyncio.gather(
+        *(play_reference(environment, task, f"reference:{task.id}", plan, seed) for task in tasks)
+    )
+    faults = [episode.fault for episode in episodes if episode.fault is not None]
+    if faults and len(faults) == len(episodes):
+        raise MotetError(
+            f"the reference team could play none of {len(episodes)} tasks: {faults[0].message}"
+        )
+    return Evaluation(episodes, summarise(episodes))
+
+
 # ------------------------------------------------------------------------------------------ figures
 
 
@@ -134,16 +155,16 @@ def conventions(
     }
 
 
-def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
-    """Return the reply of each agent at `turn`, on the first path of an episode."""
-    round_ = episode.root
-    for _ in range(turn):
-        round_ = round_.outcomes[0].next if round_ is not None else None
-    if round_ is None:
-        raise ConfigError(
-            f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it"
-        )
-    return {
-        agent: Reply(completions[0].text, completions[0].stop)
-        for agent, completions in round_.samples.items()
-    }
+def intervals(evaluation: Evaluation, seed: int) -> dict[str, list[float] | None]:
+    """Return the ends of the confidence intervals of success and reward."""
+    values = {"success": successes(evaluation.games), "reward": rewards(evaluation.games)}
+    found = {name: estimate(of_tasks, seed) for name, of_tasks in values.items()}
+    return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
+
+
+def times(evaluation: Evaluation) -> dict[str, float]:
+    """Return the wall-clock seconds, in total and per episode. Empty if they were not measured."""
+    if evaluation.seconds is None:
+        return {}
+    per_episode = evaluation.seconds / max(evaluation.summary.episodes, 1)
+    return {"seconds": evaluation.seconds, "seconds_per_episode": per_episode}

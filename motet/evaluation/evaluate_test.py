@@ -1,10 +1,12 @@
 import asyncio
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from motet.core import Task
-from motet.evaluation.evaluate import described, evaluate
+from motet.errors import MotetError
+from motet.evaluation.evaluate import described, evaluate, evaluate_reference, intervals, times
 from motet.settings import Plan
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
@@ -64,3 +66,42 @@ def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
     assert asked["1"] == pytest.approx(evaluation.summary.success)
     won = [sum(game.success for game in games) for games in evaluation.games]
     assert asked["5"] == sum(found > 0 for found in won) / 3
+
+
+def test_intervals_are_about_what_is_reported():
+    evaluation = played(Talk(pay=lambda said: 0.5), Plan(samples=(1,)), samples=2)
+    assert intervals(evaluation, seed=0) == {"success": None, "reward": [0.5, 0.5]}
+
+
+def test_times_are_given_in_total_and_per_episode():
+    ticks = count(10.0, 2.5)
+    measured = played(Talk(), Plan(samples=(1,)), samples=2, clock=lambda: next(ticks))
+    assert times(measured) == {"seconds": 2.5, "seconds_per_episode": 2.5 / 3}
+    assert times(replace(measured, seconds=None)) == {}
+
+
+class Solved(Talk):
+    def solve(self, state, seed):
+        return {"ann": "1", "bob": "2"}
+
+
+def reference(game):
+    return asyncio.run(evaluate_reference(game, TASKS, Plan(samples=(1, 1)), seed=0))
+
+
+def test_the_reference_team_plays_the_environments_solutions():
+    evaluation = reference(Solved(pay=lambda said: float(len(said))))
+    assert [[game.last_words for game in games] for games in evaluation.games] == [
+        [{"ann": "1", "bob": "2"}]
+    ] * 3
+    assert (evaluation.summary.reward, evaluation.summary.turns) == (3.0, 2.0)
+    assert times(evaluation) == {}
+
+
+def test_solutions_that_no_task_can_be_played_with_are_an_error():
+    def fail(where, said):
+        if where == "step":
+            raise ValueError("no such move")
+
+    with pytest.raises(MotetError, match=r"could play none of 3 tasks: .*no such move"):
+        reference(Solved(break_at=fail))

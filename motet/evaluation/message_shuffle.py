@@ -4,11 +4,11 @@ After one turn, each agent reads what the other agents said on a different probl
 rate drops, the team uses its messages. If it does not change, the team ignores them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core import Environment, Episode, Prompt, Reply, Task, Transition
 from motet.environments.wrapper import Wrapper
 from motet.errors import ConfigError, EnvironmentFault
 
@@ -36,6 +36,21 @@ def shifted(said: Mapping[str, TurnReplies]) -> dict[str, TurnReplies]:
         )
     tasks = list(said)
     return {task: said[donor] for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)}
+
+
+def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
+    """Return the reply of each agent at `turn`, on the first path of an episode."""
+    round_ = episode.root
+    for _ in range(turn):
+        round_ = round_.outcomes[0].next if round_ is not None else None
+    if round_ is None:
+        raise ConfigError(
+            f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it"
+        )
+    return {
+        agent: Reply(completions[0].text, completions[0].stop)
+        for agent, completions in round_.samples.items()
+    }
 
 
 class MessageShuffle(Wrapper[ShuffledState]):
@@ -113,3 +128,15 @@ class MessageShuffle(Wrapper[ShuffledState]):
                 "turns depend on what was said"
             )
         return prompts[agent]
+
+
+def shuffled(
+    environment: Environment[Any], episodes: Sequence[Episode], turn: int
+) -> MessageShuffle:
+    """Return `environment` with the replies of `turn` (from 0) exchanged between `episodes`."""
+    said = {
+        episode.task.id: said_first(episode, turn)
+        for episode in episodes
+        if episode.root is not None
+    }
+    return MessageShuffle(environment, turn, shifted(said))

@@ -2,11 +2,12 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Task
+from motet.core import Environment, Episode, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.relay import Relay
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.message_shuffle import MessageShuffle, shifted
+from motet.evaluation.message_shuffle import MessageShuffle, shifted, shuffled
+from tests.fixtures.finished_games import BROKEN, outcome, round_
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 DONORS = {"12-34": {"a": Reply("aa"), "b": Reply("bb")}}
@@ -163,3 +164,19 @@ def test_an_environment_that_cannot_branch_is_refused():
 
 def test_a_shuffled_environment_keeps_every_rule():
     assert "success" in str(check_environment(MessageShuffle(relay(), 0, DONORS), [TASK]))
+
+
+def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():
+    def episode(name, *texts):
+        return Episode(name, Task(name, {}), round_(0, texts, outcome(0, 0.0)))
+
+    lost = Episode("l", Task("l", {}), None, fault=BROKEN)
+    episodes = [episode("x", "one", "two"), lost, episode("y", "three")]
+    assert shuffled(relay(), episodes, 0).donors == {
+        "x": {"a": Reply("three", "stop"), "b": Reply("threethree", "stop")},
+        "y": {"a": Reply("one", "stop"), "b": Reply("oneone", "stop")},
+    }
+    with pytest.raises(
+        ConfigError, match="episode x ended before turn 2: there is nothing to hear"
+    ):
+        shuffled(relay(), episodes, 1)

@@ -1,0 +1,81 @@
+"""Cross-play: the first agent of one team plays with the other agents of another team."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from motet.core import Environment, Sampler, Task, Team
+from motet.errors import MotetError
+from motet.evaluation.evaluate import Evaluation, conventions, evaluate
+from motet.settings import Plan
+
+
+@dataclass(frozen=True)
+class Crossplay:
+    """The results of cross-play.
+
+    `success[i][j]` is the success rate of the first agent of run i with the other agents of run j.
+    `conventions[i]` are the conventions of run i.
+    """
+
+    runs: list[str]
+    agents: list[str]
+    success: list[list[float]]
+    conventions: list[dict[str, dict[str, float]]]
+
+
+async def crossplay(
+    environment: Environment[Any],
+    tasks: Sequence[Task],
+    sampler: Sampler,
+    teams: Sequence[tuple[str, Team]],
+    plan: Plan,
+    *,
+    seed: int,
+) -> Crossplay:
+    """Play every pair of teams.
+
+    Args:
+        sampler: has each policy of team i under the name `i/NAME`.
+        teams: the run of each team, and the team.
+
+    Raises: MotetError if a pair has no success rate.
+    """
+    success: list[list[float]] = [[] for _ in teams]
+    settled: list[dict[str, dict[str, float]]] = []
+    for i, (first, _) in enumerate(teams):
+        for j, (others, _) in enumerate(teams):
+            pair, tag = mixed([team for _, team in teams], i, j), f"crossplay-{i}-{j}"
+            played = await evaluate(environment, tasks, sampler, pair, plan, seed=seed, tag=tag)
+            success[i].append(_success(played, f"{first} with {others}"))
+            if i == j and environment.provides(Environment.convention):
+                settled.append(conventions(played.episodes, environment.convention))
+    return Crossplay([run for run, _ in teams], list(environment.agents), success, settled)
+
+
+def _success(evaluation: Evaluation, pair: str) -> float:
+    summary = evaluation.summary
+    if summary.success is None:
+        raise MotetError(
+            f"{pair}: none of {summary.episodes} episodes ended with the term success "
+            f"({summary.faults} faults), and that is "
+            f"what cross-play compares"
+        )
+    return summary.success
+
+
+def mixed(teams: Sequence[Team], first: int, others: int) -> Team:
+    """Return a team with the first agent of team `first` and the other agents of team `others`."""
+    source = {agent: others if place else first for place, agent in enumerate(teams[0].agents)}
+    return Team(
+        agents={
+            agent: tuple(f"{number}/{name}" for name in teams[number].agents[agent])
+            for agent, number in source.items()
+        },
+        decode={agent: teams[number].decode[agent] for agent, number in source.items()},
+        system={
+            agent: teams[number].system[agent]
+            for agent, number in source.items()
+            if agent in teams[number].system
+        },
+    )

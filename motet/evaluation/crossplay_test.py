@@ -1,0 +1,72 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from motet.core import Completion, Sampled, Task, Team
+from motet.errors import MotetError
+from motet.evaluation.crossplay import crossplay, mixed
+from motet.settings import Decode, Plan
+from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
+
+TASKS = [Task(name, {}) for name in "xyz"]
+
+
+class RunSampler(KeySampler):
+    """Every policy says the number of its run."""
+
+    def _answer(self, request):
+        text = request.policy.partition("/")[0]
+        said = Completion(request.policy, text, "stop", tokens=(1,), logprobs=(-0.5,))
+        return Sampled((1, 2), (said,) * len(request.keys))
+
+
+class Agreement(Talk):
+    """Success if all agents say the same."""
+
+    async def step(self, state, replies, seed):
+        led_to = await super().step(state, replies, seed)
+        agreed = len({reply.text for reply in replies.values()}) == 1
+        return replace(led_to, done=True, terms={"success": float(agreed)})
+
+
+class Named(Agreement):
+    def convention(self, task, agent, text):
+        return f"like run {text}"
+
+
+def played(game):
+    teams = [("runs/one", PAIR), ("runs/two", PAIR)]
+    return asyncio.run(crossplay(game, TASKS, RunSampler(), teams, Plan(samples=(1,)), seed=0))
+
+
+def test_only_agents_of_one_run_agree():
+    found = played(Agreement())
+    assert (found.runs, found.agents) == (["runs/one", "runs/two"], ["ann", "bob"])
+    assert found.success == [[1.0, 0.0], [0.0, 1.0]]
+    assert found.conventions == []
+
+
+def test_the_conventions_are_those_of_each_run_with_itself():
+    assert played(Named()).conventions == [
+        {agent: {f"like run {run}": 1.0} for agent in ("ann", "bob")} for run in (0, 1)
+    ]
+
+
+def test_a_pair_without_success_is_an_error():
+    with pytest.raises(MotetError, match="runs/one with runs/one: none of 3 episodes ended"):
+        played(Talk())
+
+
+def test_only_the_first_agent_is_of_the_first_team():
+    short, long = Decode(max_new_tokens=1), Decode(max_new_tokens=2)
+    agents = {"ann": ("p",), "bob": ("p", "q"), "eve": ("r",)}
+    teams = [
+        Team(agents, dict.fromkeys(agents, short), {"ann": "first", "bob": "first"}),
+        Team(agents, dict.fromkeys(agents, long), {"ann": "second", "eve": "second"}),
+    ]
+    assert mixed(teams, 0, 1) == Team(
+        {"ann": ("0/p",), "bob": ("1/p", "1/q"), "eve": ("1/r",)},
+        {"ann": short, "bob": long, "eve": long},
+        {"ann": "first", "eve": "second"},
+    )
