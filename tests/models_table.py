@@ -157,13 +157,12 @@ def _sample(number: int, request: DecodeRequest, answer: DecodedAnswer) -> Train
         SampleId("e", (), "agent", number),
         "p",
         turn=0,
-        group=request.prompt,
         prompt_tokens=tuple(PROMPTS[request.prompt]),
         completion=Completion(
             "p", "", answer.stop, tokens=answer.tokens, logprobs=answer.logprobs, temperature=1.0
         ),
         advantage=(-1.0) ** number,
-        weight=0.25,
+        share=0.25,
     )
 
 

@@ -13,8 +13,8 @@ class Batch:
 
     Lp and Lc are the lengths of the longest prompt and completion. Prompts are padded on the left
     and completions on the right, so that a completion directly follows its prompt.
-    Log-probabilities are in nats, at each row's temperature. `weight_B` is the loss weight of each
-    *token* of a row (see `losses.loss_weights`).
+    Log-probabilities are in nats, at each row's temperature. `token_weight_B` is the loss weight
+    of each token of a row (see `losses.token_weights`).
 
     Raises: ValueError with all shapes if one of them does not fit.
     """
@@ -31,16 +31,14 @@ class Batch:
     mask_BL: Tensor
     """bool [B, Lc]: false at padding."""
     behaviour_logp_BL: Tensor
-    """float32 [B, Lc]: log-probabilities of the behaviour policy, which sampled the tokens."""
+    """float32 [B, Lc]: log-probabilities of the behaviour policy, which sampled the tokens. It is
+    also the old policy of the PPO ratio."""
     advantages_BL: Tensor
     """float32 [B, Lc]"""
-    weight_B: Tensor
+    token_weight_B: Tensor
     """float32 [B]"""
     temperature_B: Tensor
     """float32 [B]: sampling temperature, which divides the logits in training too."""
-    old_logp_BL: Tensor | None = None
-    """Log-probabilities of the old policy in the PPO ratio. None: use those of the behaviour
-    policy."""
     reference_logp_BL: Tensor | None = None
     """Log-probabilities of the KL reference, if the algorithm has one."""
 
@@ -75,7 +73,7 @@ class Batch:
 class ValueBatch:
     """Inputs and targets of one critic: B rows of at most L tokens, padded on the right.
 
-    `weight_B` is the loss weight of each *value* of a row.
+    `value_weight_B` is the loss weight of each value of a row.
     """
 
     critic: str
@@ -89,7 +87,7 @@ class ValueBatch:
     """float32 [B, L], 0 where no value is read."""
     old_values_BL: Tensor
     """float32 [B, L]: the critic's values at rollout time."""
-    weight_B: Tensor
+    value_weight_B: Tensor
     """float32 [B]"""
 
     def to(self, device: torch.device | str) -> "ValueBatch":

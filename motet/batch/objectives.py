@@ -98,10 +98,8 @@ def policy_objective(
         # Set padding to 0 first. Masking only the loss would leave a gradient of 0·inf through
         # exp().
         logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
-        old_BL = batch.behaviour_logp_BL if batch.old_logp_BL is None else batch.old_logp_BL
-        inputs = LossInputs(
-            logp_BL, old_BL, batch.advantages_BL, batch.mask_BL, batch.weight_B, clip
-        )
+        old_BL = batch.behaviour_logp_BL
+        inputs = LossInputs(logp_BL, old_BL, batch.advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
         if algorithm.kl_in == "loss":
             if batch.reference_logp_BL is None:
@@ -124,7 +122,9 @@ def policy_objective(
                 up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
             ).float()
             measured["moved"] = kl_k3(old_BL, logp_BL.detach())
-        return reduce(loss_BL, batch.mask_BL, batch.weight_B), _token_means(measured, batch.mask_BL)
+        return reduce(loss_BL, batch.mask_BL, batch.token_weight_B), _token_means(
+            measured, batch.mask_BL
+        )
 
     return objective
 
@@ -151,7 +151,7 @@ def value_objective(algorithm: Algorithm, coefficient: float) -> ValueObjective:
             "value": values_BL.detach(),
             "value_error": 0.5 * (values_BL.detach() - batch.targets_BL).square(),
         }
-        return coefficient * reduce(loss_BL, batch.read_BL, batch.weight_B), _token_means(
+        return coefficient * reduce(loss_BL, batch.read_BL, batch.value_weight_B), _token_means(
             measured, batch.read_BL
         )
 

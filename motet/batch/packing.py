@@ -1,9 +1,8 @@
 """From samples to minibatches, and from a minibatch to Batches within a token budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from motet.batch.batches import Batch, ValueBatch
 from motet.core import TrainSample, ValueSample
-from motet.losses import Reduction, loss_weights
+from motet.losses import Reduction, token_weights
 from motet.seeding import derive
 
 AnySample = TypeVar("AnySample", TrainSample, ValueSample)
@@ -24,10 +23,8 @@ def minibatches(
     """Yield the samples of each gradient step: `epochs` passes, each split into `minibatches`
     random parts.
 
-    The samples of all agents are split together. Weights in a part are multiplied by (number of
-    samples / size of the part), so that the expected gradient of each part is the gradient of all
-    samples. A single part keeps the samples in their order. There are never more parts than
-    samples. Without samples there is no part.
+    The samples of all agents are split together. A single part keeps the samples in their order.
+    There are never more parts than samples. Without samples there is no part.
     """
     parts = min(minibatches, len(samples))
     for epoch in range(epochs if samples else 0):
@@ -36,15 +33,15 @@ def minibatches(
             continue
         order = np.random.default_rng(derive(seed, epoch, "minibatches")).permutation(len(samples))
         for part in np.array_split(order, parts):
-            grown = len(samples) / len(part)
-            yield [
-                replace(samples[index], weight=samples[index].weight * grown)
-                for index in sorted(part)
-            ]
+            yield [samples[index] for index in sorted(part)]
 
 
 def pack(
-    samples: Sequence[TrainSample], token_budget: int, reduce: Reduction, longest: Mapping[str, int]
+    samples: Sequence[TrainSample],
+    token_budget: int,
+    reduce: Reduction,
+    longest: Mapping[str, int],
+    scale: float = 1.0,
 ) -> list[Batch]:
     """Pack samples into batches of one policy each.
 
@@ -56,32 +53,36 @@ def pack(
         samples: all samples of one gradient step. Token weights are computed over all of them
             before the split.
         longest: policy -> the maximum number of tokens of its completions.
+        scale: factor of all shares. For a minibatch it is (samples of the training step / samples
+            of the minibatch), so that its expected gradient is the gradient of the whole step.
     """
     batches: list[Batch] = []
     for policy in dict.fromkeys(sample.policy for sample in samples):
-        own = _weighed(
-            [sample for sample in samples if sample.policy == policy], reduce, longest[policy]
-        )
-        own.sort(key=lambda row: (len(row.prompt_tokens), row.prompt_tokens, len(_tokens(row))))
-        batches += [_batch(policy, part) for part in _within_budget(own, token_budget)]
+        own = [sample for sample in samples if sample.policy == policy]
+        rows = _weighted(own, reduce, longest[policy], scale)
+        rows.sort(key=lambda row: (len(row[0].prompt_tokens), row[0].prompt_tokens, _length(row)))
+        batches += [_batch(policy, part) for part in _within_budget(rows, token_budget)]
     return batches
 
 
-def _weighed(samples: Sequence[TrainSample], reduce: Reduction, longest: int) -> list[TrainSample]:
-    """Return one policy's samples with `weight` replaced by the weight per token.
+_WeightedSample: TypeAlias = tuple[TrainSample, float]
+"""A sample, and the loss weight of each of its tokens."""
+
+
+def _weighted(
+    samples: Sequence[TrainSample], reduce: Reduction, longest: int, scale: float
+) -> list[_WeightedSample]:
+    """Return one policy's samples with the weight of each of their tokens.
 
     It is computed for each turn separately, so that a turn with longer completions does not get
     more weight.
     """
-    rows: list[TrainSample] = []
+    rows: list[_WeightedSample] = []
     for turn in sorted({sample.turn for sample in samples}):
         own = [sample for sample in samples if sample.turn == turn]
-        weight_S = torch.tensor([sample.weight for sample in own], dtype=torch.float64)
+        share_S = torch.tensor([sample.share * scale for sample in own], dtype=torch.float64)
         length_S = torch.tensor([len(_tokens(sample)) for sample in own])
-        weights = loss_weights(weight_S, length_S, reduce, longest).tolist()
-        rows += [
-            replace(sample, weight=weight) for sample, weight in zip(own, weights, strict=True)
-        ]
+        rows += zip(own, token_weights(share_S, length_S, reduce, longest).tolist(), strict=True)
     return rows
 
 
@@ -94,46 +95,52 @@ def _tokens(sample: TrainSample) -> tuple[int, ...]:
     return sample.completion.tokens
 
 
-def _within_budget(rows: Sequence[TrainSample], token_budget: int) -> Iterator[list[TrainSample]]:
-    part: list[TrainSample] = []
+def _length(row: _WeightedSample) -> int:
+    return len(_tokens(row[0]))
+
+
+def _within_budget(
+    rows: Sequence[_WeightedSample], token_budget: int
+) -> Iterator[list[_WeightedSample]]:
+    part: list[_WeightedSample] = []
     longest_prompt = longest_completion = 0
     for row in rows:
-        longest_prompt = max(longest_prompt, len(row.prompt_tokens))
-        longest_completion = max(longest_completion, len(_tokens(row)))
+        prompt, completion = len(row[0].prompt_tokens), _length(row)
+        longest_prompt = max(longest_prompt, prompt)
+        longest_completion = max(longest_completion, completion)
         if part and (len(part) + 1) * (longest_prompt + longest_completion) > token_budget:
             yield part
-            part, longest_prompt, longest_completion = [], len(row.prompt_tokens), len(_tokens(row))
+            part, longest_prompt, longest_completion = [], prompt, completion
         part.append(row)
     if part:
         yield part
 
 
-def _batch(policy: str, rows: Sequence[TrainSample]) -> Batch:
-    prompts = [prompt for prompt, _ in groupby(row.prompt_tokens for row in rows)]
+def _batch(policy: str, rows: Sequence[_WeightedSample]) -> Batch:
+    samples = [sample for sample, _ in rows]
+    prompts = [prompt for prompt, _ in groupby(sample.prompt_tokens for sample in samples)]
     place = {prompt: index for index, prompt in enumerate(prompts)}
-    old = [row.old_logprobs or row.completion.logprobs for row in rows]
     return Batch(
         policy=policy,
         prompts_PL=_padded(prompts, torch.int64, side="left"),
         prompt_mask_PL=_padded(
             [[True] * len(prompt) for prompt in prompts], torch.bool, side="left"
         ),
-        prompt_of_B=torch.tensor([place[row.prompt_tokens] for row in rows]),
-        tokens_BL=_padded([_tokens(row) for row in rows], torch.int64),
-        mask_BL=_padded([[True] * len(_tokens(row)) for row in rows], torch.bool),
-        behaviour_logp_BL=_per_token(rows, "logprobs", [row.completion.logprobs for row in rows]),
-        advantages_BL=_per_token(rows, "advantage", [_advantages(row) for row in rows]),
-        weight_B=torch.tensor([row.weight for row in rows], dtype=torch.float32),
-        temperature_B=torch.tensor(
-            [row.completion.temperature for row in rows], dtype=torch.float32
+        prompt_of_B=torch.tensor([place[sample.prompt_tokens] for sample in samples]),
+        tokens_BL=_padded([_tokens(sample) for sample in samples], torch.int64),
+        mask_BL=_padded([[True] * len(_tokens(sample)) for sample in samples], torch.bool),
+        behaviour_logp_BL=_per_token(
+            samples, "logprobs", [sample.completion.logprobs for sample in samples]
         ),
-        old_logp_BL=_per_token(rows, "old_logprobs", old)
-        if any(row.old_logprobs for row in rows)
-        else None,
+        advantages_BL=_per_token(samples, "advantage", [_advantages(s) for s in samples]),
+        token_weight_B=torch.tensor([weight for _, weight in rows], dtype=torch.float32),
+        temperature_B=torch.tensor(
+            [sample.completion.temperature for sample in samples], dtype=torch.float32
+        ),
         reference_logp_BL=_per_token(
-            rows, "reference_logprobs", [row.reference_logprobs for row in rows]
+            samples, "reference_logprobs", [sample.reference_logprobs for sample in samples]
         )
-        if any(row.reference_logprobs for row in rows)
+        if any(sample.reference_logprobs for sample in samples)
         else None,
     )
 
@@ -145,17 +152,18 @@ def _advantages(sample: TrainSample) -> tuple[float, ...]:
 
 
 def _per_token(
-    rows: Sequence[TrainSample], name: str, values: Sequence[Sequence[float] | None]
+    samples: Sequence[TrainSample], name: str, values: Sequence[Sequence[float] | None]
 ) -> Tensor:
     """Return per-token values as a padded float32 tensor [B, Lc].
 
     Raises: ValueError with the sample's id if its values are missing or do not match its tokens.
     """
-    for row, value in zip(rows, values, strict=True):
-        if value is None or len(value) != len(_tokens(row)):
+    for sample, value in zip(samples, values, strict=True):
+        if value is None or len(value) != len(_tokens(sample)):
             got = "none" if value is None else len(value)
             raise ValueError(
-                f"{row.id}: {got} of {name} for {len(_tokens(row))} tokens; expected one per token"
+                f"{sample.id}: {got} of {name} for {len(_tokens(sample))} tokens; expected one per "
+                f"token"
             )
     return _padded([value for value in values if value is not None], torch.float32)
 
@@ -171,14 +179,14 @@ def pack_values(samples: Sequence[ValueSample], token_budget: int) -> list[Value
 
     The padded size B·L of a batch is at most `token_budget`. A sample that is larger gets its own
     batch. `samples` are all samples of one gradient step. The loss of a critic is the weighted mean
-    over its values; the weights are those of the samples.
+    over its values. The weight of a value is its sample's share.
     """
     batches: list[ValueBatch] = []
     for critic in dict.fromkeys(sample.critic for sample in samples):
         own = sorted(
             (s for s in samples if s.critic == critic), key=lambda sample: len(sample.tokens)
         )
-        total = sum(sample.weight * len(sample.positions) for sample in own)
+        total = sum(sample.share * len(sample.positions) for sample in own)
         part: list[ValueSample] = []
         for sample in own:  # sorted by length, so the current sample is the longest of its part
             if part and (len(part) + 1) * len(sample.tokens) > token_budget:
@@ -210,5 +218,5 @@ def _value_batch(critic: str, rows: Sequence[ValueSample], total: float) -> Valu
         read_BL=read_BL,
         targets_BL=spread("target"),
         old_values_BL=spread("old_value"),
-        weight_B=torch.tensor([row.weight / total for row in rows], dtype=torch.float32),
+        value_weight_B=torch.tensor([row.share / total for row in rows], dtype=torch.float32),
     )

@@ -59,20 +59,18 @@ class TrainSample:
     """One completion with its advantage, independent of the tree. `advantage` is one number, or one
     per token.
 
-    `weight` is the sample's share of the training step: 1/tasks, times 1/J for every Round above,
+    `share` is the sample's share of the training step: 1/tasks, times 1/J for every Round above,
     times 1/G of its own Round, times the weight of its turn.
     """
 
     id: SampleId
     policy: str
     turn: int
-    group: int
     prompt_tokens: tuple[int, ...]
     completion: Completion
     advantage: float | tuple[float, ...]
-    weight: float
+    share: float
     reference_logprobs: tuple[float, ...] | None = None
-    old_logprobs: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,8 @@ class ValueId:
 class ValueSample:
     """One training sample of a critic: its input, the positions where values are read, the targets.
 
-    `weight` is its share of the training step: the share of the Round, or of the completion whose
-    tokens are valued.
+    `share` is its share of the training step: that of the Round, or of the completion whose tokens
+    are valued.
     """
 
     id: ValueId
@@ -107,7 +105,7 @@ class ValueSample:
     positions: tuple[int, ...]
     target: tuple[float, ...]
     old_value: tuple[float, ...]
-    weight: float
+    share: float
 
 
 @dataclass(frozen=True)

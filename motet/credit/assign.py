@@ -91,7 +91,7 @@ def assign_credit(
     else:
         appraised = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
     return Credit(
-        _train_samples(rows, appraised.advantages, group_S, left_out_S, scores, algorithm, team),
+        _train_samples(rows, appraised.advantages, left_out_S, scores, algorithm, team),
         CreditState(
             _averages_after(rows, appraised.returns_S, state, algorithm),
             adapted(rows, k1, algorithm, state),
@@ -206,7 +206,6 @@ def _averages_after(
 def _train_samples(
     rows: FlatStep,
     advantages: Sequence[float | tuple[float, ...]],
-    group_S: Tensor,
     left_out_S: Tensor,
     scores: Scores,
     algorithm: Algorithm,
@@ -217,20 +216,19 @@ def _train_samples(
     Samples of frozen policies, of partners behind an API and of turns with weight 0 are not trained
     on, nor are samples that were left out.
     """
-    table = zip(rows.samples, advantages, group_S.tolist(), left_out_S.tolist(), strict=True)
+    table = zip(rows.samples, advantages, left_out_S.tolist(), strict=True)
     return [
         TrainSample(
             id=sample.id,
             policy=sample.completion.policy,
             turn=sample.turn,
-            group=group,
             prompt_tokens=sample.prompt_tokens,
             completion=sample.completion,
             advantage=advantage,
-            weight=sample.weight * algorithm.turn_weight(sample.turn),
+            share=sample.weight * algorithm.turn_weight(sample.turn),
             reference_logprobs=_reference_of(sample.id, scores),
         )
-        for sample, advantage, group, left_out in table
+        for sample, advantage, left_out in table
         if not left_out
         and sample.completion.tokens is not None
         and sample.completion.policy not in team.frozen
