@@ -158,7 +158,7 @@ def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
         [(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)
     ]
     requests = [
-        DecodeRequest(key % 4, Decode(max_new_tokens=20, temperature=temperature), key)
+        DecodeRequest("p", key % 4, Decode(max_new_tokens=20, temperature=temperature), key)
         for key in range(16)
     ]
     answers = decode.decode(backbone, prompts, requests)

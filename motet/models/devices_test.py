@@ -203,7 +203,7 @@ def test_log_probabilities_of_sampling_are_those_of_learning(
     assert backbone.streams
     prompts = [[5, 60, 200], [17, 9, 270, 33, 8, 61]]
     requests = [
-        DecodeRequest(of, Decode(max_new_tokens=8), key) for key, of in enumerate((0, 0, 1, 1))
+        DecodeRequest("p", of, Decode(max_new_tokens=8), key) for key, of in enumerate((0, 0, 1, 1))
     ]
     answers = decode.decode(backbone, prompts, requests)
     here = backbone.device

@@ -127,7 +127,8 @@ def test_answers_do_not_depend_on_a_neighbour_that_fills_the_context(
         list(request_of(length, 1).prompt_tokens) for length in (3, backbone.context_length - 2)
     ]
     requests = [
-        DecodeRequest(prompt, Decode(max_new_tokens=8), key) for key, prompt in enumerate((0, 1, 0))
+        DecodeRequest("p", prompt, Decode(max_new_tokens=8), key)
+        for key, prompt in enumerate((0, 1, 0))
     ]
     together = decode(backbone, prompts, requests)
     alone = decode(backbone, prompts[:1], [requests[0], requests[2]])

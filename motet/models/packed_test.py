@@ -22,7 +22,7 @@ from tests.fixtures.model_folders import Architecture
 FolderOf = Callable[..., Path]
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61]]
 ASKED = [
-    DecodeRequest(number % 2, Decode(max_new_tokens=PATIENCE + 12), key=number)
+    DecodeRequest("p", number % 2, Decode(max_new_tokens=PATIENCE + 12), key=number)
     for number in range(6)
 ]
 
@@ -130,7 +130,7 @@ def test_answers_are_those_of_plain_weights(
     def drawn(how: Callable[..., Any]) -> Any:
         monkeypatch.setattr(decoding, "packed", how)
         with backbone.policy("a" if players == "lora" else None):
-            return decode(backbone, PROMPTS, ASKED, speakers=speakers)
+            return decode(backbone, PROMPTS, ASKED, adapters=speakers)
 
     plain, found = drawn(lambda *given: nullcontext()), drawn(counted)
     assert sum(made) > 0
@@ -144,7 +144,7 @@ def test_short_answers_are_drawn_before_anything_is_packed(
 ) -> None:
     monkeypatch.setattr(decoding, "packed", lambda *given: pytest.fail("packed"))
     short = [
-        DecodeRequest(request.prompt, Decode(max_new_tokens=PATIENCE), request.key)
+        DecodeRequest("p", request.prompt, Decode(max_new_tokens=PATIENCE), request.key)
         for request in ASKED
     ]
     assert len(decode(Backbone.load(folder_of()), PROMPTS, short)) == len(short)
