@@ -81,7 +81,7 @@ def tried(kind: str, folder: Path) -> Tried:
     except ConfigError as error:
         cause = str(error).removeprefix(f"model {str(source)!r} ").removeprefix(f"({model}) ")
         return Tried(kind, model, refused=re.sub(r" \(by \d+%.*?\)", "", cause))
-    able = (backbone.streams, backbone.shares_prompts, backbone.capabilities.ends_in_head)
+    able = (backbone.packs_sequences, backbone.shares_prompts, backbone.capabilities.ends_in_head)
     try:
         _step(source, "lora", folder / "lora")
     except ConfigError as error:

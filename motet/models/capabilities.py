@@ -25,9 +25,9 @@ from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.cache import give_room, share_prompts, shareable
 from motet.models.loading import UNLIMITED
-from motet.models.packing import Stream
 from motet.models.padding import Rows, padded, positions
 from motet.models.quantized import stored_as
+from motet.models.sequence_packing import PackedRow
 
 if TYPE_CHECKING:
     from motet.models.backbone import Backbone
@@ -52,7 +52,7 @@ class Capabilities:
     """
     shares_prompts: bool = False
     """The attention is ours, and completions may read one copy of their prompt's cache."""
-    streams: bool = False
+    packs_sequences: bool = False
     """A micro-batch may be one packed row without padding."""
 
 
@@ -71,7 +71,7 @@ def capabilities_of(backbone: "Backbone", source: str | Path) -> Capabilities:
     backbone.capabilities = Capabilities(ends_in_head)
     shares_prompts = _shares_prompts(backbone)
     return Capabilities(
-        ends_in_head, shares_prompts, shares_prompts and ends_in_head and _streams(backbone)
+        ends_in_head, shares_prompts, shares_prompts and ends_in_head and _packs_sequences(backbone)
     )
 
 
@@ -388,7 +388,7 @@ def _sees_prompts(backbone: "Backbone", found_BLX: Tensor) -> bool:
     return not _alike(backbone, found_BLX[0, 1:], found_BLX[1, 1:])
 
 
-def _streams(backbone: "Backbone") -> bool:
+def _packs_sequences(backbone: "Backbone") -> bool:
     """Test whether the hidden states of a packed micro-batch equal those of padded rows."""
     rows = _rows(backbone)
     prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
@@ -400,7 +400,7 @@ def _streams(backbone: "Backbone") -> bool:
     # The states before each completion token.
     expected_BLH = backbone.hidden(whole_BL, seen_BL, positions(seen_BL))[0][:, -last:-1]
     try:
-        found_MH = backbone.stream_states(Stream.of(rows))
+        found_MH = backbone.packed_states(PackedRow.of(rows))
     except torch.OutOfMemoryError:
         raise
     except FAILURES:

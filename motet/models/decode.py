@@ -21,8 +21,8 @@ from motet.errors import TrainingDiverged
 from motet.models.adapters import Mix
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, leave, share_prompts
-from motet.models.packed import packed
 from motet.models.padding import padded, positions
+from motet.models.prepacked_weights import prepacked
 from motet.models.prompts import TokenizerFault
 from motet.models.sampling import Rules, draw
 from motet.seeding import uniforms
@@ -33,8 +33,8 @@ LEAVE = 0.125
 cache.
 """
 PATIENCE = 6
-"""Sample this many tokens before packing the weights: packing takes as long as it saves in about as
-many tokens.
+"""Sample this many tokens before prepacking the weights: prepacking takes as long as it saves in
+about as many tokens.
 """
 SHARED = 8192
 """Share prompts between rows if this saves copies of at least so many prompt tokens (measured:
@@ -109,7 +109,7 @@ def decode(
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
-                faster.enter_context(packed(backbone.model, len(batch.row_B)))
+                faster.enter_context(prepacked(backbone.model, len(batch.row_B)))
             token_B, logp_B = draw(
                 batch.logits_BV, sampled.uniform_BL[batch.row_B, step], batch.rules
             )
