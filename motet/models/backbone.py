@@ -384,7 +384,7 @@ class Backbone:
 
         A backward pass that recomputes activations (gradient checkpointing) must also run inside.
         """
-        return self._adapters.speaking(adapter, by_peft=not self.mixes_adapters)
+        return self._adapters.active(adapter, by_peft=not self.mixes_adapters)
 
     def mixing(self, names: Sequence[str]) -> AbstractContextManager[Mix]:
         """Inside, with the bare base active, each row of a batch may use another adapter

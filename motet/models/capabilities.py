@@ -303,21 +303,21 @@ def mixes_adapters(backbone: "Backbone") -> bool:
     """
     if not backbone.adapters:
         return True
-    speakers = [name for name in backbone.adapters for _ in range(2)]
-    words = _words(backbone, 3 * len(speakers))
+    adapters = [name for name in backbone.adapters for _ in range(2)]
+    words = _words(backbone, 3 * len(adapters))
     tokens_BL = torch.tensor(words, device=backbone.device).view(-1, 3)
     mask_BL = torch.ones_like(tokens_BL, dtype=torch.bool)
 
-    def said(adapter: str | None, rows: slice, speakers: list[str] | None = None) -> Tensor:
+    def said(adapter: str | None, rows: slice, adapters: list[str] | None = None) -> Tensor:
         mine = mask_BL[rows]
         with (
             backbone.policy(adapter),
-            backbone.mixing(backbone.adapters if speakers else ()) as mix,
+            backbone.mixing(backbone.adapters if adapters else ()) as mix,
         ):
-            mix.rows(speakers or ())
+            mix.rows(adapters or ())
             return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
 
-    whole = slice(len(speakers))
+    whole = slice(len(adapters))
     with _random(
         [weight for name in backbone.adapters for weight in backbone.computing_weights_of(name)]
     ):
@@ -326,7 +326,7 @@ def mixes_adapters(backbone: "Backbone") -> bool:
             for place, name in enumerate(backbone.adapters)
         ]
         try:
-            together = said(None, whole, speakers)
+            together = said(None, whole, adapters)
         except torch.OutOfMemoryError:
             raise
         except FAILURES:

@@ -118,7 +118,7 @@ def test_answers_are_those_of_plain_weights(
     for name in ("a", "b") if players != "base" else ():
         backbone.add_adapter(name, Lora(rank=4), seed=7)
         move_away(backbone, name)
-    speakers = {"one of the rows": ["a", "a"], "two adapters": ["a", "b"]}.get(players)
+    adapters = {"one of the rows": ["a", "a"], "two adapters": ["a", "b"]}.get(players)
     made = []
 
     @contextmanager
@@ -130,7 +130,7 @@ def test_answers_are_those_of_plain_weights(
     def drawn(how: Callable[..., Any]) -> Any:
         monkeypatch.setattr(decoding, "prepacked", how)
         with backbone.policy("a" if players == "lora" else None):
-            return decode(backbone, PROMPTS, ASKED, adapters=speakers)
+            return decode(backbone, PROMPTS, ASKED, adapters=adapters)
 
     plain, found = drawn(lambda *given: nullcontext()), drawn(counted)
     assert sum(made) > 0
