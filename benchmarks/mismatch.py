@@ -49,7 +49,7 @@ def loaded(folder: Path, dtype: str) -> Backbone:
 def mismatch(backbone: Backbone) -> float:
     """Return the mean absolute difference (nats per token) over 16 answers at temperature 1."""
     requests = [
-        DecodeRequest(key % len(PROMPTS), Decode(max_new_tokens=20), key) for key in range(16)
+        DecodeRequest("p", key % len(PROMPTS), Decode(max_new_tokens=20), key) for key in range(16)
     ]
     answers = decode(backbone, PROMPTS, requests)
     rows = Rows(

@@ -207,13 +207,12 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
             f"weighs the turns' gradients by {shares}: use baseline leave_one_out, or groups of "
             f"one size"
         )
-    if plan.prunes and algorithm.pruned == "lend":
+    if plan.prunes and algorithm.pruned == "sibling_mean":
         found.append(
-            f"algorithm.pruned lend under rollout.expand {plan.expand} is the published credit, "
-            f"and biased: later rewards "
-            f"teach earlier turns little or nothing: use expand: all, or expand: random with "
-            f"pruned: reweight where "
-            f"baseline and scale allow it"
+            f"algorithm.pruned sibling_mean under rollout.expand {plan.expand} is the published "
+            f"credit, and biased: later rewards teach earlier turns little or nothing: use "
+            f"expand: all, or expand: random with pruned: reweight where baseline and scale allow "
+            f"it"
         )
     return found
 
@@ -241,15 +240,13 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             f"for every "
             f"joint action: use expand: all"
         )
-    if algorithm.pruned == "lend":
+    if algorithm.pruned == "sibling_mean":
         return
     if plan.expand == "best":
         raise ConfigError(
             "rollout.expand best plays on from the best joint action only, which allows no "
-            "unbiased "
-            "estimate, got algorithm.pruned reweight: use expand: random or all, or pruned: lend, "
-            "the "
-            "published trainer's biased credit"
+            "unbiased estimate, got algorithm.pruned reweight: use expand: random or all, or "
+            "pruned: sibling_mean, the published trainer's biased credit"
         )
     linear = BASELINES[algorithm.baseline].linear
     if not linear or algorithm.scale != "none":
@@ -257,7 +254,6 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             f"rollout.expand random with algorithm.pruned reweight needs advantages that are "
             f"linear in "
             f"the returns, got {comparing if linear else f'baseline {algorithm.baseline}'}: use "
-            f"another "
-            f"baseline and scale: none, expand: all, or pruned: lend, the published trainer's "
-            f"biased credit"
+            f"another baseline and scale: none, expand: all, or pruned: sibling_mean, the "
+            f"published trainer's biased credit"
         )

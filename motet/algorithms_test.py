@@ -32,10 +32,10 @@ def test_the_group_mean_over_groups_of_several_sizes_is_told_of(plan, group_by, 
 
 
 def test_the_published_credit_of_what_was_pruned_is_told_of():
-    lent = resolve("magrpo", {"pruned": "lend"})
+    published = resolve("magrpo", {"pruned": "sibling_mean"})
     assert (
         "is the published credit, and biased"
-        in cautions(lent, Plan(samples=(2, 2), expand="best"), 2)[0]
+        in cautions(published, Plan(samples=(2, 2), expand="best"), 2)[0]
     )
-    assert cautions(lent, Plan(samples=(2, 2)), 2) == []
+    assert cautions(published, Plan(samples=(2, 2)), 2) == []
     assert cautions(resolve("magrpo", {}), Plan(samples=(2, 2), expand="random"), 2) == []

@@ -2,7 +2,7 @@
 
 Losses have the shape [B, L], so they can be added. `reduce` turns their sum into a scalar to
 minimise. Log-probabilities and entropies are in nats and belong to the whole softmax at the
-sampling temperature. `loss_weights` computes the weight of each sequence per gradient step and
+sampling temperature. `token_weights` computes the weight of each token per gradient step and
 policy, before the samples are split into micro-batches.
 """
 
@@ -35,14 +35,12 @@ class LossInputs:
     """What a policy loss may use: one micro-batch of one policy.
 
     `mask_BL` (bool) is true for completion tokens; all other tensors hold 0 in the padding.
-    `weight_B` is the weight of a sequence in the sum over tokens (`loss_weights`).
     """
 
     logp_BL: Tensor
     old_logp_BL: Tensor
     advantages_BL: Tensor
     mask_BL: Tensor
-    weight_B: Tensor
     clip: Clip
 
     def __post_init__(self) -> None:
@@ -207,30 +205,30 @@ def value_error(
 # ------------------------------------------------------------ one number
 
 
-def loss_weights(weight_B: Tensor, length_B: Tensor, reduce: Reduction, longest: int) -> Tensor:
-    """Return the weight of each token of a sequence, [B], from its sample's weight w and its length
-    n in tokens.
+def token_weights(share_B: Tensor, length_B: Tensor, reduce: Reduction, longest: int) -> Tensor:
+    """Return the weight of each token of a sequence, [B], from its sample's share w of the gradient
+    step and its length n in tokens.
 
     sequence_sum: w. sequence_mean: w/n. constant_length: w/longest (Dr. GRPO, arXiv 2503.20783),
     where `longest` is the maximum completion length. token_mean: w·Σw/Σwn, which is 1/tokens if all
-    weights are 1/S.
+    shares are 1/S.
 
     Call it with *all* samples of one policy and turn in one gradient step. Then the result does not
     depend on the split into micro-batches, and a turn with longer completions does not get more
     weight.
     """
-    _check_shapes(weight_B=weight_B, length_B=length_B)
+    _check_shapes(share_B=share_B, length_B=length_B)
     if reduce == "sequence_sum":
-        return weight_B
+        return share_B
     if reduce == "sequence_mean":
-        return weight_B / length_B
+        return share_B / length_B
     if reduce == "constant_length":
-        return weight_B / longest
+        return share_B / longest
     if reduce == "token_mean":
-        # If all weights are 0 (a turn of weight 0), both sums are 0. Avoid 0/0 = nan: the weights
-        # stay 0.
-        total = (weight_B * length_B).sum()
-        return weight_B * weight_B.sum() / total if total > 0 else weight_B
+        # If all shares are 0 (a turn of weight 0), both sums are 0. Avoid 0/0 = nan: the weights
+        # are 0.
+        total = (share_B * length_B).sum()
+        return share_B * share_B.sum() / total if total > 0 else share_B
     raise ConfigError(
         f"reduce is {reduce!r}; expected token_mean, sequence_mean, sequence_sum or constant_length"
     )

@@ -18,9 +18,9 @@ from motet.losses import (
     gspo,
     kl_k2,
     kl_k3,
-    loss_weights,
     policy_gradient,
     reduce,
+    token_weights,
     value_error,
 )
 
@@ -31,8 +31,7 @@ REFERENCE = torch.log_softmax(torch.tensor([1.0, 0.2, -0.5], dtype=torch.float64
 def inputs(logp_BL, advantages_BL, old_BL=None, clip=None, mask_BL=None) -> LossInputs:
     old_BL = logp_BL.detach() if old_BL is None else old_BL
     mask_BL = torch.ones_like(logp_BL, dtype=torch.bool) if mask_BL is None else mask_BL
-    weight_B = torch.ones(len(logp_BL))
-    return LossInputs(logp_BL, old_BL, advantages_BL, mask_BL, weight_B, clip or Clip(0.2, 0.2))
+    return LossInputs(logp_BL, old_BL, advantages_BL, mask_BL, clip or Clip(0.2, 0.2))
 
 
 def close(got: torch.Tensor, expected: list) -> bool:
@@ -91,7 +90,7 @@ def test_gspo_and_cispo_are_those_of_trl(name, clip) -> None:
     loss_BL = POLICY_LOSSES[name].of(inputs(logp_BL, advantages_BL, old_BL, clip, MASK))
     how = {"gspo": "sequence_mean", "cispo": "token_mean"}[name]
     length_B = MASK.sum(dim=1).double()
-    weight_B = loss_weights(torch.full((2,), 0.5, dtype=torch.float64), length_B, how, 3)
+    weight_B = token_weights(torch.full((2,), 0.5, dtype=torch.float64), length_B, how, 3)
     got = reduce(loss_BL, MASK, weight_B)
     got.backward()
     assert got.item() == pytest.approx(loss, abs=1e-14)
@@ -222,21 +221,23 @@ WEIGHT_B, LENGTH_B = torch.tensor([0.25, 0.75]), torch.tensor([2, 4])
         ("token_mean", [0.25 / 3.5, 0.75 / 3.5]),  # Σw = 1, Σwn = 0.5 + 3
     ],
 )
-def test_loss_weights_by_hand(how: Reduction, expected: list[float]) -> None:
-    assert close(loss_weights(WEIGHT_B, LENGTH_B, how, longest=10), expected)
+def test_token_weights_by_hand(how: Reduction, expected: list[float]) -> None:
+    assert close(token_weights(WEIGHT_B, LENGTH_B, how, longest=10), expected)
 
 
 def test_token_mean_of_equal_shares_is_one_over_the_tokens() -> None:
-    assert close(loss_weights(torch.tensor([0.5, 0.5]), LENGTH_B, "token_mean", 10), [1 / 6, 1 / 6])
+    assert close(
+        token_weights(torch.tensor([0.5, 0.5]), LENGTH_B, "token_mean", 10), [1 / 6, 1 / 6]
+    )
 
 
 def test_a_step_of_zero_weights_weighs_nothing() -> None:
-    assert close(loss_weights(torch.zeros(2), LENGTH_B, "token_mean", 10), [0.0, 0.0])
+    assert close(token_weights(torch.zeros(2), LENGTH_B, "token_mean", 10), [0.0, 0.0])
 
 
 def test_an_unknown_reduction_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="'mean'; expected token_mean"):
-        loss_weights(WEIGHT_B, LENGTH_B, "mean", 10)  # type: ignore[arg-type]
+        token_weights(WEIGHT_B, LENGTH_B, "mean", 10)  # type: ignore[arg-type]
 
 
 def test_reduce_by_hand() -> None:
@@ -266,7 +267,7 @@ def test_any_split_into_micro_batches_equals_one_batch(data: st.DataObject, how:
     length_B = torch.tensor(lengths)
     mask_BL = torch.arange(6) < length_B[:, None]
     loss_BL = torch.linspace(-1.0, 2.0, len(lengths) * 6, dtype=torch.float64).reshape(-1, 6)
-    weight_B = loss_weights(torch.tensor(shares, dtype=torch.float64), length_B, how, longest=6)
+    weight_B = token_weights(torch.tensor(shares, dtype=torch.float64), length_B, how, longest=6)
     parts = [
         reduce(loss_BL[micro_B == i], mask_BL[micro_B == i], weight_B[micro_B == i])
         for i in range(4)

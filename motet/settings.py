@@ -66,7 +66,7 @@ class Plan(Settings):
     expand: Literal["all", "best", "random"] = "all"
     """Which joint actions of a Round are continued at the next turn: all, the one with the highest
     mean reward, or a random one. `algorithm.pruned` sets the credit of the others. Training with
-    best needs `pruned: lend`."""
+    best needs `pruned: sibling_mean`."""
     max_nodes: PositiveInt = 4096
     """Maximum number of Rounds per task. A plan with more is refused."""
     stop_at_reward: float | None = None
@@ -180,11 +180,12 @@ class Algorithm(Settings):
     group_by: Literal["round", "task"] = "round"
     """Which samples form a group. round: the samples of one agent in one Round. task: all samples
     of one agent at one turn of one task."""
-    pruned: Literal["reweight", "lend"] = "reweight"
+    pruned: Literal["reweight", "sibling_mean"] = "reweight"
     """The return of later turns that a joint action gets if `rollout.expand` is not all. reweight:
     the continuation that was played counts with the inverse of its probability, and the other joint
-    actions get nothing. This is unbiased for expand: random. lend: the pruned joint actions get the
-    continuation of the one that was played, as published. This is biased (docs/algorithms.md)."""
+    actions get nothing. This is unbiased for expand: random. sibling_mean: the pruned joint actions
+    get the mean continuation of those that were played, as published. This is biased
+    (docs/algorithms.md)."""
     scale: Literal["none", "std"] = "none"
     """std: divide advantages by the population standard deviation of their group's returns."""
     whiten: bool = False

@@ -104,7 +104,7 @@ def test_sampling_records_log_probabilities_of_single_rows(
 ) -> None:
     monkeypatch.setattr(decoding, "SHARED", shared)
     requests = [
-        DecodeRequest(of, Decode(max_new_tokens=2 * WINDOW, temperature=temperature), key)
+        DecodeRequest("p", of, Decode(max_new_tokens=2 * WINDOW, temperature=temperature), key)
         for key, (of, temperature) in enumerate(zip(OF, TEMPERATURES, strict=True))
     ]
     for request, answer in zip(requests, decode(backbone, PROMPTS, requests), strict=True):

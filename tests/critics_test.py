@@ -85,8 +85,8 @@ def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
         stepped = [
             id(parameter)
             for learner in learners
-            for course in learner._courses.values()
-            for group in course.adamw.param_groups
+            for state in learner._train_states.values()
+            for group in state.adamw.param_groups
             for parameter in group["params"]
         ]
         assert len(heads) == 2 * len(models.critics) == (4 if algorithm == "ippo" else 2)

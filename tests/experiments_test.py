@@ -40,7 +40,7 @@ COMMANDS = {
     "python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml": {
         "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4],
         "rollout.expand": "random",
-        "algorithm.pruned": "lend",
+        "algorithm.pruned": "sibling_mean",
     },
     """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
         --override model_name=bigcode/starcoder2-3b""":

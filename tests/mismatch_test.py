@@ -72,7 +72,7 @@ def pass_over_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         attention.AttentionMaskInterface._global_mapping, attention.NAME, attention.sdpa_mask
     )
     monkeypatch.setattr(capabilities, "_shares_prompts", shares)
-    monkeypatch.setattr(capabilities, "_streams", lambda backbone: True)
+    monkeypatch.setattr(capabilities, "_packs_sequences", lambda backbone: True)
 
 
 def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda self, q, k, v, scale: attend(self, q, k, v, 3.0 * scale),
     )
     monkeypatch.setattr(capabilities, "_shares_prompts", shares)
-    monkeypatch.setattr(capabilities, "_streams", lambda backbone: False)
+    monkeypatch.setattr(capabilities, "_packs_sequences", lambda backbone: False)
     monkeypatch.setattr(decode, "SHARED", 1)
 
 
@@ -104,7 +104,7 @@ def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "mistral",
             pass_over_windows,
-            r"MistralForCausalLM\. .*Suspected: .*\(Capabilities\.streams\)",
+            r"MistralForCausalLM\. .*Suspected: .*\(Capabilities\.packs_sequences\)",
         ),
         (
             "llama",
@@ -158,7 +158,7 @@ def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
         [(37 * place + length) % 250 + 20 for place in range(length)] for length in (3, 17, 9, 1)
     ]
     requests = [
-        DecodeRequest(key % 4, Decode(max_new_tokens=20, temperature=temperature), key)
+        DecodeRequest("p", key % 4, Decode(max_new_tokens=20, temperature=temperature), key)
         for key in range(16)
     ]
     answers = decode.decode(backbone, prompts, requests)
@@ -190,7 +190,7 @@ def test_the_completions_that_are_wrong_are_looked_into_not_the_first_ones(tmp_p
         ]
     nothing, one = torch.zeros((8, 2)), torch.ones(8)
     assert suspect(backbone, Batch("p", *rows, torch.stack(sampled), nothing, one, one)).endswith(
-        "(Capabilities.streams)"
+        "(Capabilities.packs_sequences)"
     )
 
 
@@ -202,7 +202,9 @@ def test_adapters_are_suspected_where_several_shared_a_batch_of_sampling(
     backbone = Backbone.load(make("llama", tmp_path), device="cpu")
     for number in range(adapters):
         backbone.add_adapter(f"p{number}", Lora(rank=2), seed=number)
-    backbone.capabilities = replace(backbone.capabilities, shares_prompts=shares, streams=False)
+    backbone.capabilities = replace(
+        backbone.capabilities, shares_prompts=shares, packs_sequences=False
+    )
     rows = Rows(
         *padded([[5, 60]], 0, "left", CPU), torch.tensor([0]), *padded([[20, 30]], 0, "right", CPU)
     )

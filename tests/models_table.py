@@ -20,7 +20,7 @@ from motet.batch import pack, policy_objective
 from motet.core import Completion, SampleId, ScoreRequest, TrainSample
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone, Policy
-from motet.models.decode import DecodedAnswer, DecodeRequest, decode
+from motet.models.decode import DecodeRequest, decode
 from motet.models.learner import LocalLearner
 from motet.models.sampler import score_requests
 from motet.settings import Algorithm, Decode, Lora, Optimizer
@@ -81,7 +81,7 @@ def tried(kind: str, folder: Path) -> Tried:
     except ConfigError as error:
         cause = str(error).removeprefix(f"model {str(source)!r} ").removeprefix(f"({model}) ")
         return Tried(kind, model, refused=re.sub(r" \(by \d+%.*?\)", "", cause))
-    able = (backbone.streams, backbone.shares_prompts, backbone.capabilities.ends_in_head)
+    able = (backbone.packs_sequences, backbone.shares_prompts, backbone.capabilities.ends_in_head)
     try:
         _step(source, "lora", folder / "lora")
     except ConfigError as error:
@@ -97,7 +97,7 @@ def _step(source: Path, training: Training, folder: Path) -> Backbone:
         backbone.add_adapter(adapter := "p", Lora(rank=4), seed=0)
     policy = Policy("p", backbone, adapter)
     requests = [
-        DecodeRequest(of, Decode(max_new_tokens=6), key=row)
+        DecodeRequest("p", of, Decode(max_new_tokens=6), key=row)
         for of in range(len(PROMPTS))
         for row in range(EACH)
     ]
@@ -140,7 +140,7 @@ def _step(source: Path, training: Training, folder: Path) -> Backbone:
 
 
 def _scored(
-    backbone: Backbone, requests: list[DecodeRequest], answers: list[DecodedAnswer]
+    backbone: Backbone, requests: list[DecodeRequest], answers: list[Completion]
 ) -> list[tuple[float, ...]]:
     asked = zip(requests, answers, strict=True)
     return score_requests(
@@ -152,18 +152,15 @@ def _scored(
     )
 
 
-def _sample(number: int, request: DecodeRequest, answer: DecodedAnswer) -> TrainSample:
+def _sample(number: int, request: DecodeRequest, answer: Completion) -> TrainSample:
     return TrainSample(
         SampleId("e", (), "agent", number),
         "p",
         turn=0,
-        group=request.prompt,
         prompt_tokens=tuple(PROMPTS[request.prompt]),
-        completion=Completion(
-            "p", "", answer.stop, tokens=answer.tokens, logprobs=answer.logprobs, temperature=1.0
-        ),
+        completion=answer,
         advantage=(-1.0) ** number,
-        weight=0.25,
+        share=0.25,
     )
 
 

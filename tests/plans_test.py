@@ -21,7 +21,7 @@ PLANS = {
     "tree": ([2, 2], {}, 3, 6),
     "paths": ([2, 1], {}, 3, 4),
     "crossed": ([2, 2], {"pairing": "crossed"}, 5, 20),
-    # with "lend", because nothing else trains from the best
+    # with "sibling_mean", because nothing else trains from the best
     "best": ([2, 2], {"expand": "best"}, 2, 4),
     "random": ([3, 2], {"expand": "random"}, 2, 5),
 }
@@ -36,7 +36,7 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
         algorithm={
             "name": "magrpo",
             "group_by": "task",
-            "pruned": "lend" if plan == "best" else "reweight",
+            "pruned": "sibling_mean" if plan == "best" else "reweight",
         },
     )
     run = train(config)

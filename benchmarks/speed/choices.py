@@ -92,7 +92,7 @@ def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
 
 def packed_weights() -> Iterator[Choice]:
     """Sample 8 answers of 64 tokens to one prompt, packing included."""
-    requests = [DecodeRequest(0, Decode(max_new_tokens=64), row) for row in range(8)]
+    requests = [DecodeRequest("p", 0, Decode(max_new_tokens=64), row) for row in range(8)]
 
     def drawn(backbone: Backbone, patience: int) -> None:
         decoding.PATIENCE = patience
@@ -124,17 +124,19 @@ def adapters() -> Iterator[Choice]:
 
         def together(rows: int, backbone: Backbone = backbone) -> None:
             requests = [
-                DecodeRequest(place, settings, row)
+                DecodeRequest("p", place, settings, row)
                 for place in range(ADAPTERS)
                 for row in range(rows)
             ]
-            decode(backbone, [PROMPT] * ADAPTERS, requests, speakers=names)
+            decode(backbone, [PROMPT] * ADAPTERS, requests, adapters=names)
 
         def one_by_one(rows: int, backbone: Backbone = backbone) -> None:
             for name in names:
                 with backbone.policy(name):
                     decode(
-                        backbone, [PROMPT], [DecodeRequest(0, settings, row) for row in range(rows)]
+                        backbone,
+                        [PROMPT],
+                        [DecodeRequest("p", 0, settings, row) for row in range(rows)],
                     )
 
         for rows in (1, 8, 64):

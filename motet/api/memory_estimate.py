@@ -80,7 +80,7 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         playing = memory.playing(shape, _rows_played(setup, model, length), length, width)
         on_cpu = base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
         if on_cpu and base.quantize == "none":
-            playing += memory.packing(shape, width)
+            playing += memory.prepacked(shape, width)
         tokens = _tokens_learnt(setup, model, model in valued, prompts)
         at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
     parts["playing or learning"] = at_work

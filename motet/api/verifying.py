@@ -25,7 +25,7 @@ from motet.config.load import dump_config, load_settings
 from motet.config.parts import ModelConfig
 from motet.config.schema import RunConfig
 from motet.config.verifier import VerifierTraining
-from motet.core import Task
+from motet.core import Sampler, Task
 from motet.errors import ConfigError
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
@@ -75,12 +75,7 @@ def sample_answers(
     Returns: right, wrong, repeated, unparsed, faults, causes, questions.
     """
     settings, file = read_config(target, overrides), Path(into)
-    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
-        raise ConfigError(
-            f"got temperatures {list(temperatures)} and games {games}; expected both above 0"
-        )
-    if tasks is not None and tasks < 1:
-        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
+    _check_amounts(temperatures, games, tasks)
     use_threads(settings)
     with setup_in_scratch(settings, None, train=False) as (setup, scratch):
         check_gradable(setup.environment)
@@ -101,36 +96,56 @@ def sample_answers(
 
         async def work() -> dict[str, Any]:
             models = await models_of(setup, run_of(target), scratch, show)
-            with Progress(show) as progress:
-                progress.stage("sample", len(chosen) * len(temperatures))
-                counts = await sampled(
-                    setup.environment, chosen, models.sampler, setup.team, settings.rollout,
-                    wanted, file, progress=_counting(progress),
-                )  # fmt: skip
-                figures = asdict(counts)
-                if argued:
-                    progress.stage("argue", len(chosen))
-                    writer = PolicyWriter(
-                        models.sampler, setup.team.policy_of(who[0], 0), setup.team.decode[who[0]]
-                    )
-                    more = await argue(
-                        setup.environment,
-                        chosen,
-                        writer,
-                        file,
-                        settings.seed,
-                        progress=_counting(progress),
-                    )
-                    figures["argued"] = asdict(more)
-            return figures
+            return await _sample(
+                setup, models.sampler, chosen, wanted, file, who[0] if argued else None, show
+            )
 
         figures = run_loop(work())
-    return {
-        **figures,
-        "questions": len({answer.question for answer in read_answers(file)})
-        if file.exists()
-        else 0,
-    }
+    answers = read_answers(file) if file.exists() else []
+    return {**figures, "questions": len({answer.question for answer in answers})}
+
+
+def _check_amounts(temperatures: Sequence[float], games: int, tasks: int | None) -> None:
+    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
+        raise ConfigError(
+            f"got temperatures {list(temperatures)} and games {games}; expected both above 0"
+        )
+    if tasks is not None and tasks < 1:
+        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
+
+
+async def _sample(
+    setup: TaskSetup,
+    sampler: Sampler,
+    tasks: Sequence[Task],
+    wanted: Sampling,
+    file: Path,
+    arguer: str | None,
+    show: Show,
+) -> dict[str, Any]:
+    """Write the answers of games, and the arguments of the agent `arguer` if there is one.
+
+    Returns their counts.
+    """
+    with Progress(show) as progress:
+        progress.stage("sample", len(tasks) * len(wanted.temperatures))
+        counts = await sampled(
+            setup.environment, tasks, sampler, setup.team, setup.config.rollout, wanted, file,
+            progress=_counting(progress),
+        )  # fmt: skip
+        if arguer is None:
+            return asdict(counts)
+        progress.stage("argue", len(tasks))
+        team = setup.team
+        argued = await argue(
+            setup.environment,
+            tasks,
+            PolicyWriter(sampler, team.policy_of(arguer, 0), team.decode[arguer]),
+            file,
+            setup.config.seed,
+            progress=_counting(progress),
+        )
+        return {**asdict(counts), "argued": asdict(argued)}
 
 
 def balance_answers(

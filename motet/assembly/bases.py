@@ -83,7 +83,7 @@ async def _warm(
     total = config.warmup.steps
     progress.stage("warmup", total)
 
-    def told(step: int, loss: float) -> None:
+    def report(step: int, loss: float) -> None:
         progress.show(step + 1, {"loss": loss})
         if metrics is not None:
             metrics.write(0, {"warmup/step": step + 1, f"warmup/loss/{name}": loss})
@@ -93,7 +93,7 @@ async def _warm(
     await warm_base(
         source, into, name, starting_from(config, name), batches, config.warmup,
         device=base.device, dtype=base.dtype, checkpointing=base.checkpointing,
-        attention=base.attention, progress=told,
+        attention=base.attention, progress=report,
     )  # fmt: skip
 
 

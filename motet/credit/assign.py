@@ -15,11 +15,10 @@ from torch import Tensor
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
 from motet.credit.baselines import BASELINES, Comparison, JointActions
-from motet.credit.flatten import FlatStep, flatten, valid_episodes
 from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
-from motet.credit.table import Table
+from motet.credit.table import Sample, Table
 from motet.settings import Algorithm
 
 
@@ -56,20 +55,13 @@ def assign_credit(
 
     Raises: ConfigError if incentives are set and an outcome does not say who was right.
     """
-    played = valid_episodes(episodes)
-    rows = flatten(
-        [
-            (k, episode.id, episode.root)
-            for k, episode in enumerate(played)
-            if episode.root is not None
-        ],
-        turns,
-    )
-    if not rows.samples:
+    roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
+    table = Table.of(roots, list(team.agents), turns)
+    samples = table.samples
+    if not samples:
         return Credit([], state, {"credit/samples": 0.0})
-    table = Table.of(rows, list(team.agents))
-    k1 = divergences(rows, algorithm, scores, team)
-    coefficient_S = coefficients(rows, algorithm, state)
+    k1 = divergences(samples, algorithm, scores, team)
+    coefficient_S = coefficients(samples, algorithm, state)
     divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
     penalty_S = (
         coefficient_S * divergence_S
@@ -77,33 +69,33 @@ def assign_credit(
         else torch.zeros_like(coefficient_S)
     )
     group_S = _groups(table, algorithm)
-    left_out_S = torch.zeros(len(rows.samples), dtype=torch.bool)
+    left_out_S = torch.zeros(len(samples), dtype=torch.bool)
     if algorithm.critic_view is None:
         comparison, left_out_S = _comparison(
-            played, table, algorithm, state, group_S, turns, penalty_S
+            episodes, table, algorithm, state, group_S, turns, penalty_S
         )
         advantages_S = comparison.returns_S - BASELINES[algorithm.baseline].of(comparison)
         if algorithm.scale == "std":
             advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
-        appraised = critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
+        result = critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
     elif algorithm.scope == "token":
-        appraised = critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
+        result = critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
     else:
-        appraised = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
+        result = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
     return Credit(
-        _train_samples(rows, appraised.advantages, group_S, left_out_S, scores, algorithm, team),
+        _train_samples(samples, result.advantages, left_out_S, scores, algorithm, team),
         CreditState(
-            _averages_after(rows, appraised.returns_S, state, algorithm),
-            adapted(rows, k1, algorithm, state),
+            _averages_after(samples, result.returns_S, state, algorithm),
+            adapted(samples, k1, algorithm, state),
         ),
-        _metrics(appraised, group_S, left_out_S)
-        | _extra_metrics(rows, scores, algorithm, state, team),
-        appraised.values,
+        _metrics(result, group_S, left_out_S)
+        | _extra_metrics(samples, scores, algorithm, state, team),
+        result.values,
     )
 
 
 def _comparison(
-    played: Sequence[Episode],
+    episodes: Sequence[Episode],
     table: Table,
     algorithm: Algorithm,
     state: CreditState,
@@ -116,8 +108,8 @@ def _comparison(
     returns_NJ = table.returns_NJ(algorithm, penalty_S)
     returns_S = table.of_samples(returns_NJ)
     actions = JointActions(table.sample_NJ, returns_NJ, table.forest.round_J)
-    greedy_S, without_greedy_S = _greedy_returns(played, table, algorithm, turns)
-    comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.rows, state), actions)
+    greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, turns)
+    comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.samples, state), actions)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
     baseline = BASELINES[algorithm.baseline]
     # A group of one has no standard deviation to divide by.
@@ -129,45 +121,37 @@ def _groups(table: Table, algorithm: Algorithm) -> Tensor:
     """Return the group number of each sample, int64 [S]. Samples of one group are compared with
     each other."""
     keys = [
-        (sample.round, int(agent))
-        if algorithm.group_by == "round"
-        else (sample.episode, int(agent), sample.turn)
-        for sample, agent in zip(table.rows.samples, table.agent_S, strict=True)
+        (s.id.episode, s.id.agent, s.id.path if algorithm.group_by == "round" else s.turn)
+        for s in table.samples
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return torch.tensor([numbers[key] for key in keys])
 
 
 def _greedy_returns(
-    played: Sequence[Episode], table: Table, algorithm: Algorithm, turns: int
+    episodes: Sequence[Episode], table: Table, algorithm: Algorithm, turns: int
 ) -> tuple[Tensor | None, Tensor]:
     """Return each sample's greedy return, [S], and which samples have none, [S].
 
     The return is 0 if the greedy path ended before the sample's turn.
     """
-    rows = table.rows
-    nowhere_S = torch.zeros(len(rows.samples), dtype=torch.bool)
+    nowhere_S = torch.zeros(len(table.samples), dtype=torch.bool)
     if algorithm.baseline != "greedy_path":
         return None, nowhere_S
-    roots = [
-        (k, episode.id, episode.greedy)
-        for k, episode in enumerate(played)
-        if episode.greedy is not None
-    ]
-    greedy = flatten(roots, turns)
+    roots = [(episode.id, episode.greedy) for episode in episodes if episode.greedy is not None]
+    greedy = Table.of(roots, table.agents, turns)
     if not greedy.samples:
-        return torch.zeros(len(rows.samples), dtype=torch.float64), ~nowhere_S
-    walked = Table.of(greedy, table.agents)
-    returns_G = walked.of_samples(
-        walked.returns_NJ(algorithm, torch.zeros(len(greedy.samples), dtype=torch.float64))
+        return torch.zeros(len(table.samples), dtype=torch.float64), ~nowhere_S
+    returns_G = greedy.of_samples(
+        greedy.returns_NJ(algorithm, torch.zeros(len(greedy.samples), dtype=torch.float64))
     )
     found = {
-        (sample.episode, sample.id.agent, sample.turn): float(value)
+        (sample.id.episode, sample.id.agent, sample.turn): float(value)
         for sample, value in zip(greedy.samples, returns_G, strict=True)
     }
-    have = {sample.episode for sample in greedy.samples}
-    values = [found.get((s.episode, s.id.agent, s.turn), 0.0) for s in rows.samples]
-    missing = [s.episode not in have for s in rows.samples]
+    have = {sample.id.episode for sample in greedy.samples}
+    values = [found.get((s.id.episode, s.id.agent, s.turn), 0.0) for s in table.samples]
+    missing = [s.id.episode not in have for s in table.samples]
     return torch.tensor(values, dtype=torch.float64), torch.tensor(missing)
 
 
@@ -175,25 +159,25 @@ def _policy_turn(agent: str, turn: int) -> str:
     return f"{agent}/{turn}"
 
 
-def _averages(rows: FlatStep, state: CreditState) -> Tensor:
+def _averages(samples: Sequence[Sample], state: CreditState) -> Tensor:
     """Return the decayed mean return of earlier steps for each sample's agent and turn, [S]; 0 at
     the first step."""
     means = [
         total / count if count else 0.0
         for total, count in (
-            state.averages.get(_policy_turn(s.id.agent, s.turn), (0.0, 0.0)) for s in rows.samples
+            state.averages.get(_policy_turn(s.id.agent, s.turn), (0.0, 0.0)) for s in samples
         )
     ]
     return torch.tensor(means, dtype=torch.float64)
 
 
 def _averages_after(
-    rows: FlatStep, returns_S: Tensor, state: CreditState, algorithm: Algorithm
+    samples: Sequence[Sample], returns_S: Tensor, state: CreditState, algorithm: Algorithm
 ) -> Mapping[str, tuple[float, float]]:
     if algorithm.baseline != "moving_average":
         return state.averages
     seen: dict[str, list[float]] = {}
-    for sample, value in zip(rows.samples, returns_S, strict=True):
+    for sample, value in zip(samples, returns_S, strict=True):
         seen.setdefault(_policy_turn(sample.id.agent, sample.turn), []).append(float(value))
     averages = dict(state.averages)
     for policy_turn, values in seen.items():
@@ -204,9 +188,8 @@ def _averages_after(
 
 
 def _train_samples(
-    rows: FlatStep,
+    samples: Sequence[Sample],
     advantages: Sequence[float | tuple[float, ...]],
-    group_S: Tensor,
     left_out_S: Tensor,
     scores: Scores,
     algorithm: Algorithm,
@@ -217,20 +200,20 @@ def _train_samples(
     Samples of frozen policies, of partners behind an API and of turns with weight 0 are not trained
     on, nor are samples that were left out.
     """
-    table = zip(rows.samples, advantages, group_S.tolist(), left_out_S.tolist(), strict=True)
     return [
         TrainSample(
             id=sample.id,
             policy=sample.completion.policy,
             turn=sample.turn,
-            group=group,
             prompt_tokens=sample.prompt_tokens,
             completion=sample.completion,
             advantage=advantage,
-            weight=sample.weight * algorithm.turn_weight(sample.turn),
+            share=sample.share * algorithm.turn_weight(sample.turn),
             reference_logprobs=_reference_of(sample.id, scores),
         )
-        for sample, advantage, group, left_out in table
+        for sample, advantage, left_out in zip(
+            samples, advantages, left_out_S.tolist(), strict=True
+        )
         if not left_out
         and sample.completion.tokens is not None
         and sample.completion.policy not in team.frozen
@@ -243,13 +226,17 @@ def _reference_of(id: SampleId, scores: Scores) -> tuple[float, ...] | None:
 
 
 def _extra_metrics(
-    rows: FlatStep, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team
+    samples: Sequence[Sample],
+    scores: Scores,
+    algorithm: Algorithm,
+    state: CreditState,
+    team: Team,
 ) -> dict[str, float]:
     """Return more metrics: the KL coefficients of this step if they adapt, and the share of critic
     inputs that were truncated."""
     found: dict[str, float] = {}
     if algorithm.kl_target is not None:
-        policies = sorted({sample.completion.policy for sample in rows.samples} - team.frozen)
+        policies = sorted({sample.completion.policy for sample in samples} - team.frozen)
         found |= {
             f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state)
             for policy in policies
@@ -262,14 +249,14 @@ def _extra_metrics(
 
 
 def _metrics(
-    appraised: critics.AdvantageResult, group_S: Tensor, left_out_S: Tensor
+    result: critics.AdvantageResult, group_S: Tensor, left_out_S: Tensor
 ) -> dict[str, float]:
-    returns_S, groups = appraised.returns_S, int(group_S.max()) + 1
+    returns_S, groups = result.returns_S, int(group_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
     spread_R = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()
     sizes = [
         abs(value)
-        for one in appraised.advantages
+        for one in result.advantages
         for value in (one if isinstance(one, tuple) else (one,))
     ]
     return {
@@ -279,5 +266,5 @@ def _metrics(
         "credit/spread": float(spread_R.mean()),
         "credit/flat_groups": float((spread_R < 1e-6).double().mean()),
         "credit/advantage_abs": sum(sizes) / len(sizes),
-        **critics.explained_variance(appraised.values),
+        **critics.explained_variance(result.values),
     }

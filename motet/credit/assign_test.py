@@ -113,7 +113,7 @@ def test_every_turn_weighs_one_under_any_plan():
     children = [round_(1, [outcome(0, 1.0), outcome(1, 3.0)]) for _ in range(2)]
     tree = episode(round_(0, [outcome(g, 0.0, next=child) for g, child in enumerate(children)]))
     result = credit([tree, FLAT], ALGORITHMS["mareinforce"], turns=2)
-    weights = [(s.turn, s.weight) for s in result.samples if s.id.agent == "a"]
+    weights = [(s.turn, s.share) for s in result.samples if s.id.agent == "a"]
     assert sum(weight for turn, weight in weights if turn == 0) == pytest.approx(1.0)
     # Only one of two tasks reached this turn.
     assert sum(weight for turn, weight in weights if turn == 1) == pytest.approx(0.5)
@@ -123,14 +123,14 @@ def test_a_branch_that_ended_passes_no_weight_on():
     child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
     tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, end="done")]))
     result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
-    assert [s.weight for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.25, 0.25]
+    assert [s.share for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.25, 0.25]
 
 
 def test_those_chosen_to_go_on_carry_the_weight_of_the_pruned():
     child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
     tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, end="pruned")]))
     result = credit([tree], ALGORITHMS["mareinforce"], turns=2)
-    assert [s.weight for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.5, 0.5]
+    assert [s.share for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.5, 0.5]
 
 
 def test_turn_weights_multiply_and_zero_leaves_a_turn_out():
@@ -140,7 +140,7 @@ def test_turn_weights_multiply_and_zero_leaves_a_turn_out():
         [tree], ALGORITHMS["magrpo"].model_copy(update={"turn_weights": (0.0, 1.5)}), turns=2
     )
     assert {sample.turn for sample in result.samples} == {1}
-    assert sum(s.weight for s in result.samples if s.id.agent == "a") == pytest.approx(1.5)
+    assert sum(s.share for s in result.samples if s.id.agent == "a") == pytest.approx(1.5)
 
 
 def test_a_sample_of_a_crossed_round_returns_the_mean_over_its_partners():
@@ -156,7 +156,7 @@ def test_a_sample_of_a_crossed_round_returns_the_mean_over_its_partners():
 def test_a_faulty_joint_action_leaves_its_group_and_its_siblings_stay():
     broken = episode(round_(0, [outcome(0, 1.0), outcome(1, 0.0, fault=FAULT), outcome(2, 3.0)]))
     result = credit([broken], ALGORITHMS["magrpo"])
-    assert [(s.id.index, s.advantage, s.weight) for s in result.samples if s.id.agent == "a"] == [
+    assert [(s.id.index, s.advantage, s.share) for s in result.samples if s.id.agent == "a"] == [
         (0, -1, 0.5),
         (2, 1, 0.5),
     ]

@@ -47,7 +47,7 @@ def turn_advantages(
     With `returns: tree` they are TD(λ) and GAE on trees, per agent over its own decisions. With the
     other rules the advantage is return minus value.
     """
-    samples, forest = table.rows.samples, table.forest
+    samples, forest = table.samples, table.forest
     value_S = torch.tensor(
         [
             scores.values[reading_of(sample.id, algorithm)].values[0]
@@ -120,28 +120,28 @@ def _turn_value_samples(
     taken there."""
     target_S = table.of_samples(target_NJ).tolist()
     gathered: dict[ValueId, list[int]] = {}
-    for row, sample in enumerate(table.rows.samples):
+    for row, sample in enumerate(table.samples):
         if sample.id.agent in team.critics:
             gathered.setdefault(reading_of(sample.id, algorithm), []).append(row)
     value_samples = []
     for id, rows in gathered.items():
-        told = [table.rows.samples[row] for row in rows]
-        agents = {sample.id.agent for sample in told}
-        # The samples of each agent sum to the Round's weight. Divide, so that several agents
+        own = [table.samples[row] for row in rows]
+        agents = {sample.id.agent for sample in own}
+        # The samples of each agent sum to the Round's share. Divide, so that several agents
         # together still sum to it.
-        weights = [sample.weight / len(agents) for sample in told]
-        target = sum(
-            weight * target_S[row] for weight, row in zip(weights, rows, strict=True)
-        ) / sum(weights)
+        shares = [sample.share / len(agents) for sample in own]
+        target = sum(share * target_S[row] for share, row in zip(shares, rows, strict=True)) / sum(
+            shares
+        )
         value_samples.append(
             _value_sample(
                 id,
-                team.critics[told[0].id.agent],
-                _policy_turns_of(team, algorithm, team.critics[told[0].id.agent], told[0].turn),
-                told[0].turn,
+                team.critics[own[0].id.agent],
+                _policy_turns_of(team, algorithm, team.critics[own[0].id.agent], own[0].turn),
+                own[0].turn,
                 scores.values[id],
                 (target,),
-                sum(weights),
+                sum(shares),
             )
         )
     return [value_sample for value_sample in value_samples if value_sample.policy_turns]
@@ -163,7 +163,7 @@ def completion_advantages(
     The KL penalty is applied at each token, and the return is added at the last token. Samples of
     agents without a critic have the advantage 0.
     """
-    samples = table.rows.samples
+    samples = table.samples
     returns_S = table.of_samples(
         table.returns_NJ(algorithm, torch.zeros(len(samples), dtype=torch.float64))
     )
@@ -203,7 +203,7 @@ def completion_advantages(
             target = tuple(targets_SL[place, :length].tolist())
             policy_turns = ((sample.completion.policy, sample.turn),)
             value_samples.append(
-                _value_sample(id, critic, policy_turns, sample.turn, one, target, sample.weight)
+                _value_sample(id, critic, policy_turns, sample.turn, one, target, sample.share)
             )
     return AdvantageResult(advantages, returns_S, value_samples)
 
@@ -224,10 +224,10 @@ def _value_sample(
     turn: int,
     said: ValueEstimate,
     target: tuple[float, ...],
-    weight: float,
+    share: float,
 ) -> ValueSample:
     return ValueSample(
-        id, critic, policy_turns, turn, said.tokens, said.positions, target, said.values, weight
+        id, critic, policy_turns, turn, said.tokens, said.positions, target, said.values, share
     )
 
 
@@ -246,10 +246,10 @@ def _policy_turns_of(
 
 def _policy_turns(table: Table) -> list[int]:
     """Return a number for each sample that identifies its agent and turn."""
-    turns = 1 + max(sample.turn for sample in table.rows.samples)
+    turns = 1 + max(sample.turn for sample in table.samples)
     return [
         int(agent) * turns + sample.turn
-        for agent, sample in zip(table.agent_S, table.rows.samples, strict=True)
+        for agent, sample in zip(table.agent_S, table.samples, strict=True)
     ]
 
 

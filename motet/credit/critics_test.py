@@ -247,7 +247,7 @@ def test_a_situation_is_one_lesson_whose_target_is_the_mean_over_what_was_done_i
     }
     # a Round's share of the step: half for each task; half of that is left at turn two
     for who in readers:
-        weights = [(v.turn, v.weight) for v in result.values if v.id.agent == who]
+        weights = [(v.turn, v.share) for v in result.values if v.id.agent == who]
         assert sum(weight for turn, weight in weights if turn == 0) == pytest.approx(1.0)
         assert sum(weight for turn, weight in weights if turn == 1) == pytest.approx(0.5)
     assert {value.critic for value in result.values} == set(team.critics.values())
@@ -318,7 +318,7 @@ def test_a_critic_that_knows_nothing_leaves_the_advantages_of_mareinforce(name):
         episodes, Scores(values=values), resolve(name, {"gae_lambda": 1.0}), CreditState(), team, 3
     )
     assert len(plain.samples) == 8 + 8 + 5
-    assert [(s.id, s.weight) for s in valued.samples] == [(s.id, s.weight) for s in plain.samples]
+    assert [(s.id, s.share) for s in valued.samples] == [(s.id, s.share) for s in plain.samples]
     assert [s.advantage for s in valued.samples] == pytest.approx(
         [s.advantage for s in plain.samples]
     )
@@ -513,7 +513,7 @@ def test_in_token_scope_a_frozen_partner_is_neither_read_nor_taught():
 def test_in_token_scope_every_answer_is_a_lesson_and_turns_weigh_the_same():
     algorithm = rule("maporl", kl_in="none", kl_coefficient=0.0)
     result = credit([path(TALK)], algorithm, token_values(FLAT), turns=2)
-    assert [(v.id, v.critic, v.weight) for v in result.values] == [
+    assert [(v.id, v.critic, v.share) for v in result.values] == [
         (ValueId("e", where, agent, 0), f"critic-{agent}", 1.0)
         for where in ((), (0,))
         for agent in AGENTS

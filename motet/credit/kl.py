@@ -1,12 +1,12 @@
 """KL divergence of a step's completions from the reference, and adaptive KL coefficients."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from motet.core import CreditState, Scores, Team
-from motet.credit.flatten import FlatStep
+from motet.credit.table import Sample
 from motet.settings import Algorithm
 
 LARGEST_ERROR = 0.2
@@ -14,14 +14,14 @@ LARGEST_ERROR = 0.2
 
 
 def divergences(
-    rows: FlatStep, algorithm: Algorithm, scores: Scores, team: Team
+    samples: Sequence[Sample], algorithm: Algorithm, scores: Scores, team: Team
 ) -> list[tuple[float, ...] | None]:
     """Return k1 = log π − log π_ref in nats for every token of each completion.
 
     An entry is None if the policy is not trained, or if the algorithm needs no reference.
     """
     if not algorithm.needs_reference:
-        return [None] * len(rows.samples)
+        return [None] * len(samples)
     return [
         tuple(
             a - b
@@ -29,14 +29,14 @@ def divergences(
         )
         if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
         else None
-        for sample in rows.samples
+        for sample in samples
     ]
 
 
-def coefficients(rows: FlatStep, algorithm: Algorithm, state: CreditState) -> Tensor:
+def coefficients(samples: Sequence[Sample], algorithm: Algorithm, state: CreditState) -> Tensor:
     """Return the KL coefficient of each sample's policy in this step, [S]."""
     return torch.tensor(
-        [coefficient_of(sample.completion.policy, algorithm, state) for sample in rows.samples],
+        [coefficient_of(sample.completion.policy, algorithm, state) for sample in samples],
         dtype=torch.float64,
     )
 
@@ -52,7 +52,10 @@ def coefficient_of(policy: str, algorithm: Algorithm, state: CreditState) -> flo
 
 
 def adapted(
-    rows: FlatStep, k1: list[tuple[float, ...] | None], algorithm: Algorithm, state: CreditState
+    samples: Sequence[Sample],
+    k1: list[tuple[float, ...] | None],
+    algorithm: Algorithm,
+    state: CreditState,
 ) -> Mapping[str, float]:
     """Return the coefficients of the next step: β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) for n
     completions of a policy.
@@ -64,7 +67,7 @@ def adapted(
     if algorithm.kl_target is None:
         return state.kl_coefficients
     seen: dict[str, list[float]] = {}
-    for sample, tokens in zip(rows.samples, k1, strict=True):
+    for sample, tokens in zip(samples, k1, strict=True):
         if tokens is not None:
             seen.setdefault(sample.completion.policy, []).append(sum(tokens))
     found = dict(state.kl_coefficients)

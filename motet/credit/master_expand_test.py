@@ -1,5 +1,5 @@
 """The master test for plans that prune joint actions (`rollout.expand`): what `pruned: reweight`
-and `pruned: lend` estimate.
+and `pruned: sibling_mean` estimate.
 
 The choice of the expanded joint action is enumerated too. Rewards are given at each turn, or only
 at the end.
@@ -169,14 +169,14 @@ def test_one_in_place_of_all_varies_as_many_times_as_much_and_a_critic_takes_mos
     assert compared > plain  # siblings have no future returns to compare with
 
 
-# ------------------------------------------------------------ lend
+# ------------------------------------------------------------ sibling_mean
 
 
 @pytest.mark.parametrize("expand", ["best", "random"])
 @pytest.mark.parametrize("name", ["magrpo", "marloo"])
 def test_a_lent_future_leaves_turn_one_nothing_where_only_the_end_is_rewarded(name, expand):
     toy = TOYS["reward at the end"]
-    found = estimate(toy, algorithm_of(name, pruned="lend"), expand)
+    found = estimate(toy, algorithm_of(name, pruned="sibling_mean"), expand)
     assert torch.equal(found[:, :1], torch.zeros_like(found[:, :1]))
     assert exact_of(toy)[:, :1].abs().max() > 0.1
 
@@ -187,7 +187,7 @@ def test_a_lent_future_leaves_turn_one_nothing_where_only_the_end_is_rewarded(na
 def test_a_lent_future_points_elsewhere(toy, name, expand):
     critic = {"gae_lambda": 1.0} if name in CRITICS else {}
     plan, values = (PATH, VALUES) if name in (*CRITICS, "remax") else (TREE, None)
-    algorithm = algorithm_of(name, pruned="lend", **critic)
+    algorithm = algorithm_of(name, pruned="sibling_mean", **critic)
     assert (
         alike(
             estimate(TOYS[toy], algorithm, expand, plan, values if critic else None),
@@ -201,7 +201,7 @@ def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
     """The gradient at turn 2 is right for each history, but the selection changes how often each
     history occurs."""
     toy = TOYS["reward at each turn"]
-    found = estimate(toy, algorithm_of("mareinforce", pruned="lend"), "best", PATH)[:, 1:]
+    found = estimate(toy, algorithm_of("mareinforce", pruned="sibling_mean"), "best", PATH)[:, 1:]
     seen = found / exact_of(toy)[:, 1:]
     assert torch.allclose(seen, seen.mean(dim=(0, 2), keepdim=True).expand_as(seen), atol=1e-9)
     assert seen.max() / seen.min() > 2
@@ -212,13 +212,13 @@ def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
 
 @pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", *CRITICS])
 def test_the_best_is_refused_where_its_future_would_be_believed(name):
-    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: lend"):
+    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: sibling_mean"):
         check_plan(algorithm_of(name), Plan(samples=(2, 2), expand="best"), 2)
-    check_plan(algorithm_of(name, pruned="lend"), Plan(samples=(2, 2), expand="best"), 2)
+    check_plan(algorithm_of(name, pruned="sibling_mean"), Plan(samples=(2, 2), expand="best"), 2)
 
 
 def test_remax_too_refuses_the_best():
-    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: lend"):
+    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: sibling_mean"):
         check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="best"), 2)
     check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="random"), 2)
 
@@ -233,7 +233,7 @@ def test_what_is_not_linear_in_the_returns_is_refused_with_one_drawn_at_random()
     ):
         with pytest.raises(ConfigError, match=f"linear in the returns, {got}"):
             check_plan(algorithm_of(name, **overrides), plan, 2)
-        check_plan(algorithm_of(name, **overrides, pruned="lend"), plan, 2)
+        check_plan(algorithm_of(name, **overrides, pruned="sibling_mean"), plan, 2)
         check_plan(algorithm_of(name, **overrides), Plan(samples=(2, 2)), 2)
     check_plan(algorithm_of("magrpo"), plan, 2)
 

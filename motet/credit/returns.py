@@ -57,7 +57,7 @@ def tree_fold(
     forest: Forest,
     gamma: float,
     gae_lambda: float,
-    pruned: Literal["reweight", "lend"] = "reweight",
+    pruned: Literal["reweight", "sibling_mean"] = "reweight",
 ) -> Tensor:
     """Generalised advantage estimation on trees, per agent over its own decisions.
 
@@ -68,7 +68,8 @@ def tree_fold(
     With V = 0 and λ = 1 this is the Monte Carlo tree return R_j = r_j + γ·mean_c R_c. With one
     child per node it is standard GAE (Schulman et al. 2016, arXiv 1506.02438, eq. 16). A Round in
     which an agent does not act adds its reward and a factor γ, but no λ. A node without children
-    has V(next) = 0. If some siblings were pruned, `_reweighted` or `_lent` replaces γ·mean C.
+    has V(next) = 0. If some siblings were pruned, `_reweighted` or `_sibling_mean` replaces
+    γ·mean C.
 
     Args:
         rewards_NJ: rewards [N, J].
@@ -93,8 +94,8 @@ def tree_fold(
         here = forest.turn_J == turn
         after_NJ = gamma * onward_NJ
         if bool((here & forest.pruned_J).any()):
-            if pruned == "lend":
-                after_NJ = _lent(after_NJ, forest, here, grown_J)
+            if pruned == "sibling_mean":
+                after_NJ = _sibling_mean(after_NJ, forest, here, grown_J)
             else:
                 after_NJ = _reweighted(after_NJ, expected_NJ, forest, here, grown_J)
         folded_NJ = rewards_NJ + after_NJ
@@ -144,7 +145,7 @@ def _expected_after(
     return torch.where(acts_NJ, each_NR[:, forest.round_J], 0.0)
 
 
-def _lent(after_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
+def _sibling_mean(after_NJ: Tensor, forest: Forest, here: Tensor, grown_J: Tensor) -> Tensor:
     """Give each pruned node the mean future return of its expanded siblings."""
     went_on = here & grown_J
     means_NR = segment_mean(

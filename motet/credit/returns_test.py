@@ -132,7 +132,7 @@ def test_what_a_critic_expects_later_is_that_of_those_that_can_go_on():
 
 
 def test_a_pruned_node_may_be_lent_the_continuation_of_its_siblings():
-    assert fold([1, 2, 4, 8], PRUNED, pruned="lend") == [1 + 6, 2 + 6, 4, 8]
+    assert fold([1, 2, 4, 8], PRUNED, pruned="sibling_mean") == [1 + 6, 2 + 6, 4, 8]
 
 
 def test_a_node_that_ended_is_lent_nothing():

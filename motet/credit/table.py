@@ -1,16 +1,15 @@
-"""The flattened step as tensors, with N agents, J joint actions and S samples.
+"""The trees of a step as one table of N agents, J joint actions and S samples.
 
 Maps values per joint action to values per sample and back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from motet.core import PERSONAL, RIGHT
-from motet.credit.flatten import FlatStep
+from motet.core import PERSONAL, RIGHT, Completion, Outcome, Path, Round, SampleId
 from motet.credit.incentives import bonuses
 from motet.credit.returns import Forest, repeat_last_reward, tree_fold, turn_returns
 from motet.credit.segments import segment_mean
@@ -19,34 +18,73 @@ from motet.settings import Algorithm
 
 
 @dataclass(frozen=True)
-class Table:
-    """The joint actions and samples of a step.
+class Sample:
+    """One completion that took part in at least one joint action that did not fail.
 
-    `sample_NJ` is the row of the sample that an agent contributed to a joint action, or -1 if the
-    agent did not act.
+    `share` is that of `core.TrainSample`, but without the weight of the turn.
     """
 
-    rows: FlatStep
+    id: SampleId
+    turn: int
+    prompt_tokens: tuple[int, ...]
+    completion: Completion
+    share: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """The joint actions and samples of a step, parents before children.
+
+    Failed joint actions are left out, and samples that only took part in failed ones.
+    """
+
     agents: Sequence[str]
+    samples: Sequence[Sample]
+    agent_S: Tensor
+    """int64: each sample's agent, as an index into `agents`."""
+    outcomes: Sequence[Outcome]
+    """The joint actions."""
     forest: Forest
     sample_NJ: Tensor
-    agent_S: Tensor
-    """int64 [S]: each sample's agent, as an index into `agents`."""
+    """int64: the sample that an agent contributed to a joint action, or -1 if it did not act."""
+    missing_J: Tensor
+    """int64: the number of turns of the plan that were not played because the environment or a stop
+    rule ended the branch."""
 
     @classmethod
-    def of(cls, rows: FlatStep, agents: Sequence[str]) -> "Table":
-        picked = [
-            [action.picks[a] if a in action.picks else -1 for action in rows.actions]
-            for a in agents
-        ]
-        forest = Forest(
-            parent_J=torch.tensor([action.parent for action in rows.actions]),
-            round_J=torch.tensor([action.round for action in rows.actions]),
-            turn_J=torch.tensor([action.turn for action in rows.actions]),
-            pruned_J=torch.tensor([action.pruned for action in rows.actions]),
+    def of(cls, roots: Sequence[tuple[str, Round]], agents: Sequence[str], turns: int) -> "Table":
+        """Flatten all trees of a step.
+
+        Args:
+            roots: (episode id, tree) for each task of the step.
+            turns: the turn limit of the plan.
+        """
+        samples: list[Sample] = []
+        outcomes: list[Outcome] = []
+        nodes: list[tuple[int, int, int]] = []
+        picked: list[list[int]] = []
+        for number, (episode, path, round_, parent, share) in enumerate(_rounds(roots)):
+            row_of: dict[tuple[str, int], int] = {}
+            for sample in _samples(round_, episode, path, share):
+                row_of[sample.id.agent, sample.id.index] = len(samples)
+                samples.append(sample)
+            for outcome in _valid(round_).values():
+                picks = outcome.picks
+                outcomes.append(outcome)
+                nodes.append((parent, number, round_.turn))
+                picked.append([row_of[a, picks[a]] if a in picks else -1 for a in agents])
+        parent_J, round_J, turn_J = torch.tensor(nodes, dtype=torch.int64).reshape(-1, 3).T
+        pruned = [outcome.end == "pruned" for outcome in outcomes]
+        ended = [outcome.end in ("done", "stopped") for outcome in outcomes]
+        return cls(
+            agents=agents,
+            samples=samples,
+            agent_S=torch.tensor([agents.index(sample.id.agent) for sample in samples]),
+            outcomes=outcomes,
+            forest=Forest(parent_J, round_J, turn_J, torch.tensor(pruned, dtype=torch.bool)),
+            sample_NJ=torch.tensor(picked, dtype=torch.int64).reshape(-1, len(agents)).T,
+            missing_J=torch.where(torch.tensor(ended, dtype=torch.bool), turns - 1 - turn_J, 0),
         )
-        agent_S = torch.tensor([agents.index(sample.id.agent) for sample in rows.samples])
-        return cls(rows, agents, forest, torch.tensor(picked), agent_S)
 
     @property
     def acts_NJ(self) -> Tensor:
@@ -55,7 +93,7 @@ class Table:
     def of_samples(self, figures_NJ: Tensor) -> Tensor:
         """Average over the joint actions that each sample took part in. [N, J] -> [S]"""
         acts_NJ = self.acts_NJ
-        return segment_mean(figures_NJ[acts_NJ], self.sample_NJ[acts_NJ], len(self.rows.samples))
+        return segment_mean(figures_NJ[acts_NJ], self.sample_NJ[acts_NJ], len(self.samples))
 
     def of_actions(self, figures_S: Tensor) -> Tensor:
         """Look up the value of the sample that each agent contributed; 0 if it did not act. [S] ->
@@ -69,18 +107,16 @@ class Table:
 
         With `returns: tree`, `reward_sharing` and `repeat_last_reward` are applied.
         """
-        actions = self.rows.actions
         rewards_NJ = torch.tensor(
-            [[action.rewards[a] for action in actions] for a in self.agents], dtype=torch.float64
+            [[outcome.rewards[a] for outcome in self.outcomes] for a in self.agents],
+            dtype=torch.float64,
         )
         if algorithm.returns != "tree":
             return rewards_NJ
         if algorithm.reward_sharing == "all":
             rewards_NJ = rewards_NJ.mean(0, keepdim=True).expand_as(rewards_NJ)
         if algorithm.repeat_last_reward:
-            rewards_NJ = repeat_last_reward(
-                rewards_NJ, torch.tensor([action.missing for action in actions]), algorithm.gamma
-            )
+            rewards_NJ = repeat_last_reward(rewards_NJ, self.missing_J, algorithm.gamma)
         return rewards_NJ
 
     def extras_NJ(self, algorithm: Algorithm) -> Tensor:
@@ -89,17 +125,18 @@ class Table:
 
         Raises: ConfigError if incentives are set and an outcome does not say who was right.
         """
-        actions = self.rows.actions
         extras_NJ = torch.tensor(
             [
-                [_term(action.terms, PERSONAL + agent) for action in actions]
+                [_term(outcome.terms, PERSONAL + agent) for outcome in self.outcomes]
                 for agent in self.agents
             ],
             dtype=torch.float64,
         )
         if not algorithm.incentives.any:
             return extras_NJ
-        missing = [a for a in self.agents for action in actions if RIGHT + a not in action.terms]
+        missing = [
+            a for a in self.agents for outcome in self.outcomes if RIGHT + a not in outcome.terms
+        ]
         if missing:
             raise ConfigError(
                 f"algorithm.incentives need to know who was right, but an outcome has no term "
@@ -107,7 +144,10 @@ class Table:
                 f"use an environment with gold labels, or drop them"
             )
         right_NJ = torch.tensor(
-            [[action.terms[RIGHT + agent] > 0.5 for action in actions] for agent in self.agents]
+            [
+                [outcome.terms[RIGHT + agent] > 0.5 for outcome in self.outcomes]
+                for agent in self.agents
+            ]
         )
         return extras_NJ + bonuses(right_NJ, self.forest, algorithm.incentives)
 
@@ -142,6 +182,64 @@ class Table:
             )
             folded_NJ = read_NJ - penalty_NJ
         return folded_NJ + self.extras_NJ(algorithm)
+
+
+def _valid(round_: Round) -> dict[int, Outcome]:
+    """Return the joint actions that did not fail, by their index."""
+    return {index: one for index, one in enumerate(round_.outcomes) if one.fault is None}
+
+
+def _rounds(
+    roots: Sequence[tuple[str, Round]],
+) -> Iterator[tuple[str, Path, Round, int, float]]:
+    """Yield every Round that has a valid joint action: (episode, path, Round, parent, share).
+
+    `parent` is the number of the valid joint action that led there, or -1. `share` is the Round's
+    share of the training step.
+    """
+    pending: list[tuple[str, Path, Round, int, float]] = [
+        (episode, (), root, -1, 1.0 / len(roots)) for episode, root in reversed(roots)
+    ]
+    count = 0
+    while pending:
+        episode, path, round_, parent, share = pending.pop()
+        valid = _valid(round_)
+        if not valid:
+            continue
+        yield episode, path, round_, parent, share
+        expanded = sum(outcome.next is not None for outcome in valid.values())
+        # The expanded joint actions also carry the share of the pruned ones.
+        going_on = expanded + sum(outcome.end == "pruned" for outcome in valid.values())
+        children = [
+            (
+                episode,
+                (*path, index),
+                outcome.next,
+                number,
+                share * (going_on / len(valid)) / expanded,
+            )
+            for number, (index, outcome) in enumerate(valid.items(), start=count)
+            if outcome.next is not None
+        ]
+        pending += reversed(children)
+        count += len(valid)
+
+
+def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[Sample]:
+    """Yield the samples that took part in a valid joint action.
+
+    Those of one agent divide the share of the Round equally.
+    """
+    for agent, completions in round_.samples.items():
+        took_part = sorted({outcome.picks[agent] for outcome in _valid(round_).values()})
+        for index in took_part:
+            yield Sample(
+                id=SampleId(episode, path, agent, index),
+                turn=round_.turn,
+                prompt_tokens=round_.prompt_tokens[agent],
+                completion=completions[index],
+                share=share / len(took_part),
+            )
 
 
 def _term(terms: Mapping[str, float], name: str) -> float:

@@ -27,10 +27,10 @@ def mean_pass_at_k(games: Games, ks: Sequence[int]) -> dict[str, float]:
     Returns {} if no game reports `success`. A task with fewer than k valid games is left out of
     pass@k.
     """
-    held = [[game.success for game in valid_games(played)] for played in games]
-    if all(success is None for told in held for success in told):
+    groups = [[game.success for game in valid_games(played)] for played in games]
+    if all(success is None for group in groups for success in group):
         return {}
-    counts = [(len(told), sum(success == 1.0 for success in told)) for told in held]
+    counts = [(len(group), sum(success == 1.0 for success in group)) for group in groups]
     means = {k: mean_of([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
     return {str(k): mean for k, mean in means.items() if mean is not None}
 

@@ -212,7 +212,7 @@ def _set_credit(config: Translation, turns: int) -> None:
     if "trainer.handoff" in config:
         # one joint action per Round is expanded; its siblings get credit for what follows from it
         config.copy("trainer.handoff", "rollout.expand")
-        config.set("algorithm.pruned", "lend", "trainer.handoff")
+        config.set("algorithm.pruned", "sibling_mean", "trainer.handoff")
     key = "trainer.turn_gradient_weights"
     if key in config:
         weights = config[key] if isinstance(config[key], list) else [config[key]]

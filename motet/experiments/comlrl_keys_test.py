@@ -122,7 +122,7 @@ CHANGES = {
     "trainer.num_turns": Case(3, {"rollout.samples": [3, 3, 3]}),
     "trainer.num_generations": Case(5, {"rollout.samples": [5, 5]}),
     "trainer.joint_mode": Case("cross", {"rollout.pairing": "crossed"}),
-    "trainer.handoff": Case("best", {"rollout.expand": "best", "algorithm.pruned": "lend"}),
+    "trainer.handoff": Case("best", {"rollout.expand": "best", "algorithm.pruned": "sibling_mean"}),
     "trainer.early_termination_threshold": Case(-0.2, {"rollout.stop_at_reward": -0.2}),
     "reward_processor.scale_factor": Case(0.5, {"environment.reward.scale": 0.5}),
     "reward_processor.shift": Case(-4, {"environment.reward.shift": -4}),

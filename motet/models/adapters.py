@@ -187,7 +187,7 @@ class Adapters:
     # ----------------------------------------------------------------------------------- activating
 
     @contextmanager
-    def speaking(self, name: str | None, by_peft: bool = False) -> Iterator[None]:
+    def active(self, name: str | None, by_peft: bool = False) -> Iterator[None]:
         """Inside, the model computes with this adapter, or as the bare base if `name` is None.
 
         Our own hook computes the adapter, with the same product as `mixing`; with `by_peft`, PEFT
@@ -270,12 +270,12 @@ class Mix:
             if (hook := self._added(layer)) is not None
         ]
 
-    def rows(self, speakers: Sequence[str]) -> None:
+    def rows(self, adapters: Sequence[str]) -> None:
         """Set the adapter of each row of the following batches."""
         for columns, scale_B1R in self._scales.items():
             each = [
                 [scale * (inner == self._inner[name]) for inner, scale in columns]
-                for name in speakers
+                for name in adapters
             ]
             # Keep the scaling in float32, as PEFT does: bfloat16 would round it.
             self._scales[columns] = torch.tensor(each, device=scale_B1R.device)[:, None]

@@ -76,7 +76,7 @@ def played(backbone: Backbone) -> None:
     decode(
         backbone,
         PROMPT_TOKENS,
-        [DecodeRequest(row // EACH, settings, key=row) for row in range(ROWS_PLAYED)],
+        [DecodeRequest("p", row // EACH, settings, key=row) for row in range(ROWS_PLAYED)],
     )
 
 

@@ -5,8 +5,8 @@ and no architecture is named. It handles these cases itself:
 
 - in decoding, completions of one prompt read the same copy of its keys and values
   (`cache.SharedPrompt`);
-- in learning, a micro-batch is one packed row without padding, and `packing.Block` tells which
-  tokens belong together (`packing.Stream`);
+- in learning, a micro-batch is one packed row without padding (`sequence_packing.PackedRow`), and
+  `sequence_packing.Block` tells which tokens belong together;
 - on a CPU, query heads that share keys read them without a copy; transformers would repeat the keys
   first.
 
@@ -23,7 +23,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from motet.models import devices
-from motet.models.packing import Block
+from motet.models.sequence_packing import Block
 
 NAME = "motet"
 HARMLESS = frozenset(
@@ -72,14 +72,14 @@ def attend(
     if blocks is not None:
         if not plain:
             raise NotImplementedError(
-                f"a stream, and {_in_force(said) or 'attention that is not causal'}"
+                f"a packed row, and {_in_force(said) or 'attention that is not causal'}"
             )
         if (
             attention_mask is None
             or attention_mask.dtype != torch.bool
             or attention_mask.numel() != 1
         ):
-            raise NotImplementedError("a stream, and a mask of the model's own")
+            raise NotImplementedError("a packed row, and a mask of the model's own")
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
     if plain and masked and devices.is_cpu(query.device):

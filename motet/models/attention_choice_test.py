@@ -26,7 +26,7 @@ from tests.fixtures.model_folders import Architecture
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61]]
 WISHES = [
-    DecodeRequest(of, Decode(max_new_tokens=6, temperature=0.7), key)
+    DecodeRequest("p", of, Decode(max_new_tokens=6, temperature=0.7), key)
     for key, of in enumerate((1, 0, 0, 1))
 ]
 ANSWERS = [[7, 8, 9, 1], [100, 101], [55], [200, 201, 202, 203, 204, 1]]
@@ -57,7 +57,7 @@ def sampled(backbone: Backbone) -> list[tuple[float, ...]]:
     The log-probabilities reveal differences that equal tokens hide.
     """
     greedy = [
-        DecodeRequest(request.prompt, request.decode, request.key, greedy=True)
+        DecodeRequest("p", request.prompt, request.decode, request.key, greedy=True)
         for request in WISHES
     ]
     return [(*answer.tokens, *answer.logprobs) for answer in decode(backbone, PROMPTS, greedy)]

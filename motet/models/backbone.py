@@ -39,9 +39,9 @@ from motet.models.loading import (
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
-from motet.models.packing import Stream
 from motet.models.quantized import Quantize, check_quantize
 from motet.models.recompute import blocks_of, recomputing
+from motet.models.sequence_packing import PackedRow
 from motet.reading import read_json
 from motet.settings import Lora
 
@@ -218,22 +218,22 @@ class Backbone:
             else nullcontext()
         )
 
-    def stream_states(self, stream: Stream) -> torch.Tensor:
+    def packed_states(self, row: PackedRow) -> torch.Tensor:
         """Return the hidden states before each completion token of a packed row, [M, H]."""
-        no_mask = stream.tokens_1N.new_zeros(
+        no_mask = row.tokens_1N.new_zeros(
             (1, 1, 1, 1),
             dtype=torch.bool,
             # Four axes: transformers then makes no N x N mask.
         )
         with self._recomputing():
             output = self.model.base_model(
-                input_ids=stream.tokens_1N,
-                position_ids=stream.positions_1N,
+                input_ids=row.tokens_1N,
+                position_ids=row.positions_1N,
                 attention_mask=no_mask,
                 use_cache=False,
-                blocks=stream.blocks,
+                blocks=row.blocks,
             )
-        states_MH: torch.Tensor = output.last_hidden_state[0].index_select(0, stream.ends_M)
+        states_MH: torch.Tensor = output.last_hidden_state[0].index_select(0, row.ends_M)
         return states_MH
 
     def score(
@@ -276,9 +276,9 @@ class Backbone:
         return self.capabilities.shares_prompts
 
     @property
-    def streams(self) -> bool:
-        """Whether a micro-batch may be one packed row without padding (`stream_states`)."""
-        return self.capabilities.streams and self._plain_head
+    def packs_sequences(self) -> bool:
+        """Whether a micro-batch may be one packed row without padding (`packed_states`)."""
+        return self.capabilities.packs_sequences and self._plain_head
 
     @property
     def _plain_head(self) -> bool:
@@ -384,7 +384,7 @@ class Backbone:
 
         A backward pass that recomputes activations (gradient checkpointing) must also run inside.
         """
-        return self._adapters.speaking(adapter, by_peft=not self.mixes_adapters)
+        return self._adapters.active(adapter, by_peft=not self.mixes_adapters)
 
     def mixing(self, names: Sequence[str]) -> AbstractContextManager[Mix]:
         """Inside, with the bare base active, each row of a batch may use another adapter

@@ -219,17 +219,17 @@ def test_rows_of_several_adapters_say_what_pefts_mixed_batches_say(
     backbone = with_adapter(folder_of(architecture))
     backbone.add_adapter("b", Lora(rank=2, alpha=6), seed=8)
     move_away(backbone, "b")
-    tokens, speakers = torch.tensor([[5, 60, 200], [17, 9, 270], [42, 8, 61]]), ["a", "b", "b"]
+    tokens, adapters = torch.tensor([[5, 60, 200], [17, 9, 270], [42, 8, 61]]), ["a", "b", "b"]
     mask, at = torch.ones_like(tokens, dtype=torch.bool), torch.arange(3).expand(3, -1)
     before = logits(backbone.model)
     with torch.inference_mode():
         with backbone.mixing("ab") as mix:
-            mix.rows(speakers)
+            mix.rows(adapters)
             mixed, _ = backbone.logits(tokens, mask, at, keep=3)
-        with backbone._adapters.speaking("a", by_peft=True):
+        with backbone._adapters.active("a", by_peft=True):
             peft, inner = backbone._adapters._peft, backbone._adapters._inner
             expected = peft(
-                input_ids=tokens, adapter_names=[inner[name] for name in speakers]
+                input_ids=tokens, adapter_names=[inner[name] for name in adapters]
             ).logits
     assert torch.equal(logits(backbone.model), before), "nothing is left behind"
     torch.testing.assert_close(mixed, expected, atol=1e-5, rtol=1e-5)

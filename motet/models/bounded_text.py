@@ -233,14 +233,14 @@ class _TextWorker:
 
     def _started(self) -> "subprocess.Popen[bytes]":
         place = Path(__file__)
-        told = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         process = subprocess.Popen(
             [sys.executable, "-P", str(place.with_name("text_worker.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the parent only, which may finish rollouts
-            env=told
+            env=environment
             | {"PYTHONPATH": os.pathsep.join([str(place.parents[2]), *filter(None, sys.path)])},
         )
         assert process.stdout is not None

@@ -77,7 +77,7 @@ def test_answers_are_the_same_tokens_whether_prompts_are_shared_or_not(
 ) -> None:
     backbone = Backbone.load(folder_of(architecture))
     asked = [
-        DecodeRequest(prompt, Decode(max_new_tokens=12), key=100 * prompt + n)
+        DecodeRequest("p", prompt, Decode(max_new_tokens=12), key=100 * prompt + n)
         for prompt in (2, 0, 1)
         for n in range(4)
     ]

@@ -25,9 +25,9 @@ from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.cache import give_room, share_prompts, shareable
 from motet.models.loading import UNLIMITED
-from motet.models.packing import Stream
 from motet.models.padding import Rows, padded, positions
 from motet.models.quantized import stored_as
+from motet.models.sequence_packing import PackedRow
 
 if TYPE_CHECKING:
     from motet.models.backbone import Backbone
@@ -52,7 +52,7 @@ class Capabilities:
     """
     shares_prompts: bool = False
     """The attention is ours, and completions may read one copy of their prompt's cache."""
-    streams: bool = False
+    packs_sequences: bool = False
     """A micro-batch may be one packed row without padding."""
 
 
@@ -71,7 +71,7 @@ def capabilities_of(backbone: "Backbone", source: str | Path) -> Capabilities:
     backbone.capabilities = Capabilities(ends_in_head)
     shares_prompts = _shares_prompts(backbone)
     return Capabilities(
-        ends_in_head, shares_prompts, shares_prompts and ends_in_head and _streams(backbone)
+        ends_in_head, shares_prompts, shares_prompts and ends_in_head and _packs_sequences(backbone)
     )
 
 
@@ -303,21 +303,21 @@ def mixes_adapters(backbone: "Backbone") -> bool:
     """
     if not backbone.adapters:
         return True
-    speakers = [name for name in backbone.adapters for _ in range(2)]
-    words = _words(backbone, 3 * len(speakers))
+    adapters = [name for name in backbone.adapters for _ in range(2)]
+    words = _words(backbone, 3 * len(adapters))
     tokens_BL = torch.tensor(words, device=backbone.device).view(-1, 3)
     mask_BL = torch.ones_like(tokens_BL, dtype=torch.bool)
 
-    def said(adapter: str | None, rows: slice, speakers: list[str] | None = None) -> Tensor:
+    def said(adapter: str | None, rows: slice, adapters: list[str] | None = None) -> Tensor:
         mine = mask_BL[rows]
         with (
             backbone.policy(adapter),
-            backbone.mixing(backbone.adapters if speakers else ()) as mix,
+            backbone.mixing(backbone.adapters if adapters else ()) as mix,
         ):
-            mix.rows(speakers or ())
+            mix.rows(adapters or ())
             return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
 
-    whole = slice(len(speakers))
+    whole = slice(len(adapters))
     with _random(
         [weight for name in backbone.adapters for weight in backbone.computing_weights_of(name)]
     ):
@@ -326,7 +326,7 @@ def mixes_adapters(backbone: "Backbone") -> bool:
             for place, name in enumerate(backbone.adapters)
         ]
         try:
-            together = said(None, whole, speakers)
+            together = said(None, whole, adapters)
         except torch.OutOfMemoryError:
             raise
         except FAILURES:
@@ -388,7 +388,7 @@ def _sees_prompts(backbone: "Backbone", found_BLX: Tensor) -> bool:
     return not _alike(backbone, found_BLX[0, 1:], found_BLX[1, 1:])
 
 
-def _streams(backbone: "Backbone") -> bool:
+def _packs_sequences(backbone: "Backbone") -> bool:
     """Test whether the hidden states of a packed micro-batch equal those of padded rows."""
     rows = _rows(backbone)
     prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
@@ -400,7 +400,7 @@ def _streams(backbone: "Backbone") -> bool:
     # The states before each completion token.
     expected_BLH = backbone.hidden(whole_BL, seen_BL, positions(seen_BL))[0][:, -last:-1]
     try:
-        found_MH = backbone.stream_states(Stream.of(rows))
+        found_MH = backbone.packed_states(PackedRow.of(rows))
     except torch.OutOfMemoryError:
         raise
     except FAILURES:

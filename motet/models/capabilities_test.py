@@ -17,7 +17,7 @@ from motet.models.backbone import Backbone
 from motet.models.capabilities import Capabilities, capabilities_of
 from tests.fixtures.model_folders import make_model_folder
 
-ALL = Capabilities(ends_in_head=True, shares_prompts=True, streams=True)
+ALL = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)
 
 
 def tried_again(backbone: Backbone) -> Capabilities:

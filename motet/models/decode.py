@@ -10,17 +10,20 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from motet.core import StopReason
+from motet.core import Completion, Fault
 from motet.errors import TrainingDiverged
+from motet.models.adapters import Mix
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, leave, share_prompts
-from motet.models.packed import packed
 from motet.models.padding import padded, positions
+from motet.models.prepacked_weights import prepacked
+from motet.models.prompts import TokenizerFault
 from motet.models.sampling import Rules, draw
 from motet.seeding import uniforms
 from motet.settings import Decode
@@ -30,8 +33,8 @@ LEAVE = 0.125
 cache.
 """
 PATIENCE = 6
-"""Sample this many tokens before packing the weights: packing takes as long as it saves in about as
-many tokens.
+"""Sample this many tokens before prepacking the weights: prepacking takes as long as it saves in
+about as many tokens.
 """
 SHARED = 8192
 """Share prompts between rows if this saves copies of at least so many prompt tokens (measured:
@@ -41,30 +44,21 @@ docs/performance.md).
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """One completion to sample: for prompt number `prompt`, with the settings `decode`.
+    """One completion of `policy` to sample: for prompt number `prompt`, with the settings `decode`.
 
-    `key` selects its random numbers.
+    `key` selects its random numbers. `policy` and `version` are noted in the completion.
     """
 
+    policy: str
     prompt: int
     decode: Decode
     key: int
     greedy: bool = False
+    version: int = 0
 
 
-@dataclass(frozen=True)
-class DecodedAnswer:
-    """One sampled completion.
-
-    The end-of-sequence token or the stop string is in the tokens, but not in the text.
-    """
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    text: str
-    stop: StopReason
-    unread: str = ""
-    """The tokenizer's error if it could not decode the tokens; the text is then empty."""
+OnCompletion: TypeAlias = Callable[[int, Completion | Fault], None]
+"""Callback: receives the number of a request, and its completion."""
 
 
 @dataclass
@@ -83,107 +77,137 @@ def decode(
     prompts: Sequence[Sequence[int]],
     requests: Sequence[DecodeRequest],
     *,
-    speakers: Sequence[str] | None = None,
-    on_answer: Callable[[int, DecodedAnswer], None] | None = None,
+    adapters: Sequence[str] | None = None,
+    on_completion: OnCompletion | None = None,
     timings: Timings | None = None,
     between: Callable[[], object] = lambda: None,
-) -> list[DecodedAnswer]:
+) -> list[Completion | Fault]:
     """Sample one completion for each request; return them in the order of the requests.
 
-    The policy that is active on the backbone samples. If that is the bare base, `speakers` may name
+    The policy that is active on the backbone samples. If that is the bare base, `adapters` may name
     the adapter for each prompt. Prompts have at least one token, and leave space for one more. A
     completion ends at an end-of-sequence token, a stop string, its `max_new_tokens`, or the end of
-    the context. `on_answer` is called once for each request, with its number and completion, when
-    its row is removed. `between` is called before every token, and may raise.
+    the context. The end-of-sequence token or the stop string is in its tokens, but not in its text.
+    It is a Fault if the tokenizer cannot decode its tokens. `on_completion` is called once for each
+    request, when its row is removed. `between` is called before every token, and may raise.
 
-    Raises: TrainingDiverged if the model's logits are not finite; `on_answer` has then received no
-    completion with such a number.
+    Raises: TrainingDiverged if the model's logits are not finite; `on_completion` has then received
+    no completion with such a number.
     """
     begun = perf_counter()
-    prompts_PL, prompt_mask_PL = padded(prompts, backbone.pad_id, "left", backbone.device)
-    of_B = torch.tensor([request.prompt for request in requests], device=backbone.device)
-    room = [backbone.context_length - len(prompts[request.prompt]) for request in requests]
     limits = [
-        min(request.decode.max_new_tokens, space)
-        for request, space in zip(requests, room, strict=True)
+        min(one.decode.max_new_tokens, backbone.context_length - len(prompts[one.prompt]))
+        for one in requests
     ]
-    with backbone.mixing(tuple(dict.fromkeys(speakers or ()))) as mix, ExitStack() as faster:
-        mix.rows(speakers or ())
-        logits_P1V, cache = backbone.logits(
-            prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), 1
-        )
-        shared = (
-            backbone.shares_prompts
-            and prompts_PL.shape[1] * (len(requests) - len(prompts)) >= SHARED
-        )
-        if shared:
-            share_prompts(cache, of_B, prompt_mask_PL, max(limits))
-        else:
-            give_room(cache, of_B, max(limits))
+    with backbone.mixing(tuple(dict.fromkeys(adapters or ()))) as mix, ExitStack() as faster:
+        batch = _DecodeBatch(backbone, prompts, requests, max(limits), adapters or (), mix)
         if timings is not None:
             # Wait for the device: it may only have queued the work.
-            logits_P1V[0, 0, 0].item()
+            batch.logits_BV[0, 0].item()
         read = perf_counter()
-        drawn = _Drawn(backbone, requests, limits, on_answer)
-        row_B = torch.arange(len(requests), device=backbone.device)
-        rules = Rules.of(
-            [request.decode for request in requests],
-            [request.greedy for request in requests],
-            backbone.device,
-        )
-        mask_BK = torch.nn.functional.pad(prompt_mask_PL[of_B], (0, max(limits)), value=True)
-        at_B, logits_BV = prompt_mask_PL.sum(dim=1)[of_B], logits_P1V[of_B, 0]
-        speaking = [speakers[request.prompt] for request in requests] if speakers else []
-        mix.rows(speaking)
+        sampled = _SampledTokens(backbone, requests, limits, on_completion)
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
-                faster.enter_context(packed(backbone.model, len(row_B)))
-            token_B, logp_B = draw(logits_BV, drawn.uniform_BL[row_B, step], rules)
-            drawn.record(row_B, step, token_B, logp_B)
-            open_B = drawn.open_B[row_B]
-            resume_hint = int(open_B.sum())
-            if resume_hint == 0:
+                faster.enter_context(prepacked(backbone.model, len(batch.row_B)))
+            token_B, logp_B = draw(
+                batch.logits_BV, sampled.uniform_BL[batch.row_B, step], batch.rules
+            )
+            sampled.record(batch.row_B, step, token_B, logp_B)
+            open_B = sampled.open_B[batch.row_B]
+            still_open = int(open_B.sum())
+            if still_open == 0:
                 break
-            if resume_hint <= (1.0 - LEAVE) * len(row_B):
-                drawn.tell(row_B[~open_B])
+            if still_open <= (1.0 - LEAVE) * len(open_B):
+                sampled.finish(batch.row_B[~open_B])
                 stay = open_B.nonzero().squeeze(1)
-                leave(cache, stay, of_B[row_B[stay]], prompt_mask_PL)
-                row_B, token_B, at_B, mask_BK = (
-                    row_B[stay],
-                    token_B[stay],
-                    at_B[stay],
-                    mask_BK[stay],
-                )
-                rules = rules.select(stay)
-                speaking = [speaking[row] for row in stay.tolist()] if speakers else []
-                mix.rows(speaking)
-            seen_BK = None if shared else mask_BK[:, : prompts_PL.shape[1] + step + 1]
-            # Ended rows stay in the batch for a while; their positions must not exceed the context.
-            at_B1 = (at_B + step).clamp(max=backbone.context_length - 1)[:, None]
-            logits_B1V, cache = backbone.logits(token_B[:, None], seen_BK, at_B1, 1, cache)
-            logits_BV = logits_B1V[:, 0]
-    drawn.tell(row_B)
+                token_B = token_B[stay]
+                batch.keep(stay)
+            batch.read(token_B, step)
+    sampled.finish(batch.row_B)
     if timings is not None:
         timings.prefill += read - begun
         timings.decode += perf_counter() - read
-    return drawn.answers()
+    return sampled.completions()
 
 
-class _Drawn:
-    """The samples so far: every request's tokens, the open rows, and the finished completions."""
+class _DecodeBatch:
+    """The rows that the model reads together, with their cache, masks, positions and adapters."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        prompts: Sequence[Sequence[int]],
+        requests: Sequence[DecodeRequest],
+        limit: int,
+        adapters: Sequence[str],
+        mix: Mix,
+    ) -> None:
+        """Read every prompt once. There is room for `limit` more tokens."""
+        device = backbone.device
+        prompts_PL, mask_PL = padded(prompts, backbone.pad_id, "left", device)
+        of_B = torch.tensor([request.prompt for request in requests], device=device)
+        mix.rows(adapters)
+        logits_P1V, cache = backbone.logits(prompts_PL, mask_PL, positions(mask_PL), 1)
+        copied = prompts_PL.shape[1] * (len(requests) - len(prompts))
+        self._shared = backbone.shares_prompts and copied >= SHARED
+        if self._shared:
+            share_prompts(cache, of_B, mask_PL, limit)
+        else:
+            give_room(cache, of_B, limit)
+        self.row_B = torch.arange(len(requests), device=device)
+        """int64: the request of each row."""
+        self.logits_BV = logits_P1V[of_B, 0]
+        """The logits of each row's next token."""
+        self.rules = Rules.of(
+            [request.decode for request in requests],
+            [request.greedy for request in requests],
+            device,
+        )
+        self._backbone, self._cache, self._mix = backbone, cache, mix
+        self._prompt_mask_PL, self._prompt_of_B = mask_PL, of_B
+        self._mask_BK = torch.nn.functional.pad(mask_PL[of_B], (0, limit), value=True)
+        self._at_B = mask_PL.sum(dim=1)[of_B]
+        self._adapters = [adapters[request.prompt] for request in requests] if adapters else []
+        mix.rows(self._adapters)
+
+    def read(self, token_B: Tensor, step: int) -> None:
+        """Read token number `step` of each row."""
+        width = self._prompt_mask_PL.shape[1] + step + 1
+        seen_BK = None if self._shared else self._mask_BK[:, :width]
+        # Ended rows stay in the batch for a while; their positions must not exceed the context.
+        at_B1 = (self._at_B + step).clamp(max=self._backbone.context_length - 1)[:, None]
+        logits_B1V, self._cache = self._backbone.logits(
+            token_B[:, None], seen_BK, at_B1, 1, self._cache
+        )
+        self.logits_BV = logits_B1V[:, 0]
+
+    def keep(self, stay: Tensor) -> None:
+        """Remove all rows but those at the places `stay`."""
+        self.row_B = self.row_B[stay]
+        leave(self._cache, stay, self._prompt_of_B[self.row_B], self._prompt_mask_PL)
+        self._at_B, self._mask_BK = self._at_B[stay], self._mask_BK[stay]
+        self.rules = self.rules.select(stay)
+        if self._adapters:
+            self._adapters = [self._adapters[row] for row in stay.tolist()]
+        self._mix.rows(self._adapters)
+
+
+class _SampledTokens:
+    """Every request's tokens so far, which rows are open, and the finished completions."""
 
     def __init__(
         self,
         backbone: Backbone,
         requests: Sequence[DecodeRequest],
         limits: Sequence[int],
-        on_answer: Callable[[int, DecodedAnswer], None] | None,
+        on_completion: OnCompletion | None,
     ) -> None:
-        self._on_answer = on_answer
-        self._answers: dict[int, DecodedAnswer] = {}
+        self._on_completion = on_completion
+        self._completions: dict[int, Completion | Fault] = {}
         device, shape = backbone.device, (len(requests), max(limits))
         self._tokenizer = backbone.tokenizer
+        self._requests = requests
         self._stops = [request.decode.stop for request in requests]
         # A token is at least one byte, or a special token that is not shown. Some more tokens allow
         # for a first space that decoding drops.
@@ -237,8 +261,8 @@ class _Drawn:
         found_B[ended] = True
         return found_B
 
-    def tell(self, row_B: Tensor) -> None:
-        """Build the completions of ended rows, check all of them, then pass them to `on_answer`."""
+    def finish(self, row_B: Tensor) -> None:
+        """Build the completions of ended rows, check all of them, then pass them on."""
         rows, lengths, stopped = (
             whole.tolist() for whole in (row_B, self._length_B[row_B], self._stopped_B[row_B])
         )
@@ -254,16 +278,26 @@ class _Drawn:
                 "the model's logits are not finite numbers, so nothing can be sampled: "
                 "lower the learning rate, or compute in float32"
             )
-        for row, own, logp, (text, unread), ended in zip(
+        for row, own, logp, (text, error), ended in zip(
             rows, tokens, logprobs, self._texts(tokens), stopped, strict=True
         ):
-            stop: StopReason = "stop" if ended else "length"
-            self._answers[row] = DecodedAnswer(
-                tuple(own), tuple(logp), _cut(text, self._stops[row]), stop, unread
+            request = self._requests[row]
+            if error:
+                message = f"policy {request.policy}: the tokenizer failed at an answer: {error}"
+                self._completions[row] = Fault("sampler", TokenizerFault.cause, message)
+                continue
+            self._completions[row] = Completion(
+                policy=request.policy,
+                text=_cut(text, self._stops[row]),
+                stop="stop" if ended else "length",
+                version=request.version,
+                tokens=tuple(own),
+                logprobs=tuple(logp),
+                temperature=request.decode.temperature,
             )
-        if self._on_answer is not None:
+        if self._on_completion is not None:
             for row in rows:
-                self._on_answer(row, self._answers[row])
+                self._on_completion(row, self._completions[row])
 
     def _texts(self, tokens: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
         """Decode each row; if the tokenizer fails at it, return an empty string and the error."""
@@ -280,9 +314,9 @@ class _Drawn:
                 return [("", f"{type(error).__name__}: {error}")]
         return [text for row in tokens for text in self._texts([row])]
 
-    def answers(self) -> list[DecodedAnswer]:
+    def completions(self) -> list[Completion | Fault]:
         """Return all completions in the order of the requests, after the last row was removed."""
-        return [self._answers[row] for row in range(len(self._stops))]
+        return [self._completions[row] for row in range(len(self._requests))]
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

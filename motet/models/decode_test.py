@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import motet.models.decode as decoding
-from motet.core import ScoreRequest
+from motet.core import Completion, ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.models.backbone import Backbone
-from motet.models.decode import DecodedAnswer, DecodeRequest, Timings, decode
+from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.padding import padded
 from motet.models.sampler import score_requests
 from motet.settings import Decode, Lora
@@ -24,7 +24,7 @@ PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
 
 def requests(settings: Decode, answers: int = 3, greedy: bool = False) -> list[DecodeRequest]:
     return [
-        DecodeRequest(prompt, settings, key=100 * prompt + index, greedy=greedy)
+        DecodeRequest("p", prompt, settings, key=100 * prompt + index, greedy=greedy)
         for prompt in range(3)
         for index in range(answers)
     ]
@@ -46,7 +46,10 @@ def test_log_probabilities_of_sampling_are_those_of_training(
     backbone = with_adapter(folder_of(architecture), device)
     asked = [
         DecodeRequest(
-            prompt, Decode(temperature=temperature, max_new_tokens=limit), key=1000 * prompt + limit
+            "p",
+            prompt,
+            Decode(temperature=temperature, max_new_tokens=limit),
+            key=1000 * prompt + limit,
         )
         for prompt in range(3)
         for temperature, limit in ((0.3, 24), (0.7, 3), (1.0, 17), (1.5, 24))
@@ -106,36 +109,41 @@ def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
     assert len({len(answer.tokens) for answer in batched}) > 3
     for request, answer in zip(asked, batched, strict=True):
         (own,) = decode(
-            backbone, [PROMPTS[request.prompt]], [DecodeRequest(0, request.decode, request.key)]
+            backbone,
+            [PROMPTS[request.prompt]],
+            [DecodeRequest("p", 0, request.decode, request.key)],
         )
         assert (own.tokens, own.text, own.stop) == (answer.tokens, answer.text, answer.stop)
         assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
 
 
-def test_rows_that_leave_are_told_early_once_and_as_without(
+def test_rows_that_leave_are_passed_on_early_once_and_as_without(
     folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backbone = Backbone.load(folder_of(architecture))
     monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
     asked = requests(Decode(max_new_tokens=30), answers=4)
-    told: list[tuple[int, DecodedAnswer]] = []
-    told_at_pass: list[int] = []
+    received: list[tuple[int, Completion]] = []
+    received_at_pass: list[int] = []
     forward = backbone.logits
 
     def spy(*args: Any, **kwargs: Any) -> Any:
-        told_at_pass.append(len(told))
+        received_at_pass.append(len(received))
         return forward(*args, **kwargs)
 
     monkeypatch.setattr(backbone, "logits", spy)
     answers = decode(
-        backbone, PROMPTS, asked, on_answer=lambda request, answer: told.append((request, answer))
+        backbone,
+        PROMPTS,
+        asked,
+        on_completion=lambda request, answer: received.append((request, answer)),
     )
-    assert sorted(request for request, _ in told) == list(range(len(asked)))
-    assert [dict(told)[request] for request in range(len(asked))] == answers
-    assert 0 < told_at_pass[len(told_at_pass) // 2] < len(asked), (
+    assert sorted(request for request, _ in received) == list(range(len(asked)))
+    assert [dict(received)[request] for request in range(len(asked))] == answers
+    assert 0 < received_at_pass[len(received_at_pass) // 2] < len(asked), (
         "some are out while others are drawn"
     )
-    lengths = [len(answer.tokens) for _, answer in told]
+    lengths = [len(answer.tokens) for _, answer in received]
     assert lengths[0] < max(lengths) == lengths[-1]
     assert decode(backbone, PROMPTS, asked) == answers
 
@@ -167,7 +175,7 @@ def test_the_same_keys_draw_the_same_answers_and_other_keys_others(backbone: Bac
     other = decode(
         backbone,
         PROMPTS,
-        [DecodeRequest(request.prompt, request.decode, request.key + 1) for request in asked],
+        [DecodeRequest("p", request.prompt, request.decode, request.key + 1) for request in asked],
     )
     assert all(
         one.tokens != two.tokens
@@ -199,9 +207,11 @@ def test_greedy_answers_are_those_of_generate(
         assert answer.stop == "stop" or len(answer.tokens) == 24
 
 
-def free(backbone: Backbone) -> DecodedAnswer:
+def free(backbone: Backbone) -> Completion:
     """Return a completion that ends only at its limit."""
-    (answer,) = decode(backbone, [PROMPTS[0]], [DecodeRequest(0, Decode(max_new_tokens=20), key=5)])
+    (answer,) = decode(
+        backbone, [PROMPTS[0]], [DecodeRequest("p", 0, Decode(max_new_tokens=20), key=5)]
+    )
     assert answer.stop == "length"
     assert len(answer.tokens) == 20
     return answer
@@ -217,7 +227,7 @@ def test_any_of_several_end_tokens_ends_an_answer_and_is_kept_in_its_tokens(
     for ids in ((longer.tokens[place], never), (never, longer.tokens[place])):
         monkeypatch.setattr(backbone, "eos_ids", ids)
         (answer,) = decode(
-            backbone, [PROMPTS[0]], [DecodeRequest(0, Decode(max_new_tokens=20), key=5)]
+            backbone, [PROMPTS[0]], [DecodeRequest("p", 0, Decode(max_new_tokens=20), key=5)]
         )
         assert answer.stop == "stop"
         assert answer.tokens == longer.tokens[: place + 1]
@@ -247,8 +257,8 @@ def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_tokens(backbone: Bac
     )
     stop = whole[middle : middle + 2]
     settings = Decode(max_new_tokens=20, stop=("no such text", stop))
-    other = DecodeRequest(1, Decode(max_new_tokens=20), key=6)
-    answer, beside = decode(backbone, PROMPTS[:2], [DecodeRequest(0, settings, key=5), other])
+    other = DecodeRequest("p", 1, Decode(max_new_tokens=20), key=6)
+    answer, beside = decode(backbone, PROMPTS[:2], [DecodeRequest("p", 0, settings, key=5), other])
     assert answer.stop == "stop"
     assert answer.text == whole[: whole.index(stop)]
     assert answer.tokens == longer.tokens[: len(answer.tokens)]
@@ -261,14 +271,14 @@ def test_an_answer_ends_with_the_context(folder_of: FolderOf, architecture: Arch
     backbone = Backbone.load(folder_of(architecture))
     long_prompt = list(range(10, 10 + 90))
     asked = [
-        DecodeRequest(0, Decode(max_new_tokens=50), key=1),
-        DecodeRequest(1, Decode(max_new_tokens=50), key=2),
+        DecodeRequest("p", 0, Decode(max_new_tokens=50), key=1),
+        DecodeRequest("p", 1, Decode(max_new_tokens=50), key=2),
     ]
     cut_short, whole = decode(backbone, [long_prompt, PROMPTS[0]], asked)
     assert len(cut_short.tokens) == 96 - 90 or cut_short.stop == "stop"
     assert len(whole.tokens) == 50 or whole.stop == "stop"
     (last_place,) = decode(
-        backbone, [list(range(10, 10 + 95))], [DecodeRequest(0, Decode(), key=1)]
+        backbone, [list(range(10, 10 + 95))], [DecodeRequest("p", 0, Decode(), key=1)]
     )
     assert len(last_place.tokens) == 1
 
@@ -280,18 +290,22 @@ def test_logits_that_are_not_finite_stop_the_run(backbone: Backbone) -> None:
         decode(backbone, PROMPTS, requests(Decode(max_new_tokens=4)))
 
 
-def test_no_answer_is_told_after_logits_that_are_not_finite(
+def test_no_answer_is_passed_on_after_logits_that_are_not_finite(
     backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows end after 1, 2, 3, ... tokens; the model fails before the third."""
-    forward, passes, told = backbone.logits, iter(range(99)), []
+    forward, passes, received = backbone.logits, iter(range(99)), []
 
     def breaks(*args: Any, **kwargs: Any) -> Any:
         logits_B1V, cache = forward(*args, **kwargs)
         return (logits_B1V * torch.nan if next(passes) == 2 else logits_B1V), cache
 
     monkeypatch.setattr(backbone, "logits", breaks)
-    asked = [DecodeRequest(row % 3, Decode(max_new_tokens=1 + row), key=row) for row in range(6)]
+    asked = [
+        DecodeRequest("p", row % 3, Decode(max_new_tokens=1 + row), key=row) for row in range(6)
+    ]
     with pytest.raises(TrainingDiverged, match="not finite"):
-        decode(backbone, PROMPTS, asked, on_answer=lambda request, answer: told.append(request))
-    assert told == [0, 1]
+        decode(
+            backbone, PROMPTS, asked, on_completion=lambda request, answer: received.append(request)
+        )
+    assert received == [0, 1]

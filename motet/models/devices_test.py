@@ -200,10 +200,10 @@ def test_log_probabilities_of_sampling_are_those_of_learning(
     monkeypatch.setattr(decode, "SHARED", 1 if shared else 10**9)
     backbone = Backbone.load(folder_of("llama"), device="cpu")
     assert backbone.model.config._attn_implementation == attention.NAME
-    assert backbone.streams
+    assert backbone.packs_sequences
     prompts = [[5, 60, 200], [17, 9, 270, 33, 8, 61]]
     requests = [
-        DecodeRequest(of, Decode(max_new_tokens=8), key) for key, of in enumerate((0, 0, 1, 1))
+        DecodeRequest("p", of, Decode(max_new_tokens=8), key) for key, of in enumerate((0, 0, 1, 1))
     ]
     answers = decode.decode(backbone, prompts, requests)
     here = backbone.device

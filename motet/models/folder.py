@@ -69,7 +69,7 @@ def library(what: str, expected: str) -> Iterator[None]:
 
 
 @contextmanager
-def believed(source: str | Path, part: ModelPart) -> Iterator[Path]:
+def allowed_contents(source: str | Path, part: ModelPart) -> Iterator[Path]:
     """Inside, yield a folder with the allowed contents of the model at `source`.
 
     `source` is a folder or a hub name.

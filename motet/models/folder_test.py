@@ -18,7 +18,7 @@ from motet.errors import ConfigError
 from motet.models import folder as folders
 from motet.models import loading
 from motet.models.backbone import Backbone
-from motet.models.folder import believed
+from motet.models.folder import allowed_contents
 from motet.models.loading import load_config, load_tokenizer
 from tests.fixtures.model_folders import make_model_folder
 
@@ -212,7 +212,7 @@ def test_a_key_that_names_code_a_kernel_or_a_place_is_not_believed(
 ) -> None:
     whole = Backbone.load(model, device="cpu")
     say(model / file, **{key: NAMES[file][key]})
-    with believed(model, "tokenizer") as view:
+    with allowed_contents(model, "tokenizer") as view:
         assert key not in json.loads((view / file).read_text())
     found = Backbone.load(model, device="cpu")
     assert same(found, whole)
@@ -229,7 +229,7 @@ def test_a_kernel_in_a_part_of_a_config_is_not_believed_either(model: Path) -> N
             "deeper": {"auto_map": {}},
         },
     )
-    with believed(model, "tokenizer") as view:
+    with allowed_contents(model, "tokenizer") as view:
         assert json.loads((view / "config.json").read_text())["text_config"] == {
             "hidden_act": "gelu",
             "deeper": {},

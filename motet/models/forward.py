@@ -1,7 +1,7 @@
 """Log-probabilities of given completions: the numbers that sampling recorded, with gradients.
 
 A prompt is read once for all its completions, and padding is not read at all: a micro-batch is one
-packed `Stream`. A model that does not take its attention from transformers reads padded rows:
+`PackedRow`. A model that does not take its attention from transformers reads padded rows:
 completions continue from the cache of their prompts. If blocks are recomputed in the backward pass
 (`Backbone.checkpointing`), each completion reads its prompt again instead.
 """
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from motet.models.backbone import Backbone
-from motet.models.packing import Stream
 from motet.models.padding import Rows, positions
+from motet.models.sequence_packing import PackedRow
 
 
 def forward(
@@ -23,8 +23,8 @@ def forward(
     temperature). All tensors are on the backbone's device. Its active policy computes.
     """
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
-    if backbone.streams:
-        states_NX = backbone.stream_states(Stream.of(rows))
+    if backbone.packs_sequences:
+        states_NX = backbone.packed_states(PackedRow.of(rows))
     elif backbone.checkpointing and torch.is_grad_enabled():
         states_NX = _whole(backbone, rows)[mask_BL]
     else:

@@ -44,11 +44,11 @@ def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logp_LV.gather(1, ids[0, len(prompt) :, None])[:, 0], entropy_L
 
 
-@pytest.fixture(params=["stream", "cache"])
+@pytest.fixture(params=["packed", "cache"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Use packed micro-batches, or completions that continue from the cache of their prompts."""
     if request.param == "cache":
-        monkeypatch.setattr(capabilities, "_streams", lambda backbone: False)
+        monkeypatch.setattr(capabilities, "_packs_sequences", lambda backbone: False)
     return request.param
 
 
@@ -62,7 +62,7 @@ def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
     way: str,
 ) -> None:
     backbone = with_adapter(folder_of(architecture), device)
-    assert backbone.streams == (way == "stream")
+    assert backbone.packs_sequences == (way == "packed")
     with torch.no_grad(), backbone.policy("a" if lora else None):
         logp_BL, entropy_BL, mask_BL = together(backbone)
         assert entropy_BL is not None
@@ -129,14 +129,14 @@ def test_padding_behind_a_short_answer_to_a_long_prompt_asks_for_no_position_tha
     assert torch.allclose(logp_BL[0, :2], alone_BL[0], atol=1e-5)
 
 
-def test_in_bfloat16_a_stream_is_no_further_from_float32_than_separate_rows_are(
+def test_in_bfloat16_a_packed_row_is_no_further_from_float32_than_separate_rows_are(
     folder_of: Callable[..., Path], architecture: Architecture
 ) -> None:
     """Compare the root mean square errors of log-probabilities and gradients, against float32."""
 
     def values_and_gradients(dtype: str, apart: bool) -> tuple[torch.Tensor, torch.Tensor]:
         backbone = Backbone.load(folder_of(architecture), dtype=dtype, trainable_full=True)
-        assert backbone.streams
+        assert backbone.packs_sequences
         if apart:
             logp_N = torch.cat([alone(backbone, row)[0] for row in range(len(COMPLETIONS))])
         else:
@@ -148,8 +148,8 @@ def test_in_bfloat16_a_stream_is_no_further_from_float32_than_separate_rows_are(
         return logp_N.detach(), grads
 
     right = values_and_gradients("float32", apart=True)
-    stream, rows = (values_and_gradients("bfloat16", apart=apart) for apart in (False, True))
-    for exact, ours, theirs in zip(right, stream, rows, strict=True):
+    packed, rows = (values_and_gradients("bfloat16", apart=apart) for apart in (False, True))
+    for exact, ours, theirs in zip(right, packed, rows, strict=True):
         wrong, usual = ((found - exact).square().mean().sqrt() for found in (ours, theirs))
         assert wrong < 1.5 * usual
         assert wrong < 0.1 * exact.square().mean().sqrt()
@@ -180,7 +180,7 @@ def test_a_model_with_windows_and_capped_logits_takes_the_plain_ways_and_gives_t
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
     backbone = Backbone.load(folder)
-    assert not backbone.streams
+    assert not backbone.packs_sequences
     assert not backbone.shares_prompts
     with torch.no_grad():
         logp_BL, entropy_BL, mask_BL = together(backbone)

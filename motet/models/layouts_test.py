@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from motet.core import Message
 from motet.errors import ConfigError, SamplerFault
 from motet.models.backbone import Backbone
-from motet.models.folder import believed
+from motet.models.folder import allowed_contents
 from motet.models.prompts import encode
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder
 
@@ -198,6 +198,6 @@ def test_a_checkpoint_inside_a_snapshot_of_the_hub_is_read(tmp_path: Path) -> No
 
 
 def test_what_is_made_to_read_a_folder_is_swept_when_its_process_was_killed(tmp_path: Path) -> None:
-    with believed(make_model_folder(tmp_path / "m"), "weights") as view:
+    with allowed_contents(make_model_folder(tmp_path / "m"), "weights") as view:
         assert (view / ".motet-temporary").is_file(), "the mark of motet.sandbox.temporary"
         assert view.name.startswith("motet-")

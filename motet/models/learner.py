@@ -30,7 +30,7 @@ _SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a
 
 
 @dataclass
-class _Course:
+class _TrainState:
     """The training state of one policy or critic.
 
     `loss` is None until a batch has been accumulated for the next step.
@@ -66,15 +66,15 @@ class LocalLearner:
         critics: Sequence[Critic] = (),
     ) -> None:
         everyone: list[Policy | Critic] = [*policies, *critics]
-        self._courses = {
-            one.name: _course(
+        self._train_states = {
+            one.name: _train_state(
                 one, optimizers[one.name], steps if isinstance(steps, int) else steps[one.name]
             )
             for one in everyone
         }
         owner: dict[torch.nn.Parameter, str] = {}
-        for name, course in self._courses.items():
-            for parameter in course.parameters:
+        for name, state in self._train_states.items():
+            for parameter in state.parameters:
                 if owner.setdefault(parameter, name) != name:
                     raise ConfigError(
                         f"policies {owner[parameter]} and {name} train the same weights; "
@@ -87,8 +87,8 @@ class LocalLearner:
 
         Raises: TrainingDiverged if its loss is not finite.
         """
-        course = self._courses[batch.policy]
-        policy = course.learning
+        state = self._train_states[batch.policy]
+        policy = state.learning
         batch = batch.to(policy.backbone.device)
         answers, tokens = batch.tokens_BL.shape
         learning = (
@@ -107,7 +107,7 @@ class LocalLearner:
 
         Raises: TrainingDiverged if its loss is not finite.
         """
-        critic = self._courses[batch.critic].learning
+        critic = self._train_states[batch.critic].learning
         assert isinstance(critic, Critic)
         batch = batch.to(critic.backbone.device)
         texts, tokens = batch.tokens_BL.shape
@@ -118,11 +118,11 @@ class LocalLearner:
         return metrics
 
     def _backward(self, name: str, loss: Tensor) -> None:
-        course, figure = self._courses[name], loss.item()
+        state, figure = self._train_states[name], loss.item()
         if not math.isfinite(figure):
             raise self._diverged(name, f"loss is {figure}")
         loss.backward()
-        course.loss = figure if course.loss is None else course.loss + figure
+        state.loss = figure if state.loss is None else state.loss + figure
 
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """Update those of `names` that have accumulated a batch.
@@ -133,40 +133,44 @@ class LocalLearner:
 
         Raises: TrainingDiverged if any gradient is not finite, before anything is updated.
         """
-        due = {name: self._courses[name] for name in names if self._courses[name].loss is not None}
-        norms = {name: _gradient_norm(course) for name, course in due.items()}
+        due = {
+            name: self._train_states[name]
+            for name in names
+            if self._train_states[name].loss is not None
+        }
+        norms = {name: _gradient_norm(state) for name, state in due.items()}
         for name, norm in norms.items():
             if not torch.isfinite(norm):
                 raise self._diverged(name, f"gradient norm is {norm.item()}, loss {due[name].loss}")
-        figures = {name: self._step(course, norms[name]) for name, course in due.items()}
-        backbones = {course.learning.backbone for course in due.values()}
+        figures = {name: self._step(state, norms[name]) for name, state in due.items()}
+        backbones = {state.learning.backbone for state in due.values()}
         for backbone in backbones:
             backbone.sync_from_master()
-        for course in self._courses.values():
-            course.loss = None
-            course.adamw.zero_grad(set_to_none=True)
+        for state in self._train_states.values():
+            state.loss = None
+            state.adamw.zero_grad(set_to_none=True)
         for backbone in backbones:
             devices.give_back(backbone.device)
         return figures
 
-    def _step(self, course: _Course, norm: Tensor) -> dict[str, float]:
-        rate = course.rate
-        clip_grads_with_norm_(course.parameters, course.settings.clip_norm, norm)
-        for group in course.adamw.param_groups:
+    def _step(self, state: _TrainState, norm: Tensor) -> dict[str, float]:
+        rate = state.rate
+        clip_grads_with_norm_(state.parameters, state.settings.clip_norm, norm)
+        for group in state.adamw.param_groups:
             group["lr"] = rate
         stepping = (
-            f"stepping {sum(p.numel() for p in course.parameters):,} weights of "
-            f"{course.learning.name}"
+            f"stepping {sum(p.numel() for p in state.parameters):,} weights of "
+            f"{state.learning.name}"
         )
-        with oom_hint(stepping, _SMALLER, course.learning.backbone.device):
-            course.adamw.step()
-        figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
-        course.steps_done += 1
+        with oom_hint(stepping, _SMALLER, state.learning.backbone.device):
+            state.adamw.step()
+        figures = {"loss": state.loss, "grad_norm": norm.item(), "learning_rate": rate}
+        state.steps_done += 1
         return figures
 
     def precision(self, name: str) -> str:
         """Return the dtype of the computation, or 8bit if the base also rounds its inputs."""
-        backbone = self._courses[name].learning.backbone
+        backbone = self._train_states[name].learning.backbone
         eight = stored_as(backbone.model.config) == "8bit"
         return "8bit" if eight else str(backbone.dtype).removeprefix("torch.")
 
@@ -176,17 +180,17 @@ class LocalLearner:
         The suspect is the capability that may explain why log-probabilities differ from those of
         sampling.
         """
-        policy = self._courses[batch.policy].learning
+        policy = self._train_states[batch.policy].learning
         with policy.active():
             found = suspect(policy.backbone, batch.to(policy.backbone.device))
         return f"{type(policy.backbone.model).__name__}. {found}"
 
     def _diverged(self, name: str, what: str) -> TrainingDiverged:
-        course = self._courses[name]
-        kind = "critic" if isinstance(course.learning, Critic) else "policy"
+        state = self._train_states[name]
+        kind = "critic" if isinstance(state.learning, Critic) else "policy"
         return TrainingDiverged(
-            f"{kind} {name}, optimiser step {course.steps_done + 1} of {course.steps}: "
-            f"{what} at learning rate {course.rate:.3g}; the weights are those of the step before. "
+            f"{kind} {name}, optimiser step {state.steps_done + 1} of {state.steps}: "
+            f"{what} at learning rate {state.rate:.3g}; the weights are those of the step before. "
             "Lower optimizer.learning_rate, or look at the step's episodes"
         )
 
@@ -198,20 +202,20 @@ class LocalLearner:
         The state is flat tensors of the policy's i-th parameter, named as in `optimizers.state_of`
         (`exp_avg.<i>`, ...).
         """
-        course = self._courses[name]
-        return state_of(course.adamw, course.parameters), {"step": course.steps_done}
+        state = self._train_states[name]
+        return state_of(state.adamw, state.parameters), {"step": state.steps_done}
 
     def load_state(self, name: str, state: OptimizerState) -> None:
         """Continue from `state`.
 
         Raises: ConfigError if it belongs to another model or another kind of optimizer.
         """
-        course, (tensors, facts) = self._courses[name], state
-        load_into(course.adamw, course.parameters, tensors, course.settings.kind, name)
-        course.steps_done, course.loss = facts["step"], None
+        own, (tensors, facts) = self._train_states[name], state
+        load_into(own.adamw, own.parameters, tensors, own.settings.kind, name)
+        own.steps_done, own.loss = facts["step"], None
 
 
-def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Course:
+def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> _TrainState:
     parameters = learning.parameters()
     kind = "critic" if isinstance(learning, Critic) else "policy"
     if not parameters:
@@ -226,7 +230,7 @@ def _course(learning: Policy | Critic, settings: Optimizer, steps: int) -> _Cour
                 "expected float32 masters, computed with in a narrower type: "
                 "small updates are rounded away otherwise"
             )
-    return _Course(learning, parameters, settings, steps, make_optimizer(parameters, settings))
+    return _TrainState(learning, parameters, settings, steps, make_optimizer(parameters, settings))
 
 
 def rows_of(batch: Batch) -> Rows:
@@ -235,7 +239,7 @@ def rows_of(batch: Batch) -> Rows:
     )
 
 
-def _gradient_norm(course: _Course) -> Tensor:
+def _gradient_norm(state: _TrainState) -> Tensor:
     return get_total_norm(
-        [parameter.grad for parameter in course.parameters if parameter.grad is not None]
+        [parameter.grad for parameter in state.parameters if parameter.grad is not None]
     )

@@ -46,13 +46,12 @@ def samples(policy: str = "p") -> list[TrainSample]:
             SampleId("e", (), "agent", index),
             policy,
             turn=0,
-            group=0,
             prompt_tokens=prompt,
             completion=Completion(
                 policy, "", "stop", tokens=tokens, logprobs=(-3.0,) * len(tokens), temperature=0.7
             ),
             advantage=(-1.0) ** index * (index + 1),
-            weight=0.2,
+            share=0.2,
         )
         for index, (prompt, tokens) in enumerate(ROWS)
     ]

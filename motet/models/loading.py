@@ -21,7 +21,7 @@ from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
 from motet.models.bounded_text import limit_tokens
-from motet.models.folder import believed, library
+from motet.models.folder import allowed_contents, library
 from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 DType = Literal["float32", "bfloat16", "float16"]
@@ -46,7 +46,7 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
 
     Raises: ConfigError.
     """
-    with believed(source, "tokenizer") as view:
+    with allowed_contents(source, "tokenizer") as view:
         config = _config_of(source, view)
         with library(_named(source), EXPECTED):
             found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
@@ -61,7 +61,7 @@ def load_config(source: str | Path) -> PretrainedConfig:
 
     Raises: ConfigError.
     """
-    with believed(source, "config") as view:
+    with allowed_contents(source, "config") as view:
         return _config_of(source, view)
 
 
@@ -129,7 +129,7 @@ def load_model(
 
     Raises: ConfigError.
     """
-    with believed(source, "weights") as view:
+    with allowed_contents(source, "weights") as view:
         config = _config_of(source, view)
         stored = stored_as(config)
         if stored not in ("none", quantize):

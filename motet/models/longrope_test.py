@@ -95,12 +95,12 @@ def test_the_context_ends_where_positions_begin_to_depend_on_the_batch(
     assert said is None or f"limited to {SHORT} tokens, of {LONG}" in said
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["stream", "rows"])
+@pytest.mark.parametrize("packs_sequences", [True, False], ids=["packed", "rows"])
 @pytest.mark.parametrize("room", [0, 1, 5])
 def test_scores_do_not_depend_on_a_neighbour_that_fills_the_context(
-    backbone: Backbone, streams: bool, room: int
+    backbone: Backbone, packs_sequences: bool, room: int
 ) -> None:
-    if not streams:
+    if not packs_sequences:
         backbone.capabilities = type(backbone.capabilities)(
             backbone.capabilities.ends_in_head, backbone.shares_prompts
         )
@@ -127,7 +127,8 @@ def test_answers_do_not_depend_on_a_neighbour_that_fills_the_context(
         list(request_of(length, 1).prompt_tokens) for length in (3, backbone.context_length - 2)
     ]
     requests = [
-        DecodeRequest(prompt, Decode(max_new_tokens=8), key) for key, prompt in enumerate((0, 1, 0))
+        DecodeRequest("p", prompt, Decode(max_new_tokens=8), key)
+        for key, prompt in enumerate((0, 1, 0))
     ]
     together = decode(backbone, prompts, requests)
     alone = decode(backbone, prompts[:1], [requests[0], requests[2]])

@@ -90,7 +90,7 @@ def test_models_and_what_decoding_remembers_are_freed_at_once(
         decode(
             backbone,
             [[5, 6, 7]],
-            [DecodeRequest(0, Decode(max_new_tokens=3), key) for key in range(4)],
+            [DecodeRequest("p", 0, Decode(max_new_tokens=3), key) for key in range(4)],
         )
         del backbone.logits
         assert kept

@@ -21,7 +21,7 @@ from motet.models import devices
 from motet.models.folder import library
 from motet.models.loading import EXPECTED, load_config
 from motet.models.logprobs import CHUNK, ROWS
-from motet.models.packed import fits
+from motet.models.prepacked_weights import fits
 from motet.models.quantized import Quantize
 from motet.settings import Lora, TinyModel
 
@@ -140,8 +140,8 @@ def training(trained: int, kind: str) -> int:
     return int(trained * (MASTER + MOMENTS[kind]))
 
 
-def packing(shape: Shape, bytes_each: int) -> int:
-    """Return the bytes of the packed linear layers with which a CPU samples."""
+def prepacked(shape: Shape, bytes_each: int) -> int:
+    """Return the bytes of the prepacked linear layers with which a CPU samples."""
     linear = sum(inputs * outputs for _, inputs, outputs in shape.linear)
     size = (linear + shape.vocabulary * shape.hidden) * bytes_each
     return size if fits(size) else 0

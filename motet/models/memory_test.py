@@ -12,8 +12,8 @@ from motet.models.memory import (
     held,
     learning,
     oom_hint,
-    packing,
     playing,
+    prepacked,
     shape_of,
     training,
 )
@@ -44,9 +44,9 @@ def test_the_cache_holds_keys_and_values_of_every_layer():
 def test_a_cpu_samples_with_copies_of_linear_layers_and_the_head_where_they_fit(monkeypatch):
     shape = shape_of(TINY)
     linear = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
-    assert packing(shape, bytes_each=2) == 2 * (linear + 300 * 64)
+    assert prepacked(shape, bytes_each=2) == 2 * (linear + 300 * 64)
     monkeypatch.setattr(memory, "fits", lambda size: False)
-    assert packing(shape, bytes_each=2) == 0
+    assert prepacked(shape, bytes_each=2) == 0
 
 
 def test_what_is_trained_needs_masters_and_what_computes_and_gradient_and_moments():

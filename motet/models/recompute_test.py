@@ -51,7 +51,7 @@ def policy_of(
     return Policy("p", backbone, "a")
 
 
-@pytest.fixture(params=["stream", "rows", "logits"])
+@pytest.fixture(params=["packed", "rows", "logits"])
 def reads(request: pytest.FixtureRequest) -> Reads:
     """Return a function that sets how a policy reads micro-batches.
 
@@ -60,7 +60,7 @@ def reads(request: pytest.FixtureRequest) -> Reads:
     """
 
     def change(policy: Policy) -> Policy:
-        if request.param != "stream":
+        if request.param != "packed":
             policy.backbone.capabilities = Capabilities(ends_in_head=request.param == "rows")
         return policy
 
@@ -168,7 +168,7 @@ def test_blocks_run_twice_where_a_backward_pass_follows(
     with torch.no_grad(), policy.active():
         said(policy)
     assert not any(runs[4:])
-    assert len(runs) == 4 + (2 if policy.backbone.streams else 4), (
+    assert len(runs) == 4 + (2 if policy.backbone.packs_sequences else 4), (
         "without gradients rows go on from a cache"
     )
     assert not any("forward" in vars(block) for block in blocks)

@@ -29,11 +29,11 @@ from motet.errors import ConfigError, SamplerFault
 from motet.models import devices
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, compute_values, read
-from motet.models.decode import DecodedAnswer, DecodeRequest, Timings, decode
+from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import forward
 from motet.models.memory import oom_hint
 from motet.models.padding import Rows, padded
-from motet.models.prompts import OnLongPrompt, TokenizerFault, fit
+from motet.models.prompts import OnLongPrompt, fit
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class LocalSampler:
         begun = perf_counter()
         prompts = [self._prompt(request) for request in requests]
         self._timings.prefill += perf_counter() - begun
-        open_ = _Open(requests, prompts, self.versions, hand_out)
+        open_ = _Open(requests, prompts, hand_out)
         for names in self._adapter_groups(requests):
             room = self._policies[names[0]].backbone.context_length
             rows = [
@@ -174,12 +174,12 @@ class LocalSampler:
         Adapters on one base are one group and decode together: this was never measured to be slower
         (docs/performance.md).
         """
-        casts: dict[object, list[str]] = {}
+        groups: dict[object, list[str]] = {}
         for name in sorted({request.policy for request in requests}):
             policy = self._policies[name]
             together = policy.adapter is not None and policy.backbone.mixes_adapters
-            casts.setdefault(id(policy.backbone) if together else name, []).append(name)
-        return list(casts.values())
+            groups.setdefault(id(policy.backbone) if together else name, []).append(name)
+        return list(groups.values())
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
         backbone = self._policies[request.policy].backbone
@@ -201,18 +201,21 @@ class LocalSampler:
         read = [(request.policy, row.prompt) for row, request in zip(rows, asked, strict=True)]
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
         requests = [
-            DecodeRequest(places[prompt], request.decode, request.keys[row.index], request.greedy)
+            DecodeRequest(
+                request.policy,
+                places[prompt],
+                request.decode,
+                request.keys[row.index],
+                request.greedy,
+                self.versions[request.policy],
+            )
             for prompt, row, request in zip(read, rows, asked, strict=True)
         ]
-        cast = [self._policies[name] for name, _ in places]
-        backbone = cast[0].backbone
+        policies = [self._policies[name] for name, _ in places]
+        backbone = policies[0].backbone
         # A single adapter also goes this way, which is faster than PEFT's.
-        mixed = cast[0].adapter is not None and backbone.mixes_adapters
-        speakers = [str(policy.adapter) for policy in cast] if mixed else None
-
-        def take(request: int, answer: DecodedAnswer) -> None:
-            open_.take(rows[request], answer)
-
+        mixed = policies[0].adapter is not None and backbone.mixes_adapters
+        adapters = [str(policy.adapter) for policy in policies] if mixed else None
         prompts = [prompt for _, prompt in places]
         width = max(map(len, prompts)) + max(row.answer for row in rows)
         asked_for = f"playing {len(rows)} answers of up to {width} tokens, prompt included"
@@ -220,14 +223,14 @@ class LocalSampler:
             f"lower train.rows_per_batch ({self._rows_per_batch}) or train.tokens_per_batch "
             f"({self._tokens_per_batch})"
         )
-        active = cast[0].active() if speakers is None else backbone.policy(None)
+        active = policies[0].active() if adapters is None else backbone.policy(None)
         with self._turn, oom_hint(asked_for, knobs, backbone.device), active:
             decode(
                 backbone,
                 prompts,
                 requests,
-                speakers=speakers,
-                on_answer=take,
+                adapters=adapters,
+                on_completion=lambda request, answer: open_.take(rows[request], answer),
                 timings=self._timings,
                 between=self._between,
             )
@@ -315,43 +318,29 @@ class _Open:
         self,
         requests: Sequence[SampleRequest],
         prompts: Sequence[tuple[int, ...] | Fault],
-        versions: Mapping[str, int],
         hand_out: OnAnswer,
     ) -> None:
         self.requests = requests
-        self._versions, self._hand_out = versions, hand_out
-        self._drawn: list[dict[int, DecodedAnswer]] = [{} for _ in requests]
+        self._hand_out = hand_out
+        self._drawn: list[dict[int, Completion | Fault]] = [{} for _ in requests]
         self._answers: dict[int, Sampled | Fault] = {}
         for number, prompt in enumerate(prompts):
             if isinstance(prompt, Fault):
                 self._end(number, prompt)
 
-    def take(self, row: _Row, answer: DecodedAnswer) -> None:
-        request, drawn = self.requests[row.request], self._drawn[row.request]
+    def take(self, row: _Row, answer: Completion | Fault) -> None:
+        drawn = self._drawn[row.request]
         drawn[row.index] = answer
-        if len(drawn) == len(request.keys):
-            unread = [drawn[index].unread for index in range(len(drawn)) if drawn[index].unread]
-            if unread:
-                message = f"policy {request.policy}: the tokenizer failed at an answer: {unread[0]}"
-                self._end(row.request, Fault("sampler", TokenizerFault.cause, message))
-                return
-            completions = (self._completion(request, drawn[index]) for index in range(len(drawn)))
-            self._end(row.request, Sampled(row.prompt, tuple(completions)))
+        if len(drawn) < len(self.requests[row.request].keys):
+            return
+        answers = [drawn[index] for index in range(len(drawn))]
+        faults = [one for one in answers if isinstance(one, Fault)]
+        completions = tuple(one for one in answers if isinstance(one, Completion))
+        self._end(row.request, faults[0] if faults else Sampled(row.prompt, completions))
 
     def answers(self) -> list[Sampled | Fault]:
         """Return all results in the order of the requests, after the last was sampled."""
         return [self._answers[number] for number in range(len(self.requests))]
-
-    def _completion(self, request: SampleRequest, answer: DecodedAnswer) -> Completion:
-        return Completion(
-            policy=request.policy,
-            text=answer.text,
-            stop=answer.stop,
-            version=self._versions[request.policy],
-            tokens=answer.tokens,
-            logprobs=answer.logprobs,
-            temperature=request.decode.temperature,
-        )
 
     def _end(self, number: int, answer: Sampled | Fault) -> None:
         self._answers[number] = answer

@@ -128,7 +128,7 @@ def test_adapters_of_one_base_decode_together_what_each_says_alone(
     sampler, casts, decoded = LocalSampler(policies), [], decode.decode
 
     def spy(*given: Any, **settings: Any) -> Any:
-        casts.append(sorted(set(settings["speakers"] or ["alone"])))
+        casts.append(sorted(set(settings["adapters"] or ["alone"])))
         return decoded(*given, **settings)
 
     monkeypatch.setattr("motet.models.sampler.decode", spy)

@@ -14,8 +14,8 @@ from motet.models import attention
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, share_prompts
 from motet.models.capabilities import Capabilities
-from motet.models.packing import Stream
 from motet.models.padding import Rows, padded, positions
+from motet.models.sequence_packing import PackedRow
 from tests.fixtures.model_folders import make_tokenizer
 
 META = torch.device("meta")
@@ -39,7 +39,7 @@ def backbone() -> Backbone:
         model, tokenizer, 32768, device=META, dtype=torch.bfloat16, trainable_full=False
     )
     model.set_attn_implementation(attention.NAME)
-    found.capabilities = Capabilities(ends_in_head=True, shares_prompts=True, streams=True)
+    found.capabilities = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)
     return found
 
 
@@ -74,8 +74,8 @@ def test_it_has_half_a_billion_weights_and_holds_none(backbone: Backbone) -> Non
 
 def test_a_micro_batch_is_learnt_from_as_one_row(backbone: Backbone) -> None:
     given = rows()
-    stream = moved(Stream.of(given))
-    states_MH = backbone.stream_states(stream)
+    packed = moved(PackedRow.of(given))
+    states_MH = backbone.packed_states(packed)
     real = int(given.mask_BL.sum())
     assert states_MH.shape == (real, WIDTH)
     tokens_N = torch.zeros(real, dtype=torch.int64, device=META)

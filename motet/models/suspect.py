@@ -14,7 +14,7 @@ from motet.models.padding import Rows
 ROWS = 4
 """Completions that are checked."""
 WAYS = {
-    "streams": "micro-batches without padding (Capabilities.streams)",
+    "packs_sequences": "micro-batches without padding (Capabilities.packs_sequences)",
     "ends_in_head": "log-probabilities from hidden states (Capabilities.ends_in_head)",
     "shares_prompts": "prompts that answers share (Capabilities.shares_prompts)",
     "mixes_adapters": "adapters that share a batch (Backbone.mixes_adapters)",
@@ -48,9 +48,9 @@ def suspect(backbone: Backbone, batch: Batch) -> str:
             f"{found}. Suspected: "
             f"{' or '.join(ways) or 'the cache that prompts and answers are read from'}"
         )
-    for name in ("streams", "ends_in_head"):
+    for name in ("packs_sequences", "ends_in_head"):
         if getattr(backbone.capabilities, name):
-            without = replace(backbone.capabilities, **{"streams": False, name: False})
+            without = replace(backbone.capabilities, **{"packs_sequences": False, name: False})
             if (
                 _trained(backbone, batch, rows, without)[mask_BL] - bare
             ).abs().mean().item() < apart / 2:

@@ -52,7 +52,7 @@ async def warm_up(
                 "expected at least one"
             )
         samples = [
-            _sample(policy.name, index, *row, weight=1.0 / len(rows))
+            _sample(policy.name, index, *row, share=1.0 / len(rows))
             for index, row in enumerate(rows)
         ]
         for batch in pack(
@@ -74,7 +74,7 @@ async def warm_up(
 def cross_entropy(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
     """An `Objective`: −log π of every token."""
     # The policy gradient of an advantage of 1 is the gradient of cross-entropy.
-    return reduce(-batch.advantages_BL * logp_BL, batch.mask_BL, batch.weight_B), {}
+    return reduce(-batch.advantages_BL * logp_BL, batch.mask_BL, batch.token_weight_B), {}
 
 
 def _tokenize(
@@ -108,11 +108,11 @@ def _tokenize(
 
 
 def _sample(
-    policy: str, index: int, prompt_tokens: tuple[int, ...], tokens: tuple[int, ...], weight: float
+    policy: str, index: int, prompt_tokens: tuple[int, ...], tokens: tuple[int, ...], share: float
 ) -> TrainSample:
     # A demonstration was not sampled: its log-probabilities are unknown, and no ratio is made of
     # them.
     answer = Completion(policy, "", "stop", tokens=tokens, logprobs=(0.0,) * len(tokens))
     return TrainSample(
-        SampleId("warm-up", (), policy, index), policy, 0, index, prompt_tokens, answer, 1.0, weight
+        SampleId("warm-up", (), policy, index), policy, 0, prompt_tokens, answer, 1.0, share
     )

@@ -237,9 +237,14 @@ async def _learn(
         algorithm.minibatches,
         derive(components.seed, number, "values"),
     )
-    for dealt, value_part in zip_longest(parts, value_parts, fillvalue=()):
-        part = [sample for sample in dealt if sample.policy not in arrived]
-        batches = pack(part, step_config.token_budget, algorithm.reduce, components.longest)
+    for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
+        batches = pack(
+            [sample for sample in part if sample.policy not in arrived],
+            step_config.token_budget,
+            algorithm.reduce,
+            components.longest,
+            scale=len(samples) / len(part) if part else 1.0,
+        )
         value_batches = pack_values(value_part, step_config.token_budget)
         clock.lap("pack")
         now: dict[str, list[BatchMetrics]] = {}

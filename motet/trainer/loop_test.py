@@ -150,14 +150,15 @@ def test_two_agents_of_one_policy_take_one_step_on_the_sum_and_not_one_each():
     assert diary.updates == [("p",)]
     (batch,) = diary.batches
     assert len(batch.tokens_BL) == 4 * 2 * 2
-    assert batch.weight_B.sum().item() == pytest.approx(4.0)  # one for each agent at each turn
+    assert batch.token_weight_B.sum().item() == pytest.approx(
+        4.0
+    )  # one for each agent at each turn
 
 
 def test_every_update_has_the_old_probabilities_of_the_sampling():
     diary, _ = go(components("ippo", fields={"epochs": 3}))
     assert len(diary.batches) == 3 * 2
     for batch in diary.batches:
-        assert batch.old_logp_BL is None  # the comparison uses the sampler's own
         assert set(batch.behaviour_logp_BL[batch.mask_BL].tolist()) == {-0.5}
 
 

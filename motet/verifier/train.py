@@ -200,7 +200,7 @@ def batches(verifier: Verifier, examples: Sequence[Example], course: Course) -> 
                 read_BL=read_BL,
                 targets_BL=torch.where(read_BL, label_B[:, None], 0.0),
                 old_values_BL=torch.zeros_like(read_BL, dtype=torch.float32),
-                weight_B=1.0 / (judged_B * len(examples)),
+                value_weight_B=1.0 / (judged_B * len(examples)),
             )
         )
     return made
@@ -210,7 +210,7 @@ def cross_entropy(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMe
     """A `batch.ValueObjective`: −log of the label's probability. Values are log-odds of "right"."""
     values_BL = torch.where(batch.read_BL, values_BL, 0.0)
     loss_BL = binary_cross_entropy_with_logits(values_BL, batch.targets_BL, reduction="none")
-    return reduce(loss_BL, batch.read_BL, batch.weight_B), {}
+    return reduce(loss_BL, batch.read_BL, batch.value_weight_B), {}
 
 
 def score_all(

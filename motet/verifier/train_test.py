@@ -95,7 +95,7 @@ def test_every_answer_weighs_the_same_however_many_of_its_tokens_are_judged(
     (batch,) = batches(verifier, examples, course)
     lengths = sorted([example.reading.answer if loss == "every" else 1 for example in examples])
     assert sorted(batch.read_BL.sum(dim=1).tolist()) == lengths
-    assert (batch.weight_B * batch.read_BL.sum(dim=1)).tolist() == pytest.approx([0.5, 0.5])
+    assert (batch.value_weight_B * batch.read_BL.sum(dim=1)).tolist() == pytest.approx([0.5, 0.5])
     with torch.no_grad():
         loss_of, _ = cross_entropy(batch, verifier.critic.values(batch.tokens_BL, batch.mask_BL))
     # all log-odds are .4: half of log(1 + e^-.4) for the right one, half of log(1 + e^.4) for the

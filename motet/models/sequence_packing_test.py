@@ -2,24 +2,24 @@
 
 import torch
 
-from motet.models.packing import Stream
 from motet.models.padding import Rows, padded
+from motet.models.sequence_packing import PackedRow
 
 CPU = torch.device("cpu")
 
 
-def test_a_stream_holds_every_real_token_once_and_knows_where_each_row_lies() -> None:
+def test_a_packed_row_holds_every_real_token_once_and_knows_where_each_row_lies() -> None:
     prompts_PL, prompt_mask_PL = padded([[10, 11, 12], [20]], 0, "left", CPU)
     tokens_BL, mask_BL = padded([[1, 2], [3], [4, 5, 6]], 0, "right", CPU)
-    stream = Stream.of(
+    packed = PackedRow.of(
         Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 1, 1]), tokens_BL, mask_BL)
     )
     # Places 0 to 6; the last token of a completion is not read.
-    assert stream.tokens_1N.tolist() == [[10, 11, 12, 20, 1, 4, 5]]
-    assert stream.positions_1N.tolist() == [[0, 1, 2, 0, 3, 1, 2]]
+    assert packed.tokens_1N.tolist() == [[10, 11, 12, 20, 1, 4, 5]]
+    assert packed.positions_1N.tolist() == [[0, 1, 2, 0, 3, 1, 2]]
     # 1 comes after 12, 2 after 1; 3 after 20; 4 after 20, 5 after 4, 6 after 5.
-    assert stream.ends_M.tolist() == [2, 4, 3, 3, 5, 6]
-    prompts, completions = stream.blocks
+    assert packed.ends_M.tolist() == [2, 4, 3, 3, 5, 6]
+    prompts, completions = packed.blocks
     assert prompts.queries_BL.tolist() == [[0, 1, 2], [3, 0, 0]]
     assert prompts.seen_B1LK is None
     assert prompts.real_N.tolist() == [0, 1, 2, 3]
@@ -37,7 +37,9 @@ def test_a_stream_holds_every_real_token_once_and_knows_where_each_row_lies() ->
 def test_completions_of_one_token_are_foretold_by_their_prompts_alone() -> None:
     prompts_PL, prompt_mask_PL = padded([[7, 8]], 0, "left", CPU)
     tokens_BL, mask_BL = padded([[1], [2]], 0, "right", CPU)
-    stream = Stream.of(Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 0]), tokens_BL, mask_BL))
-    assert stream.tokens_1N.tolist() == [[7, 8]]
-    assert stream.ends_M.tolist() == [1, 1]
-    assert len(stream.blocks) == 1
+    packed = PackedRow.of(
+        Rows(prompts_PL, prompt_mask_PL, torch.tensor([0, 0]), tokens_BL, mask_BL)
+    )
+    assert packed.tokens_1N.tolist() == [[7, 8]]
+    assert packed.ends_M.tolist() == [1, 1]
+    assert len(packed.blocks) == 1

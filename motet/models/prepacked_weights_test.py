@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import motet.models.decode as decoding
-from motet.models import packed as packing
+from motet.models import prepacked_weights
 from motet.models.backbone import Backbone
 from motet.models.decode import PATIENCE, DecodeRequest, decode
-from motet.models.packed import packed, possible
+from motet.models.prepacked_weights import possible, prepacked
 from motet.settings import Decode, Lora
 from tests.fixtures.adapters import move_away
 from tests.fixtures.model_folders import Architecture
@@ -22,7 +22,7 @@ from tests.fixtures.model_folders import Architecture
 FolderOf = Callable[..., Path]
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61]]
 ASKED = [
-    DecodeRequest(number % 2, Decode(max_new_tokens=PATIENCE + 12), key=number)
+    DecodeRequest("p", number % 2, Decode(max_new_tokens=PATIENCE + 12), key=number)
     for number in range(6)
 ]
 
@@ -35,7 +35,7 @@ needs_onednn = pytest.mark.skipif(
     platform.machine() != "x86_64" or platform.system() != "Linux",
     reason="known of Linux on x86 alone",
 )
-@pytest.mark.parametrize("dtype", packing.DTYPES)
+@pytest.mark.parametrize("dtype", prepacked_weights.DTYPES)
 def test_the_pytorch_of_a_linux_machine_can_pack(dtype: torch.dtype) -> None:
     """A PyTorch release that renames the calls would make sampling slow without any message."""
     assert possible(dtype)
@@ -57,7 +57,7 @@ def test_a_packed_layer_gives_what_a_plain_one_gives(
 ) -> None:
     model, rows = layers(dtype), torch.randn(shape).to(dtype)
     plain = model(rows)
-    with packed(model, 3):
+    with prepacked(model, 3):
         assert ["forward" in layer.__dict__ for layer in model] == [True, True, False], (
             "the small one is not worth it"
         )
@@ -72,12 +72,12 @@ def test_a_packed_layer_gives_what_a_plain_one_gives(
 def test_weights_are_packed_anew_each_time_and_given_up_where_the_body_fails() -> None:
     model, rows = layers(), torch.randn(2, 256)
     before = model(rows)
-    with pytest.raises(KeyError), packed(model, 2):
+    with pytest.raises(KeyError), prepacked(model, 2):
         raise KeyError
     for weight in model.parameters():
         weight.mul_(0.5)
     after = model(rows)
-    with packed(model, 2):
+    with prepacked(model, 2):
         torch.testing.assert_close(model(rows), after)
     assert not torch.allclose(before, after)
 
@@ -86,7 +86,7 @@ def test_weights_are_packed_anew_each_time_and_given_up_where_the_body_fails() -
 @torch.no_grad()
 def test_rows_of_another_type_are_multiplied_as_before() -> None:
     model = layers()
-    with packed(model, 2), pytest.raises(RuntimeError, match="dtype"):
+    with prepacked(model, 2), pytest.raises(RuntimeError, match="dtype"):
         model(torch.randn(2, 256).double())
 
 
@@ -94,15 +94,15 @@ def test_no_copies_are_made_where_they_would_take_too_much_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = layers()
-    monkeypatch.setattr(packing, "SHARE", 1e-9)
-    with packed(model, 2):
+    monkeypatch.setattr(prepacked_weights, "SHARE", 1e-9)
+    with prepacked(model, 2):
         assert not any("forward" in layer.__dict__ for layer in model)
 
 
 def test_no_copies_are_made_where_onednn_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     model = layers()
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    with packed(model, 2):
+    with prepacked(model, 2):
         assert not any("forward" in layer.__dict__ for layer in model)
 
 
@@ -112,25 +112,25 @@ def test_answers_are_those_of_plain_weights(
     folder_of: FolderOf, architecture: Architecture, players: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every layer is packed: tokens are equal, and log-probabilities differ only by rounding."""
-    monkeypatch.setattr(packing, "LEAST", 1)
+    monkeypatch.setattr(prepacked_weights, "LEAST", 1)
     backbone = Backbone.load(folder_of(architecture))
     monkeypatch.setattr(backbone, "eos_ids", ())
     for name in ("a", "b") if players != "base" else ():
         backbone.add_adapter(name, Lora(rank=4), seed=7)
         move_away(backbone, name)
-    speakers = {"one of the rows": ["a", "a"], "two adapters": ["a", "b"]}.get(players)
+    adapters = {"one of the rows": ["a", "a"], "two adapters": ["a", "b"]}.get(players)
     made = []
 
     @contextmanager
     def counted(model: nn.Module, rows: int) -> Iterator[None]:
-        with packed(model, rows):
+        with prepacked(model, rows):
             made.append(sum("forward" in layer.__dict__ for layer in model.modules()))
             yield
 
     def drawn(how: Callable[..., Any]) -> Any:
-        monkeypatch.setattr(decoding, "packed", how)
+        monkeypatch.setattr(decoding, "prepacked", how)
         with backbone.policy("a" if players == "lora" else None):
-            return decode(backbone, PROMPTS, ASKED, speakers=speakers)
+            return decode(backbone, PROMPTS, ASKED, adapters=adapters)
 
     plain, found = drawn(lambda *given: nullcontext()), drawn(counted)
     assert sum(made) > 0
@@ -142,9 +142,9 @@ def test_answers_are_those_of_plain_weights(
 def test_short_answers_are_drawn_before_anything_is_packed(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "packed", lambda *given: pytest.fail("packed"))
+    monkeypatch.setattr(decoding, "prepacked", lambda *given: pytest.fail("packed"))
     short = [
-        DecodeRequest(request.prompt, Decode(max_new_tokens=PATIENCE), request.key)
+        DecodeRequest("p", request.prompt, Decode(max_new_tokens=PATIENCE), request.key)
         for request in ASKED
     ]
     assert len(decode(Backbone.load(folder_of()), PROMPTS, short)) == len(short)

@@ -34,7 +34,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Stream:
+class PackedRow:
     """A packed micro-batch: the tokens to read, and where each completion token is predicted."""
 
     tokens_1N: Tensor

@@ -1,8 +1,8 @@
-"""Linear layers that multiply by packed copies of their weights, in the layout of the CPU kernels.
+"""Linear layers that multiply by prepacked copies of their weights, as the CPU kernels store them.
 
 With a plain weight, oneDNN packs it again for every product. Sampling makes many products of a few
-rows, so packing takes most of its time (docs/performance.md). A packed copy is made once. The calls
-are those that torch.compile makes on a CPU.
+rows, so packing takes most of its time (docs/performance.md). A prepacked copy is made once. The
+calls are those that torch.compile makes on a CPU.
 """
 
 import os
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 LEAST = 2**16
 """The fewest weights of a layer that packing makes faster."""
 SHARE = 1 / 8
-"""The packed copies of one model may take this fraction of the machine's memory."""
+"""The prepacked copies of one model may take this fraction of the machine's memory."""
 DTYPES = (torch.float32, torch.bfloat16)
 
 
 @contextmanager
-def packed(model: nn.Module, rows: int) -> Iterator[None]:
-    """Inside, linear layers on a CPU multiply by packed copies, made for inputs of `rows` rows.
+def prepacked(model: nn.Module, rows: int) -> Iterator[None]:
+    """Inside, linear layers on a CPU multiply by prepacked copies, made for inputs of `rows` rows.
 
     They give no gradients and ignore later changes of the weights. If all copies together would
     take too much memory, no copy is made.

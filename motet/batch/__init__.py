@@ -1,0 +1,39 @@
+"""Batches made of samples, and the objectives that a learner minimises on them.
+
+A Batch belongs to one policy. A prompt is stored once, not once per completion.
+
+batches.py      Batch and ValueBatch: padded tensors
+packing.py      samples -> minibatches -> Batches
+objectives.py   the objectives of policies and critics, and their metrics
+learner.py      the protocol of what trains one backbone
+"""
+
+from motet.batch.batches import Batch, ValueBatch
+from motet.batch.learner import Learner, OptimizerState
+from motet.batch.objectives import (
+    BatchMetrics,
+    Mean,
+    Objective,
+    ValueObjective,
+    merge,
+    policy_objective,
+    value_objective,
+)
+from motet.batch.packing import minibatches, pack, pack_values
+
+__all__ = [
+    "Batch",
+    "BatchMetrics",
+    "Learner",
+    "Mean",
+    "Objective",
+    "OptimizerState",
+    "ValueBatch",
+    "ValueObjective",
+    "merge",
+    "minibatches",
+    "pack",
+    "pack_values",
+    "policy_objective",
+    "value_objective",
+]

@@ -1,0 +1,99 @@
+"""Padded tensors of one policy, or of one critic."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B completions of one policy and their P prompts.
+
+    Lp and Lc are the lengths of the longest prompt and completion. Prompts are padded on the left
+    and completions on the right, so that a completion directly follows its prompt.
+    Log-probabilities are in nats, at each row's temperature. `token_weight_B` is the loss weight
+    of each token of a row (see `losses.token_weights`).
+
+    Raises: ValueError with all shapes if one of them does not fit.
+    """
+
+    policy: str
+    prompts_PL: Tensor
+    """int64 [P, Lp]"""
+    prompt_mask_PL: Tensor
+    """bool [P, Lp]: false at padding."""
+    prompt_of_B: Tensor
+    """int64 [B]: the row in `prompts_PL` of each completion's prompt."""
+    tokens_BL: Tensor
+    """int64 [B, Lc], with the end-of-sequence token."""
+    mask_BL: Tensor
+    """bool [B, Lc]: false at padding."""
+    behaviour_logp_BL: Tensor
+    """float32 [B, Lc]: log-probabilities of the behaviour policy, which sampled the tokens. It is
+    also the old policy of the PPO ratio."""
+    advantages_BL: Tensor
+    """float32 [B, Lc]"""
+    token_weight_B: Tensor
+    """float32 [B]"""
+    temperature_B: Tensor
+    """float32 [B]: sampling temperature, which divides the logits in training too."""
+    reference_logp_BL: Tensor | None = None
+    """Log-probabilities of the KL reference, if the algorithm has one."""
+
+    def __post_init__(self) -> None:
+        axes = {"P": len(self.prompts_PL), "B": len(self.tokens_BL)}
+        lengths = {"P": self.prompts_PL.shape[-1], "B": self.tokens_BL.shape[-1]}
+        got, expected = {}, {}
+        for name, tensor in self._tensors().items():
+            axis = name.rpartition("_")[2]
+            got[name] = list(tensor.shape)
+            expected[name] = (
+                [axes[axis[0]], lengths[axis[0]]] if axis.endswith("L") else [axes[axis]]
+            )
+        if got != expected:
+            lines = [f"  {name} {got[name]}, expected {expected[name]}" for name in got]
+            raise ValueError(
+                f"shapes of a Batch for policy {self.policy} do not fit:\n" + "\n".join(lines)
+            )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def to(self, device: torch.device | str) -> "Batch":
+        moved: dict[str, Any] = {
+            name: tensor.to(device) for name, tensor in self._tensors().items()
+        }
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class ValueBatch:
+    """Inputs and targets of one critic: B rows of at most L tokens, padded on the right.
+
+    `value_weight_B` is the loss weight of each value of a row.
+    """
+
+    critic: str
+    tokens_BL: Tensor
+    """int64 [B, L]"""
+    mask_BL: Tensor
+    """bool [B, L]: false at padding."""
+    read_BL: Tensor
+    """bool [B, L]: true at tokens after which a value is read."""
+    targets_BL: Tensor
+    """float32 [B, L], 0 where no value is read."""
+    old_values_BL: Tensor
+    """float32 [B, L]: the critic's values at rollout time."""
+    value_weight_B: Tensor
+    """float32 [B]"""
+
+    def to(self, device: torch.device | str) -> "ValueBatch":
+        tensors = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "critic"
+        }
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})

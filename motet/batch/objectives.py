@@ -1,0 +1,182 @@
+"""The objectives that a learner minimises on batches, and their metrics."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from motet.batch.batches import Batch, ValueBatch
+from motet.errors import ConfigError
+from motet.losses import (
+    KL_ESTIMATORS,
+    POLICY_LOSSES,
+    Clip,
+    LossInputs,
+    entropy_bonus,
+    kl_k3,
+    reduce,
+    value_error,
+)
+from motet.settings import Algorithm
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean stored as sum and count, so that means of micro-batches can be added up to the mean of
+    a batch."""
+
+    total: float
+    count: float
+
+    def __add__(self, other: "Mean") -> "Mean":
+        return Mean(self.total + other.total, self.count + other.count)
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+BatchMetrics: TypeAlias = Mapping[str, Mean]
+
+
+def merge(parts: Iterable[BatchMetrics]) -> dict[str, Mean]:
+    """Merge the metrics of micro-batches into the metrics of one batch."""
+    whole: dict[str, Mean] = {}
+    for part in parts:
+        for name, mean in part.items():
+            whole[name] = whole[name] + mean if name in whole else mean
+    return whole
+
+
+class Objective(Protocol):
+    """A function to minimise: `(batch, logp_BL, entropy_BL)` -> (weighted scalar loss, metrics)."""
+
+    def __call__(
+        self, batch: Batch, logp_BL: Tensor, entropy_BL: Tensor
+    ) -> tuple[Tensor, BatchMetrics]: ...
+
+
+def policy_objective(
+    algorithm: Algorithm, kl_coefficients: Mapping[str, float] | None = None
+) -> Objective:
+    """Return the objective of a policy: policy loss, KL term if `kl_in` is "loss", and entropy
+    bonus.
+
+    Metrics are means per token:
+
+    - entropy
+    - ratio: π/π_old.
+    - sampler_mismatch: |log π − log-probability recorded by the sampler|. At the first update of a
+      step it shows how much sampling and training disagree.
+    - moved: k3 divergence from the policy at the beginning of the step. Only for losses with a
+      ratio.
+    - clip_fraction: share of tokens whose ratio is out of the clip range in the direction of their
+      advantage. Only for losses with a ratio.
+    - kl: k3 divergence from the reference, if the samples have reference log-probabilities.
+
+    Args:
+        kl_coefficients: policy -> its own coefficient, if coefficients adapt.
+
+    Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
+    sample set.
+    """
+    policy_loss = POLICY_LOSSES[algorithm.policy_loss]
+    updates = algorithm.epochs * algorithm.minibatches
+    if updates > 1 and policy_loss.ratio is None:
+        raise ConfigError(
+            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimiser step "
+            f"per sample set; epochs "
+            f"{algorithm.epochs} x minibatches {algorithm.minibatches} = {updates}. Use "
+            f"policy_loss: clipped_surrogate"
+        )
+    clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
+    adapted = kl_coefficients or {}
+
+    def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
+        # Set padding to 0 first. Masking only the loss would leave a gradient of 0·inf through
+        # exp().
+        logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
+        old_BL = batch.behaviour_logp_BL
+        inputs = LossInputs(logp_BL, old_BL, batch.advantages_BL, batch.mask_BL, clip)
+        loss_BL = policy_loss.of(inputs)
+        if algorithm.kl_in == "loss":
+            if batch.reference_logp_BL is None:
+                raise ValueError(
+                    f"kl_in loss needs reference log-probabilities, samples of {batch.policy} "
+                    f"carry none"
+                )
+            coefficient = (
+                adapted[batch.policy] if batch.policy in adapted else algorithm.kl_coefficient
+            )
+            divergence_BL = KL_ESTIMATORS[algorithm.kl_estimator](logp_BL, batch.reference_logp_BL)
+            loss_BL = loss_BL + coefficient * divergence_BL
+        if algorithm.entropy_coefficient > 0.0:
+            loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
+        measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
+        if policy_loss.ratio is not None:
+            ratio_BL, up_BL = policy_loss.ratio(inputs).detach(), batch.advantages_BL > 0.0
+            measured["ratio"] = ratio_BL
+            measured["clip_fraction"] = torch.where(
+                up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
+            ).float()
+            measured["moved"] = kl_k3(old_BL, logp_BL.detach())
+        return reduce(loss_BL, batch.mask_BL, batch.token_weight_B), _token_means(
+            measured, batch.mask_BL
+        )
+
+    return objective
+
+
+class ValueObjective(Protocol):
+    """A critic's function to minimise: `(batch, values_BL)` -> (weighted scalar loss, metrics)."""
+
+    def __call__(self, batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMetrics]: ...
+
+
+def value_objective(algorithm: Algorithm, coefficient: float) -> ValueObjective:
+    """Return the objective of a critic: `coefficient` times half the squared error of its values.
+
+    The error is clipped if the algorithm sets `clip_value`. Metrics are means per value: value (the
+    critic's output) and value_error (half the squared error, not clipped).
+    """
+
+    def objective(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
+        values_BL = torch.where(batch.read_BL, values_BL, 0.0)
+        loss_BL = value_error(
+            values_BL, batch.targets_BL, batch.old_values_BL, algorithm.clip_value
+        )
+        measured = {
+            "value": values_BL.detach(),
+            "value_error": 0.5 * (values_BL.detach() - batch.targets_BL).square(),
+        }
+        return coefficient * reduce(loss_BL, batch.read_BL, batch.value_weight_B), _token_means(
+            measured, batch.read_BL
+        )
+
+    return objective
+
+
+def _measured(
+    batch: Batch, logp_BL: Tensor, old_BL: Tensor, entropy_BL: Tensor
+) -> dict[str, Tensor]:
+    measured = {
+        "entropy": entropy_BL,
+        "ratio": torch.exp(logp_BL - old_BL),
+        "sampler_mismatch": (logp_BL - batch.behaviour_logp_BL).abs(),
+    }
+    if batch.reference_logp_BL is not None:
+        measured["kl"] = kl_k3(logp_BL, batch.reference_logp_BL)
+    return measured
+
+
+def _token_means(measured: Mapping[str, Tensor], mask_BL: Tensor) -> dict[str, Mean]:
+    # Transfer all metrics from the device at once. Then use float64, so that reported digits do not
+    # depend on the split into micro-batches.
+    totals_MB = torch.stack(
+        [torch.where(mask_BL, values_BL, 0.0).sum(dim=1) for values_BL in measured.values()]
+    )
+    totals = totals_MB.cpu().double().sum(dim=1).tolist()
+    tokens = int(mask_BL.sum())
+    return {name: Mean(total, tokens) for name, total in zip(measured, totals, strict=True)}

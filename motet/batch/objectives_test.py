@@ -1,0 +1,159 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from motet.batch import (
+    Batch,
+    Mean,
+    ValueBatch,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+)
+from motet.errors import ConfigError
+from motet.losses import POLICY_LOSSES, PolicyLoss
+from motet.settings import Algorithm
+from tests.fixtures.samples import LONGEST, sample, value
+
+
+def scored(batch: Batch) -> Batch:
+    """Return the batch with reference log-probabilities that are 0.5 nats below the behaviour
+    policy's."""
+    return replace(batch, reference_logp_BL=batch.behaviour_logp_BL - 0.5)
+
+
+def two_tokens() -> Batch:
+    """Two completions of lengths 2 and 1, advantages 1 and -1, weights 0.5."""
+    rows = [
+        sample(0, (5,), (1, 9), advantage=1.0, share=0.5),
+        sample(1, (5,), (9,), advantage=-1.0, share=0.5),
+    ]
+    # Sorted by length: the one-token row comes first.
+    return pack(rows, 1000, "sequence_sum", LONGEST)[0]
+
+
+def test_the_loss_by_hand() -> None:
+    batch, logp_BL = scored(two_tokens()), torch.tensor([[-0.2, 9.0], [-0.1, -0.2]])
+    entropy_BL = torch.tensor([[1.0, 9.0], [2.0, 3.0]])
+    assert torch.allclose(batch.behaviour_logp_BL, torch.tensor([[-0.2, 0.0], [-0.1, -0.2]]))
+    loss, metrics = policy_objective(Algorithm())(batch, logp_BL, entropy_BL)
+    assert loss.item() == pytest.approx(0.5 * (-0.2) + 0.5 * 0.3)  # −A·logp, summed per sequence
+    assert metrics["entropy"] == Mean(6.0, 3)
+    assert metrics["kl"].value == pytest.approx(0.1065307)  # e^-0.5 + 0.5 - 1
+    full = Algorithm(kl_in="loss", kl_coefficient=0.1, entropy_coefficient=0.01)
+    loss, _ = policy_objective(full)(batch, logp_BL, entropy_BL)
+    assert loss.item() == pytest.approx(0.05 + 0.5 * 3 * 0.1 * 0.125 - 0.5 * 0.01 * 6.0)
+
+
+def test_the_first_on_policy_ratio_is_one_and_the_sampler_agrees() -> None:
+    batch = two_tokens()
+    _, metrics = policy_objective(Algorithm(policy_loss="clipped_surrogate"))(
+        batch, batch.behaviour_logp_BL, batch.advantages_BL
+    )
+    assert metrics["ratio"].value == 1.0
+    assert metrics["sampler_mismatch"].value == 0.0
+    assert metrics["clip_fraction"].value == 0.0
+
+
+def test_the_ratio_and_the_mismatch_compare_with_the_policy_that_sampled() -> None:
+    batch = two_tokens()
+    _, metrics = policy_objective(Algorithm(policy_loss="clipped_surrogate", epochs=2))(
+        batch, batch.behaviour_logp_BL + 0.6, batch.advantages_BL
+    )
+    assert metrics["ratio"].value == pytest.approx(1.8221188)  # e^0.6
+    assert metrics["sampler_mismatch"].value == pytest.approx(0.6)
+    # Ratio > 1 + high, A > 0: the row of two tokens.
+    assert metrics["clip_fraction"] == Mean(2.0, 3)
+
+
+@pytest.mark.parametrize("padding", [5.0, float("nan"), float("inf"), float("-inf")])
+def test_padding_changes_neither_loss_nor_gradient_nor_metrics(padding: float) -> None:
+    algorithm = Algorithm(
+        policy_loss="clipped_surrogate",
+        kl_in="loss",
+        kl_coefficient=0.1,
+        kl_estimator="k3",
+        entropy_coefficient=0.01,
+    )
+    batch, results = scored(two_tokens()), []
+    for filled in (0.0, padding):
+        logp_BL, entropy_BL = torch.full((2, 2), -0.3), torch.full((2, 2), 1.5)
+        logp_BL[0, 1], entropy_BL[0, 1] = filled, filled
+        logp_BL.requires_grad_()
+        advantages_BL = torch.where(batch.mask_BL, batch.advantages_BL, filled)
+        loss, metrics = policy_objective(algorithm)(
+            replace(batch, advantages_BL=advantages_BL), logp_BL, entropy_BL
+        )
+        loss.backward()
+        results.append((loss.item(), logp_BL.grad.tolist(), metrics))
+    assert results[0] == results[1]
+    assert results[0][1][0][1] == 0.0
+
+
+def test_the_end_of_sequence_token_is_trained() -> None:
+    batch, logp_BL = two_tokens(), torch.full((2, 2), -1.0, requires_grad=True)
+    policy_objective(Algorithm())(batch, logp_BL, torch.zeros(2, 2))[0].backward()
+    assert logp_BL.grad.tolist() == [[0.5, 0.0], [-0.5, -0.5]]
+
+
+def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(
+    monkeypatch,
+) -> None:
+    monkeypatch.setitem(
+        POLICY_LOSSES, "mine", PolicyLoss(lambda given: -given.advantages_BL * given.logp_BL)
+    )
+    with pytest.raises(ConfigError, match=r"mine has no ratio.*epochs 2 x minibatches 3 = 6"):
+        policy_objective(Algorithm(policy_loss="mine", epochs=2, minibatches=3))
+
+
+def test_kl_in_the_loss_without_a_reference_is_refused() -> None:
+    batch = two_tokens()
+    with pytest.raises(ValueError, match="samples of small carry none"):
+        policy_objective(Algorithm(kl_in="loss", kl_coefficient=0.1))(
+            batch, batch.behaviour_logp_BL, batch.advantages_BL
+        )
+
+
+# ------------------------------------------------------------ values of critics
+
+
+def at_values(batch: ValueBatch, *numbers: float) -> torch.Tensor:
+    """Return the numbers at positions where values are read, and values that must be ignored
+    elsewhere."""
+    return torch.full(batch.read_BL.shape, torch.nan).masked_scatter(
+        batch.read_BL, torch.tensor(numbers)
+    )
+
+
+def test_the_value_loss_is_half_the_squared_error_in_the_mean_and_padding_says_nothing():
+    rows = [
+        value((5, 6, 7), (1, 2), (1.0, 2.0), (0.0, 0.0), 0.5),
+        value((8,), (0,), (3.0,), (0.0,), 0.5),
+    ]
+    (batch,) = pack_values(rows, 100)
+    said = at_values(batch, 2.0, 0.0, 4.0).requires_grad_()
+    loss, metrics = value_objective(Algorithm(critic_view="own"), 0.1)(batch, said)
+    assert loss.item() == pytest.approx(0.1 * 0.5 * (1 + 1 + 4) / 3)
+    assert metrics["value"].value == pytest.approx(2.0)
+    assert metrics["value_error"].value == pytest.approx(1.0)
+    loss.backward()
+    assert said.grad.tolist() == [
+        [pytest.approx(-0.1 / 3), 0, 0],
+        [0, pytest.approx(-0.1 / 3), pytest.approx(0.2 / 3)],
+    ]
+
+
+def test_a_value_that_moved_past_its_clip_towards_the_target_has_no_gradient_and_one_that_moved_away_has():  # noqa: E501
+    algorithm = Algorithm(
+        critic_view="own", policy_loss="clipped_surrogate", epochs=2, clip_value=0.2
+    )
+    for said, pulled in ((0.5, False), (0.1, True), (-0.5, True)):  # old value 0, target 1
+        (batch,) = pack_values([value((5,), (0,), (1.0,), (0.0,), 1.0)], 100)
+        moved = torch.tensor([[said]], requires_grad=True)
+        loss, _ = value_objective(algorithm, 1.0)(batch, moved)
+        loss.backward()
+        held = max(-0.2, min(0.2, said))
+        assert loss.item() == pytest.approx(max(0.5 * (said - 1) ** 2, 0.5 * (held - 1) ** 2))
+        assert (moved.grad.item() != 0.0) == pulled

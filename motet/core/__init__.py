@@ -1,0 +1,101 @@
+"""The data types, base classes and protocols that all parts of Motet share.
+
+Each stage takes one of these types and returns the next. All of them are immutable.
+
+    play -> Episode (a tree of Rounds) -> score -> credit -> TrainSample
+         -> pack -> Batch -> learn -> publish
+
+Names of arrays and tensors end in their axes: B sequences, L tokens, P prompts, N agents, T turns,
+G samples of one agent for one prompt, J joint actions, S samples of a training step.
+
+This package does not import torch: environments and records handle strings and numbers only.
+
+episodes.py      tasks, messages, completions, and the trees that episodes are
+environment.py   the base class of environments
+requests.py      requests to the models, and the protocols Sampler, Scorer and Publisher
+training.py      the team, scores, and the samples to train on
+"""
+
+from motet.core.environment import Environment, State, Transition
+from motet.core.episodes import (
+    PERSONAL,
+    RIGHT,
+    Boundary,
+    Chat,
+    Completion,
+    Demonstration,
+    End,
+    Episode,
+    Fault,
+    Grade,
+    Message,
+    Outcome,
+    Path,
+    Prompt,
+    Reply,
+    Round,
+    StopReason,
+    Task,
+    walk,
+)
+from motet.core.requests import (
+    OnAnswer,
+    Publisher,
+    Sampled,
+    Sampler,
+    SampleRequest,
+    Scorer,
+    ScoreRequest,
+    ValueEstimate,
+    ValueRequest,
+)
+from motet.core.training import (
+    CreditState,
+    SampleId,
+    Scores,
+    Team,
+    TrainSample,
+    ValueId,
+    ValueSample,
+)
+
+__all__ = [
+    "PERSONAL",
+    "RIGHT",
+    "Boundary",
+    "Chat",
+    "Completion",
+    "CreditState",
+    "Demonstration",
+    "End",
+    "Environment",
+    "Episode",
+    "Fault",
+    "Grade",
+    "Message",
+    "OnAnswer",
+    "Outcome",
+    "Path",
+    "Prompt",
+    "Publisher",
+    "Reply",
+    "Round",
+    "SampleId",
+    "SampleRequest",
+    "Sampled",
+    "Sampler",
+    "ScoreRequest",
+    "Scorer",
+    "Scores",
+    "State",
+    "StopReason",
+    "Task",
+    "Team",
+    "TrainSample",
+    "Transition",
+    "ValueEstimate",
+    "ValueId",
+    "ValueRequest",
+    "ValueSample",
+    "walk",
+]

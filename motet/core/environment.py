@@ -1,0 +1,129 @@
+"""The base class of all multi-agent environments."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from motet.core.episodes import Demonstration, Grade, Prompt, Reply, Task
+from motet.errors import NotProvided
+from motet.settings import Settings
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The result of one joint action. `rewards` has an entry for every agent of the environment."""
+
+    state: Any
+    rewards: Mapping[str, float]
+    done: bool
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+class Environment(ABC, Generic[State]):
+    """Base class of all multi-agent environments. An environment sees only text.
+
+    It defines the roles, the prompts, the turns and the reward terms.
+
+    A subclass sets `agents` and defines `start`, `observe` and `step`. Everything else is optional.
+    `environment.provides(Environment.solve)` says whether an environment defines an optional
+    method.
+
+    A State is an immutable value, so a rollout branches by calling `step` twice from the same
+    state. Errors are raised as `EnvironmentFault`, `RewardFault` or `SandboxFault`.
+    `environments.check_environment` tests all of this.
+    """
+
+    agents: Sequence[str] = ()
+    """The names of all agents. Required: an environment without agents is refused."""
+    branches: bool = False
+    """Whether `step` may be called several times from one state, with equal results. Plans that
+    need trees, or several samples of a task, refuse False."""
+    labels: Sequence[str] = ()
+    """All possible answers, if there are few."""
+    most_turns: int | None = None
+    """Every episode ends after at most this many turns. Longer plans are refused. None: no limit.
+    """
+    says_right: bool = False
+    """Whether every outcome has the term `right/AGENT` for every agent. Incentives need it."""
+    rewards_at_end: bool = False
+    """Whether only the end of an episode is rewarded."""
+    Options: ClassVar[type[Settings] | None] = None
+    """The options of the environment, which a config sets: an inner class."""
+
+    @abstractmethod
+    async def start(self, task: Task, seed: int) -> State:
+        """Return the first state of `task`."""
+
+    @abstractmethod
+    def observe(self, state: State) -> Mapping[str, Prompt]:
+        """Return the prompt of every agent that acts now. At least one agent acts."""
+
+    @abstractmethod
+    async def step(self, state: State, replies: Mapping[str, Reply], seed: int) -> Transition:
+        """Return the result of the joint action `replies`, which has a reply for every prompt of
+        `observe`."""
+
+    async def close(self, state: State) -> None:
+        """Release resources. Called once per episode with its start state, also after a fault."""
+
+    # Optional methods. A method that is not overridden is not provided.
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Return the environment's own problems of `split` ("train" or "eval")."""
+        raise self._not_provided("tasks")
+
+    def task(self, row: Mapping[str, Any]) -> Task | Sequence[Task]:
+        """Return a dataset row as a task, or as any number of tasks.
+
+        The same row must give the same result again.
+        """
+        raise self._not_provided("task")
+
+    def demonstrate(self, task: Task, seed: int) -> Demonstration:
+        """Return one correct completion, for the warm-up."""
+        raise self._not_provided("demonstrate")
+
+    def solve(self, state: State, seed: int) -> Mapping[str, str]:
+        """Return a correct completion for every agent that acts now.
+
+        For the warm-up and for a reference team.
+        """
+        raise self._not_provided("solve")
+
+    def convention(self, task: Task, agent: str, text: str) -> str:
+        """Return a diagnostic label of a completion."""
+        raise self._not_provided("convention")
+
+    def alone(self) -> "Environment[Any]":
+        """Return the single-agent version of the environment, on the same tasks."""
+        raise self._not_provided("alone")
+
+    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
+        """Return one answer from the agents' last texts, for a vote. None: there is no answer."""
+        raise self._not_provided("answer")
+
+    def question(self, task: Task) -> Prompt:
+        """Return the prompt that a verifier reads before a completion that it judges."""
+        raise self._not_provided("question")
+
+    async def grade(self, task: Task, text: str) -> Grade:
+        """Return the answer in a completion, and whether it is correct by the gold answer."""
+        raise self._not_provided("grade")
+
+    def provides(self, method: Callable[..., Any]) -> bool:
+        """Return whether an optional method is overridden: `provides(Environment.solve)`.
+
+        A subclass withdraws an inherited method with `solve = Environment.solve`.
+        """
+        name = method.__name__
+        found = next(vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind))
+        return found is not vars(Environment)[name]
+
+    def _not_provided(self, name: str) -> NotProvided:
+        return NotProvided(
+            f"{type(self).__name__} has no {name}; expected a call only where "
+            f"provides(Environment.{name}) is true: define {name}"
+        )

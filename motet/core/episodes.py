@@ -1,0 +1,200 @@
+"""Tasks, messages, completions, and the trees that episodes are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+StopReason = Literal["stop", "length"]
+"""Why a completion ended.
+
+stop: an end-of-sequence token or a stop string. length: the token limit.
+"""
+Boundary = Literal["environment", "reward", "sampler", "sandbox"]
+End = Literal["done", "stopped", "limit", "pruned"]
+"""Why no Round follows an outcome.
+
+done: the environment ended the episode. stopped: a stop rule of the run ended the branch.
+limit: it was the last turn. pruned: this joint action was not selected for expansion.
+"""
+Path: TypeAlias = tuple[int, ...]
+"""Position of a Round in its tree: the outcome index taken at each earlier Round; () is
+the root."""
+RIGHT = "right/"
+"""Prefix of the term `right/AGENT`: 1 if the agent's answer of this turn is correct, else 0.
+
+The gold label decides what is correct.
+"""
+PERSONAL = "personal/"
+"""Prefix of the term `personal/AGENT`: a bonus or penalty for this agent and this turn.
+
+It is added to the agent's return of this turn. It is not shared with other agents and does not
+affect other turns.
+"""
+
+
+# ------------------------------------------------------------ texts
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat.
+
+    `name` distinguishes speakers that have the same role, if the chat template can show names.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    name: str | None = None
+
+
+Chat: TypeAlias = tuple[Message, ...]
+Prompt: TypeAlias = Chat | str
+"""A chat is formatted with the tokenizer's chat template. A string is raw text for a base model."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The part of a completion that an environment sees. It never sees tokens."""
+
+    text: str
+    stop: StopReason = "stop"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem.
+
+    `fields` holds plain JSON values: a dataset row, or values that an embedded environment
+    generated.
+    """
+
+    id: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The answer extracted from one completion, and whether it is correct.
+
+    `answer` is normalised, so that equivalent spellings compare equal. It is None if the completion
+    contains no answer.
+    """
+
+    answer: str | None
+    right: bool
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One correct completion for one prompt.
+
+    The supervised warm-up trains the policy that plays `agent` at `turn` on it.
+    """
+
+    agent: str
+    prompt: Prompt
+    text: str
+    turn: int = 0
+
+
+# ------------------------------------------------------------ episodes
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error that prevented a reward.
+
+    A Fault is data: it is counted and reported. It never becomes a reward of zero.
+    """
+
+    where: Boundary
+    cause: str
+    """One stable word that faults are counted by: the exception's class, `long_prompt`, ..."""
+    message: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled completion.
+
+    `logprobs` holds one value per token in nats, end-of-sequence token included. The values are
+    those of the whole softmax at `temperature`, even if top-p or top-k restricted sampling.
+    `tokens` and `logprobs` are None for a partner behind an API, which is never trained.
+    """
+
+    policy: str
+    text: str
+    stop: StopReason
+    version: int = 0
+    tokens: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.tokens is None) != (self.logprobs is None):
+            raise ValueError("a Completion has tokens and logprobs, or neither")
+        if (
+            self.tokens is not None
+            and self.logprobs is not None
+            and len(self.tokens) != len(self.logprobs)
+        ):
+            raise ValueError(f"{len(self.tokens)} tokens but {len(self.logprobs)} logprobs")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One joint action and its result.
+
+    A failed joint action is removed from its group. Its siblings stay.
+    """
+
+    picks: Mapping[str, int]
+    """Acting agent -> index of the sample that it contributed."""
+    rewards: Mapping[str, float]
+    """One reward for every agent of the team, also for agents that did not act. Empty if there is a
+    fault."""
+    terms: Mapping[str, float] = field(default_factory=dict)
+    """Named parts of the reward, and diagnostics. Every terminal outcome has `success` in [0, 1].
+    """
+    next: "Round | None" = None
+    end: End | None = None
+    """Set if and only if `next` and `fault` are None."""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn from one state: the acting agents' prompts and samples, and the joint actions.
+
+    All acting agents act at the same time. If only one agent acts per Round, the agents take turns.
+    A Round is created after its child Rounds.
+    """
+
+    turn: int
+    prompts: Mapping[str, Prompt]
+    prompt_tokens: Mapping[str, tuple[int, ...]]
+    samples: Mapping[str, tuple[Completion, ...]]
+    outcomes: tuple[Outcome, ...]
+
+
+def walk(root: Round, path: Path = ()) -> Iterator[tuple[Path, Round]]:
+    """Yield every Round of a tree with its path, parents before children."""
+    yield path, root
+    for index, outcome in enumerate(root.outcomes):
+        if outcome.next is not None:
+            yield from walk(outcome.next, (*path, index))
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One task played once, as a tree.
+
+    `root` is None if and only if `fault` is set. `greedy` is one path of greedy completions that is
+    not trained on. It exists if the algorithm uses the ReMax baseline (`greedy_path`).
+    """
+
+    id: str
+    task: Task
+    root: Round | None
+    greedy: Round | None = None
+    fault: Fault | None = None

@@ -1,0 +1,132 @@
+"""What credit assignment reads and returns: the team, scores, and the samples to train on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from motet.core.episodes import Completion, Path
+from motet.core.requests import ValueEstimate
+from motet.settings import Decode
+
+
+@dataclass(frozen=True)
+class Team:
+    """Assigns policies to agents.
+
+    Two agents with the same policy name share weights. One gradient step then uses the samples of
+    both.
+    """
+
+    agents: Mapping[str, tuple[str, ...]]
+    """Agent -> its policy for each turn. The last policy is used for all later turns."""
+    decode: Mapping[str, Decode]
+    system: Mapping[str, str] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    """Policies that are never trained."""
+    critics: Mapping[str, str] = field(default_factory=dict)
+    """Agent -> the critic that values its observations. Empty if the algorithm has no critic."""
+
+    def policy_of(self, agent: str, turn: int) -> str:
+        policies = self.agents[agent]
+        return policies[min(turn, len(policies) - 1)]
+
+    def policy_turns(self, turns: int) -> tuple[tuple[str, int], ...]:
+        """Return every (policy, turn) that is trained, in the order of agents and turns."""
+        policy_turns = dict.fromkeys(
+            (self.policy_of(agent, turn), turn) for agent in self.agents for turn in range(turns)
+        )
+        return tuple(
+            policy_turn for policy_turn in policy_turns if policy_turn[0] not in self.frozen
+        )
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Every policy once, in the order of agents and turns."""
+        return tuple(dict.fromkeys(name for policies in self.agents.values() for name in policies))
+
+
+@dataclass(frozen=True)
+class SampleId:
+    """Identifies a completion: number `index` of `agent` in the Round at `path` of an episode."""
+
+    episode: str
+    path: Path
+    agent: str
+    index: int
+
+
+@dataclass(frozen=True)
+class TrainSample:
+    """One completion with its advantage, independent of the tree. `advantage` is one number, or one
+    per token.
+
+    `share` is the sample's share of the training step: 1/tasks, times 1/J for every Round above,
+    times 1/G of its own Round, times the weight of its turn.
+    """
+
+    id: SampleId
+    policy: str
+    turn: int
+    prompt_tokens: tuple[int, ...]
+    completion: Completion
+    advantage: float | tuple[float, ...]
+    share: float
+    reference_logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ValueId:
+    """Identifies the input of a critic: the Round at `path` of an episode.
+
+    `agent` names the agent whose observation is read. None is the joint observation. With `index`,
+    the critic reads the tokens of that completion of the agent.
+    """
+
+    episode: str
+    path: Path
+    agent: str | None
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class ValueSample:
+    """One training sample of a critic: its input, the positions where values are read, the targets.
+
+    `share` is its share of the training step: that of the Round, or of the completion whose tokens
+    are valued.
+    """
+
+    id: ValueId
+    critic: str
+    policy_turns: tuple[tuple[str, int], ...]
+    """The (policy, turn) pairs whose advantages use this value: those of this turn and, if values
+    propagate across turns, those of all earlier turns."""
+    turn: int
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    target: tuple[float, ...]
+    old_value: tuple[float, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Model outputs for a step's completions besides those of the policies.
+
+    A mapping is empty if the algorithm does not need it.
+    """
+
+    reference: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
+    """Log-probabilities of each completion's tokens under the reference model of its policy."""
+    values: Mapping[ValueId, ValueEstimate] = field(default_factory=dict)
+    """The critics' values of every observation, or of every completion's tokens."""
+
+
+@dataclass(frozen=True)
+class CreditState:
+    """State that credit assignment keeps between steps. It is part of every checkpoint."""
+
+    averages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """`agent/turn` -> (decayed sum of returns, decayed count). Used by the moving_average baseline.
+    """
+    kl_coefficients: Mapping[str, float] = field(default_factory=dict)
+    """Policy -> its KL coefficient, if coefficients adapt."""
