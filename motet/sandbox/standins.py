@@ -22,10 +22,11 @@ import sys
 from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import FrameType, FunctionType, MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from motet.sandbox.containers import CONTAINERS, exact
 from motet.sandbox.heap import Garbled
+from motet.sandbox.library import library_class
 from motet.sandbox.values import (
     COMPARISONS,
     CONTENTS,
@@ -41,14 +42,10 @@ from motet.sandbox.values import (
     text,
 )
 
-if TYPE_CHECKING:
-    from motet.sandbox.world import World
-
 _MOST_CLASSES: Final = 1000
 _MOST_NAMES: Final = 1000
 _MOST_CHARACTERS: Final = 200
 _PLAIN: Final = (*VALUES, *CONTAINERS)
-_SAME: Final = frozenset({*TYPES.values()} - {object})
 _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, Exception))
 """Python's own exceptions. They store more than their arguments."""
 _RAISE: Final = opmap["RAISE_VARARGS"]
@@ -57,10 +54,23 @@ _READERS: Final = frozenset({"contextlib", "xml.etree.ElementTree"})
 _Method: TypeAlias = Callable[..., Any]
 
 
+class Asking(Protocol):
+    """What the stand-ins need of the judge's side (world.py): to send requests, and its state."""
+
+    numbers: dict[int, int]
+    unpacking: bool
+    space: dict[str, Any] | None
+    lenient: frozenset[tuple[str, int, int]]
+    named: list[Any]
+    operators: bool
+
+    def ask(self, kind: str, *values: Any) -> Any: ...
+
+
 class StandIns:
     """The stand-in classes for the classes of one candidate."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Asking) -> None:
         self._world = world
         self._made = 0
         self._hashes: dict[int, int] = {}
@@ -115,7 +125,7 @@ class StandIns:
             methods["__hash__"] = None
         elif "__eq__" in methods:
             methods["__hash__"] = self.root.__hash__
-        of_the_library = _library_class(module, name)
+        of_the_library = library_class(module, name)
         if of_the_library is not None:
             methods["__class__"] = property(lambda value: of_the_library)
         if any(issubclass(base, Exception) for base in inner):
@@ -348,27 +358,7 @@ def _overrides(name: str, plain: type | None) -> bool:
     return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
-def _library_class(module: str, name: str) -> type | None:
-    """Return the judge's own class for an object of the library, or None.
-
-    Such an object was not sent by value. `isinstance` finds this class.
-    """
-    often = next(
-        (kind for kind, known in OFTEN.items() if (module, name) == ("builtins", known)), None
-    )
-    if often is not None:
-        return often
-    package = module.partition(".")[0]
-    if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
-        return None
-    found = vars(sys.modules[module]).get(name)
-    plain = isinstance(found, type) and not any(
-        base in _SAME or base is BaseException for base in found.__mro__
-    )
-    return found if plain and type(found) is type else None
-
-
-def _roots(world: World, stand_ins: StandIns) -> tuple[Any, Any]:
+def _roots(world: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
     """Return the metaclass of all stand-in classes, and the base class of all stand-ins."""
 
     class Class(type):
