@@ -20,7 +20,8 @@ from motet.api.setup import (
     setup_in_scratch,
     shortened_contexts,
 )
-from motet.assembly.task_setup import TaskSetup, expert_of, use_threads
+from motet.assembly.services import expert_of
+from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.load import dump_config, load_settings
 from motet.config.parts import ModelConfig
 from motet.config.schema import RunConfig
