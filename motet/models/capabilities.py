@@ -23,8 +23,8 @@ from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLa
 
 from motet.errors import ConfigError
 from motet.models import attention
-from motet.models.cache import give_room, share_prompts, shareable
-from motet.models.loading import UNLIMITED
+from motet.models.cache import SharedPrompt, give_room, share_prompts, shareable
+from motet.models.loading import UNLIMITED, embeddings_of
 from motet.models.packing import Stream
 from motet.models.padding import Rows, padded, positions
 from motet.models.quantized import stored_as
@@ -228,7 +228,9 @@ def _answers(backbone: "Backbone", rows: Rows, share: bool) -> Tensor:
         seen = None if share else seen_BK[:, :upto]
         logits, cache = backbone.logits(tokens_BL[:, step, None], seen, at_B1, keep=1, cache=cache)
         said.append(logits)
-    if share and not all(layer.attended for layer in cache.layers):
+    if share and not all(
+        isinstance(layer, SharedPrompt) and layer.attended for layer in cache.layers
+    ):
         raise NotImplementedError("layers that attend by themselves")
     return torch.cat(said, dim=1)
 
@@ -242,7 +244,7 @@ def _words(backbone: "Backbone", count: int) -> list[int]:
 
     They are not special, and have a nonzero embedding if any token has one.
     """
-    embeddings = backbone.model.get_input_embeddings().weight
+    embeddings = embeddings_of(backbone.model).weight
     size = min(len(embeddings), len(backbone.tokenizer))
     special = {*backbone.tokenizer.all_special_ids, *backbone.eos_ids, backbone.pad_id}
     spread = dict.fromkeys(int(place) for place in torch.linspace(0, size - 1, 8 * count).tolist())

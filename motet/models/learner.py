@@ -160,6 +160,7 @@ class LocalLearner:
         )
         with oom_hint(stepping, _SMALLER, course.learning.backbone.device):
             course.adamw.step()
+        assert course.loss is not None
         figures = {"loss": course.loss, "grad_norm": norm.item(), "learning_rate": rate}
         course.steps_done += 1
         return figures
