@@ -29,6 +29,7 @@ FLOORS = [
         "models",
         "config.parts",
         "config.schema",
+        "config.services",
         "config.verifier",
         "config.yaml",
     },
@@ -49,7 +50,7 @@ SHARED = (
     FLOORS[0],
     FLOORS[5],
     FLOORS[6],
-    {"config.parts", "config.schema", "config.verifier", "config.yaml"},
+    {"config.parts", "config.schema", "config.services", "config.verifier", "config.yaml"},
 )
 """Layers whose modules may import each other: the basic modules, the assembly and the
 interfaces."""

@@ -16,7 +16,7 @@ import motet
 import motet.api
 from motet.assembly.services import verifier_of
 from motet.cli import main
-from motet.config.parts import VerifierConfig as VerifierSection
+from motet.config.services import VerifierConfig as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from motet.assembly.terminal import Terminal, someone_is_there
-from motet.config.parts import ExpertConfig, VerifierConfig
 from motet.config.schema import RunConfig
+from motet.config.services import ExpertConfig, VerifierConfig
 from motet.endpoint import Endpoint
 from motet.errors import ConfigError
 from motet.models.loading import resolve_device
