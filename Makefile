@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-faults lint results bench-peers bench-real verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-faults lint size results bench-peers bench-real verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -34,6 +34,9 @@ lint: install  ## style, format and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+size: install  ## lines of code without tests, the files and functions that are too long
+	$(VENV)/bin/python -m tests.size
 
 results: install  ## the runs behind docs/results.md (about an hour on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py

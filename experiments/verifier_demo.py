@@ -21,7 +21,8 @@ from pathlib import Path
 from time import monotonic
 
 import motet
-from motet.api.verifying import balance_answers, sample_answers, train_verifier
+from motet.api.answers import balance_answers, sample_answers
+from motet.api.verifying import train_verifier
 from motet.console import out, titled
 from motet.exit_codes import ends_with_one_line
 

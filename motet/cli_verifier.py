@@ -8,7 +8,27 @@ from typing import Annotated, Any
 
 import typer
 
-from motet.cli_options import AsJson, Overrides, Target
+from motet.cli_options import (
+    AsJson,
+    ClientSeconds,
+    DeviceOption,
+    GraceSeconds,
+    HostOption,
+    KeyVariable,
+    MaxBodyMb,
+    MaxConnections,
+    MaxHeldMb,
+    MaxPerAddress,
+    MaxQueue,
+    Overrides,
+    PortOption,
+    ReadsChoice,
+    ReadsOption,
+    RequestSeconds,
+    Target,
+    TokenBudgetOption,
+    WithoutKey,
+)
 from motet.console import figure, out, titled
 from motet.errors import ConfigError
 from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
@@ -28,14 +48,6 @@ AnswersArgument = Annotated[
     Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)
 ]
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
-
-
-class ReadsChoice(StrEnum):
-    """How the score of a completion is computed from the verifier's values."""
-
-    end = "end"
-    mean = "mean"
-    lowest = "lowest"
 
 
 class SplitChoice(StrEnum):
@@ -195,83 +207,21 @@ def train(
 @verifier.command()
 def serve(
     folder: Folder,
-    host: Annotated[
-        str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine's.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")
-    ] = 8000,
-    device: Annotated[
-        str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
-    ] = "auto",
-    reads: Annotated[
-        ReadsChoice,
-        typer.Option(
-            help="What is the score: the value at the end, or of those after each line the mean or "
-            "the lowest."
-        ),
-    ] = ReadsChoice.end,
-    key_variable: Annotated[
-        str | None,
-        typer.Option(
-            help="The environment variable that holds the key: requests then need Authorization: "
-            "Bearer KEY.",
-            show_default=False,
-        ),
-    ] = None,
-    without_key: Annotated[
-        bool,
-        typer.Option("--without-key", help="Listen where others reach it, and let in all of them."),
-    ] = False,
-    token_budget: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Tokens of a batch, padding included. More is faster, and takes more memory.",
-        ),
-    ] = ScoringLimits.token_budget,
-    max_queue: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Answers that may be open at a time; beyond, requests get status 429."
-        ),
-    ] = ScoringLimits.max_queue,
-    max_body_mb: Annotated[
-        float, typer.Option(help="Size of one request, in MiB; beyond, it gets status 413.")
-    ] = ScoringLimits.max_body_mb,
-    max_held_mb: Annotated[
-        float,
-        typer.Option(help="Size of all open requests, in MiB; beyond, requests get status 429."),
-    ] = ScoringLimits.max_held_mb,
-    request_seconds: Annotated[
-        float, typer.Option(help="Time one request has; beyond, it gets status 503.")
-    ] = ScoringLimits.request_seconds,
-    max_connections: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Connections at a time; beyond, a new one takes the place of one that waits for "
-            "its client.",
-        ),
-    ] = ScoringLimits.max_connections,
-    max_connections_per_address: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="The same of one client's address. Behind a proxy all clients have the proxy's "
-            "address.",
-        ),
-    ] = ScoringLimits.max_connections_per_address,
-    client_seconds: Annotated[
-        float,
-        typer.Option(
-            help="Time a client has to begin a request, for its head, for its body, and to take "
-            "its answer."
-        ),
-    ] = ScoringLimits.client_seconds,
-    grace_seconds: Annotated[
-        float, typer.Option(help="Time that open requests have after Ctrl-C or SIGTERM.")
-    ] = ScoringLimits.grace_seconds,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    device: DeviceOption = "auto",
+    reads: ReadsOption = ReadsChoice.end,
+    key_variable: KeyVariable = None,
+    without_key: WithoutKey = False,
+    token_budget: TokenBudgetOption = ScoringLimits.token_budget,
+    max_queue: MaxQueue = ScoringLimits.max_queue,
+    max_body_mb: MaxBodyMb = ScoringLimits.max_body_mb,
+    max_held_mb: MaxHeldMb = ScoringLimits.max_held_mb,
+    request_seconds: RequestSeconds = ScoringLimits.request_seconds,
+    max_connections: MaxConnections = ScoringLimits.max_connections,
+    max_connections_per_address: MaxPerAddress = ScoringLimits.max_connections_per_address,
+    client_seconds: ClientSeconds = ScoringLimits.client_seconds,
+    grace_seconds: GraceSeconds = ScoringLimits.grace_seconds,
 ) -> None:
     """Serve a verifier over HTTP: POST /predict scores answers; /health, /model and /metrics report
     its status.

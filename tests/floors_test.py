@@ -29,6 +29,7 @@ FLOORS = [
         "models",
         "config.parts",
         "config.schema",
+        "config.services",
         "config.verifier",
         "config.yaml",
     },
@@ -50,7 +51,7 @@ SHARED = (
     FLOORS[0],
     FLOORS[6],
     FLOORS[7],
-    {"config.parts", "config.schema", "config.verifier", "config.yaml"},
+    {"config.parts", "config.schema", "config.services", "config.verifier", "config.yaml"},
 )
 """Layers whose modules may import each other: the basic modules, the assembly and the
 interfaces."""

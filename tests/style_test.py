@@ -29,9 +29,21 @@ def type_names(tree: ast.Module) -> Iterator[str]:
                 yield target.id
 
 
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, also those that run under a condition such as TYPE_CHECKING."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from statements(node.body + node.orelse)
+        elif isinstance(node, ast.Try):
+            yield from statements(node.body + node.orelse + node.finalbody)
+            for handler in node.handlers:
+                yield from statements(handler.body)
+
+
 def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
-    """Modules of the package that are imported when the module itself is imported."""
-    for node in tree.body:
+    """Modules of the package that a module imports outside its functions, also for its types."""
+    for node in statements(tree.body):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -14,9 +14,9 @@ import pytest
 
 import motet
 import motet.api
-from motet.assembly.task_setup import verifier_of
+from motet.assembly.services import verifier_of
 from motet.cli import main
-from motet.config.parts import VerifierConfig as VerifierSection
+from motet.config.services import VerifierConfig as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.assembly.task_setup import TaskSetup, first_prompts
+from motet.assembly.first_prompts import first_prompts
+from motet.assembly.task_setup import TaskSetup
 from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
 from motet.core import Prompt, Task

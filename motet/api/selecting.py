@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from motet.api.setup import Show
-from motet.assembly.task_setup import TaskSetup, verifier_of
-from motet.config.parts import VerifierConfig as Section
+from motet.assembly.services import verifier_of
+from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
+from motet.config.services import VerifierConfig as Section
 from motet.config.yaml import validate_options
 from motet.core import Environment, Message
 from motet.environments.debate.verified import AnswerVerifier

@@ -1,216 +1,29 @@
-"""The API functions for verifiers: sampling and balancing answers, training, serving."""
+"""The API functions for verifiers: training and serving. For their data see answers.py."""
 
-import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from motet.api.setup import (
-    ConfigLike,
-    Show,
-    models_of,
-    read_config,
-    run_of,
-    setup_in_scratch,
-    shortened_contexts,
-)
-from motet.assembly.task_setup import TaskSetup, expert_of, use_threads
-from motet.config.load import dump_config, load_settings
+from motet.api.setup import Show, counting, shortened_contexts
+from motet.config.load import load_settings
 from motet.config.parts import ModelConfig
-from motet.config.schema import RunConfig
 from motet.config.verifier import VerifierTraining
-from motet.core import Sampler, Task
 from motet.errors import ConfigError
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.progress import Progress
-from motet.verifier.answers import LabelledAnswer, read_answers, some_answers, write_answers
-from motet.verifier.balance import Quota
-from motet.verifier.balance import balance as balanced
-from motet.verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
+from motet.verifier.answers import LabelledAnswer, some_answers
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.model import Reads, Verifier
-from motet.verifier.sample import Sampling, argue, check_gradable
-from motet.verifier.sample import sample as sampled
-from motet.verifier.train import Course, Figures, read_all, split
+from motet.verifier.train import Course, Example, Figures, read_all, split
 from motet.verifier.train import train as trained
-from motet.verifier.writing import AnswerWriter, EndpointWriter, PolicyWriter
-
-TaskSplit = Literal["train", "eval"]
-
-
-def sample_answers(
-    target: ConfigLike,
-    into: str | Path,
-    overrides: Sequence[str] = (),
-    *,
-    temperatures: Sequence[float] = TEMPERATURES,
-    games: int = GAMES,
-    agents: Sequence[str] = (),
-    tasks: int | None = None,
-    split: TaskSplit = "train",
-    argued: bool = False,
-    show: Show = "auto",
-) -> dict[str, Any]:
-    """Sample a team's answers and write them to the file `into` (JSON lines), labelled by the gold
-    answer.
-
-    After an interruption, the same call continues where it stopped.
-
-    Args:
-        temperatures: each task is played `games` times at each temperature.
-        agents: whose answers are written; by default those of all agents.
-        tasks: use only this number of tasks of the split.
-        argued: also sample an argument for every label of a closed set, with the first agent's
-            policy.
-
-    Returns: right, wrong, repeated, unparsed, faults, causes, questions.
-    """
-    settings, file = read_config(target, overrides), Path(into)
-    _check_amounts(temperatures, games, tasks)
-    use_threads(settings)
-    with setup_in_scratch(settings, None, train=False) as (setup, scratch):
-        check_gradable(setup.environment)
-        unknown = [agent for agent in agents if agent not in setup.team.agents]
-        if unknown:
-            raise ConfigError(
-                f"there is no agent {unknown[0]!r}; agents are {', '.join(setup.team.agents)}"
-            )
-        chosen = _tasks(setup, split)[:tasks]
-        who = tuple(agents) or tuple(setup.team.agents)
-        wanted = Sampling(
-            tuple(temperatures),
-            games,
-            frozenset(who),
-            settings.seed,
-            _players(settings, run_of(target)),
-        )
-
-        async def work() -> dict[str, Any]:
-            models = await models_of(setup, run_of(target), scratch, show)
-            return await _sample(
-                setup, models.sampler, chosen, wanted, file, who[0] if argued else None, show
-            )
-
-        figures = run_loop(work())
-    answers = read_answers(file) if file.exists() else []
-    return {**figures, "questions": len({answer.question for answer in answers})}
-
-
-def _check_amounts(temperatures: Sequence[float], games: int, tasks: int | None) -> None:
-    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
-        raise ConfigError(
-            f"got temperatures {list(temperatures)} and games {games}; expected both above 0"
-        )
-    if tasks is not None and tasks < 1:
-        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
-
-
-async def _sample(
-    setup: TaskSetup,
-    sampler: Sampler,
-    tasks: Sequence[Task],
-    wanted: Sampling,
-    file: Path,
-    arguer: str | None,
-    show: Show,
-) -> dict[str, Any]:
-    """Write the answers of games, and the arguments of the agent `arguer` if there is one.
-
-    Returns their counts.
-    """
-    with Progress(show) as progress:
-        progress.stage("sample", len(tasks) * len(wanted.temperatures))
-        counts = await sampled(
-            setup.environment, tasks, sampler, setup.team, setup.config.rollout, wanted, file,
-            progress=_counting(progress),
-        )  # fmt: skip
-        if arguer is None:
-            return asdict(counts)
-        progress.stage("argue", len(tasks))
-        team = setup.team
-        argued = await argue(
-            setup.environment,
-            tasks,
-            PolicyWriter(sampler, team.policy_of(arguer, 0), team.decode[arguer]),
-            file,
-            setup.config.seed,
-            progress=_counting(progress),
-        )
-        return {**asdict(counts), "argued": asdict(argued)}
-
-
-def balance_answers(
-    answers: str | Path,
-    target: ConfigLike,
-    into: str | Path,
-    overrides: Sequence[str] = (),
-    *,
-    each: int = EACH,
-    tries: int = TRIES,
-    writer: str | None = None,
-    temperature: float = WRITING_TEMPERATURE,
-    split: TaskSplit = "train",
-    show: Show = "auto",
-) -> dict[str, Any]:
-    """Write `each` right and `each` wrong answers to every question of `answers` into a new file.
-
-    Missing answers are taken from the dataset, or written. A question without enough answers is
-    dropped.
-
-    Args:
-        writer: who writes missing answers: an agent of the target's team (at `temperature`), or
-            "expert" for the config's `expert` section. None: they are not written.
-
-    Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
-    """
-    settings, given = read_config(target, overrides), some_answers(answers)
-    if each < 1 or tries < 1 or not 0.0 < temperature < math.inf:
-        raise ConfigError(
-            f"got each {each}, tries {tries} and temperature {temperature:g}; expected 1 or more, "
-            f"and a temperature above 0"
-        )
-    if Path(into).exists():
-        raise ConfigError(
-            f"{into} exists; expected a file that is not there: name another, or delete it"
-        )
-    use_threads(settings)
-    asks = ("expert",) if writer == "expert" else ()
-    with setup_in_scratch(settings, None, train=False, asks=asks) as (setup, scratch):
-        check_gradable(setup.environment)
-        _check_writer(setup, writer)
-
-        async def work() -> dict[str, Any]:
-            found_writer = await _writer_of(
-                setup, writer, temperature, run_of(target), scratch, show
-            )
-            with Progress(show) as progress:
-                progress.stage("balance", len({answer.question for answer in given}))
-                found = await balanced(
-                    setup.environment,
-                    _tasks(setup, split),
-                    given,
-                    found_writer,
-                    Quota(each, tries, settings.seed),
-                    progress=_counting(progress),
-                )
-            write_answers(Path(into), found.answers)
-            figures = asdict(replace(found, answers=[]))
-            return {
-                **figures,
-                "kept": len(found.answers) // (2 * each),
-                "answers": len(found.answers),
-            }
-
-        return run_loop(work())
 
 
 def train_verifier(
@@ -263,26 +76,7 @@ def train_verifier(
                 f"of "
                 f"{verifier.context_length} tokens: use a model with a longer one"
             )
-        course = Course(
-            loss=settings.loss,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            token_budget=settings.token_budget,
-            patience=settings.patience,
-            optimizer=settings.optimizer,
-            seed=settings.seed,
-        )
-        steps = -(-len(read[0]) // settings.batch_size)
-        progress.stage("verifier", steps * settings.epochs)
-        counting = _counting(progress)
-
-        def told(epoch: int, loss: float, figures: Figures) -> None:
-            known = {} if figures.auc is None else {"auc": figures.auc}
-            progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
-
-        figures, epoch = run_loop(
-            trained(verifier, read[0], read[1], course, on_epoch=told, on_step=counting)
-        )
+        figures, epoch = _learn(settings, verifier, read[0], read[1], progress)
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
         facts = {
             "figures": said,
@@ -290,15 +84,48 @@ def train_verifier(
             "loss": settings.loss,
             "question_only": question_only,
         }
-        with whole_folder(folder) as beside:
-            replace(verifier, facts=facts).save(beside)
-            (beside / "figures.json").write_text(json.dumps(said, indent=1) + "\n")
-            reliability_curve(
-                figures.bins,
-                f"{folder.name}: expected calibration error {figures.ece:.3f}",
-                beside / "reliability.png",
-            )
+        _write(folder, replace(verifier, facts=facts), figures, said)
     return said
+
+
+def _learn(
+    settings: VerifierTraining,
+    verifier: Verifier,
+    examples: Sequence[Example],
+    held_out: Sequence[Example],
+    progress: Progress,
+) -> tuple[Figures, int]:
+    """Train the verifier; return the held-out metrics of the best epoch, and its number."""
+    course = Course(
+        loss=settings.loss,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        token_budget=settings.token_budget,
+        patience=settings.patience,
+        optimizer=settings.optimizer,
+        seed=settings.seed,
+    )
+    steps = -(-len(examples) // settings.batch_size)
+    progress.stage("verifier", steps * settings.epochs)
+
+    def told(epoch: int, loss: float, figures: Figures) -> None:
+        known = {} if figures.auc is None else {"auc": figures.auc}
+        progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
+
+    return run_loop(
+        trained(verifier, examples, held_out, course, on_epoch=told, on_step=counting(progress))
+    )
+
+
+def _write(folder: Path, verifier: Verifier, figures: Figures, said: dict[str, Any]) -> None:
+    with whole_folder(folder) as beside:
+        verifier.save(beside)
+        (beside / "figures.json").write_text(json.dumps(said, indent=1) + "\n")
+        reliability_curve(
+            figures.bins,
+            f"{folder.name}: expected calibration error {figures.ece:.3f}",
+            beside / "reliability.png",
+        )
 
 
 def serve_verifier(
@@ -347,13 +174,6 @@ def serve_verifier(
     )
 
 
-def _players(settings: RunConfig, run: Path | None) -> str:
-    """Return a hash that identifies the config and the run folder."""
-    return hashlib.sha256(f"{run and run.resolve()}\n{dump_config(settings)}".encode()).hexdigest()[
-        :16
-    ]
-
-
 def _key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
@@ -361,36 +181,6 @@ def _key(variable: str) -> str:
             f"--key-variable names {variable}, which is not set: put the server's key in it"
         )
     return key
-
-
-def _check_writer(setup: TaskSetup, writer: str | None) -> None:
-    if writer not in (None, "expert", *setup.team.agents):
-        raise ConfigError(
-            f"writer is {writer!r}; expected expert or one of the agents "
-            f"{', '.join(setup.team.agents)}"
-        )
-    if writer == "expert" and setup.config.expert is None:
-        raise ConfigError(
-            "writer is expert, and the config has no expert: add a section with base_url and model"
-        )
-
-
-async def _writer_of(
-    setup: TaskSetup,
-    writer: str | None,
-    temperature: float,
-    run: Path | None,
-    scratch: Path,
-    show: Show,
-) -> AnswerWriter | None:
-    if writer is None:
-        return None
-    if writer == "expert":
-        assert setup.config.expert is not None
-        return EndpointWriter(expert_of(setup.config.expert, setup.config.seed))
-    models = await models_of(setup, run, scratch, show)
-    decode = setup.team.decode[writer].model_copy(update={"temperature": temperature})
-    return PolicyWriter(models.sampler, setup.team.policy_of(writer, 0), decode)
 
 
 def _fresh(
@@ -419,23 +209,3 @@ def _fresh(
         checkpointing=base.checkpointing,
         attention=base.attention,
     )
-
-
-def _tasks(setup: TaskSetup, split: TaskSplit) -> list[Task]:
-    if split not in setup.tasks:
-        raise ConfigError(
-            f"there are no tasks for {split}: give data.{split} a name or a path, or use another "
-            f"split"
-        )
-    return setup.tasks[split]
-
-
-def _counting(progress: Progress) -> Any:
-    done = 0
-
-    def one() -> None:
-        nonlocal done
-        done += 1
-        progress.show(done, {})
-
-    return one

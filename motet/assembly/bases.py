@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from motet.assembly.task_setup import TaskSetup, check_first_prompts
+from motet.assembly.first_prompts import check_first_prompts
+from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
 from motet.core import Environment, Prompt
 from motet.trainer.metrics import MetricsWriter

@@ -3,43 +3,29 @@
 All errors in them are found here, before any expensive work.
 """
 
-import os
-import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, asking, tasks_of
-from motet.assembly.terminal import Terminal, someone_is_there
-from motet.config.parts import ExpertConfig, VerifierConfig
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
-from motet.core import Environment, Prompt, Task, Team
-from motet.endpoint import Endpoint
+from motet.core import Environment, Team
 from motet.environments.registry import check_is_environment, create
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.models.attention_choice import check_attention
-from motet.models.loading import DTYPES, check_dtype, load_tokenizer, resolve_device
+from motet.models.loading import DTYPES, check_dtype, resolve_device
 from motet.models.optimizers import check_optimizer
-from motet.models.prompts import encode
 from motet.models.quantized import check_quantize
 from motet.plugins import is_reference, load_object, nearest
-from motet.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
 from motet.rollout.play import check_plan
-from motet.rollout.prompts import with_system
-from motet.sandbox import Level, Limits, Sandbox
-from motet.seeding import derive
-from motet.timeouts import at_once, guarded, within
-from motet.verifier.model import Verifier, check_folder
-from motet.verifier.scorer import LocalScorer
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ def open_task_setup(
     if train:
         check_trainable(config)
         _check_devices(config)
-    services = _Services(config, train)
+    services = Services(config, train)
     try:
         if environment is None:
             stage = _environment(config, services, asks)
@@ -156,159 +142,7 @@ def _optimizers_on(config: RunConfig, model: str) -> set[str]:
     return kinds
 
 
-class _Services(Mapping[str, Any]):
-    """The services that environments may request by name. Each is created at its first request.
-
-    `expert`, `person` and `verifier` are None if there is none. `turns` is the number of turns of
-    the plan. `open_sandbox` is a function that returns the sandbox, for environments that may do
-    without one.
-    """
-
-    def __init__(self, config: RunConfig, train: bool) -> None:
-        self._config, self._train = config, train
-        self._makers: dict[str, Callable[[], Any]] = {
-            "sandbox": self._sandbox,
-            "open_sandbox": lambda: lambda: self["sandbox"],
-            "expert": self._expert,
-            "person": self._person,
-            "verifier": self._verifier,
-            "turns": lambda: len(config.rollout.samples),
-        }
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._makers[name]()
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    def _sandbox(self) -> Sandbox:
-        chosen = self._config.sandbox
-        limits = Limits(
-            wall_seconds=chosen.wall_seconds,
-            cpu_seconds=chosen.cpu_seconds,
-            memory_mb=chosen.memory_mb,
-        )
-        return Sandbox(
-            chosen.workers, Level[chosen.minimum_level.upper()], limits, packages=chosen.packages
-        )
-
-    def _expert(self) -> Endpoint | None:
-        return (
-            None
-            if self._config.expert is None
-            else expert_of(self._config.expert, self._config.seed)
-        )
-
-    def _verifier(self) -> AnswerScorer | None:
-        return (
-            None
-            if self._config.verifier is None
-            else verifier_of(self._config.verifier, self._config.seed)
-        )
-
-    def _person(self) -> Terminal | None:
-        """Return None in training without a terminal: nobody answers a pipe for hours."""
-        return Terminal() if not self._train or someone_is_there() else None
-
-    def check_asked(self, environment: str, others: Collection[str]) -> None:
-        """Check that every configured service is used.
-
-        Raises: ConfigError if a config section names a service that neither the environment nor a
-        caller in `others` requests.
-        """
-        for name in ("expert", "verifier"):
-            if (
-                getattr(self._config, name) is not None
-                and name not in self._made
-                and name not in others
-            ):
-                raise ConfigError(
-                    f"{name} is set, but environment {environment} asks for none: drop it ({name}: "
-                    "null)"
-                )
-
-    @property
-    def sandbox_level(self) -> str | None:
-        return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
-
-    def close(self) -> None:
-        if "sandbox" in self._made:
-            self._made["sandbox"].close()
-
-
-def expert_of(chosen: ExpertConfig, seed: int) -> Endpoint:
-    """Return the endpoint that gives feedback.
-
-    Raises: ConfigError if its key is missing or not valid.
-    """
-    return Endpoint(
-        chosen.base_url,
-        chosen.model,
-        key=_key("expert", chosen),
-        parameters=chosen.parameters,
-        timeout_seconds=chosen.timeout_seconds,
-        retries=chosen.retries,
-        concurrency=chosen.concurrency,
-        jitter=random.Random(derive(seed, "expert")).random,
-    )
-
-
-def verifier_of(chosen: VerifierConfig, seed: int) -> AnswerScorer:
-    """Return the scorer of completions. The model of a folder is loaded at the first scoring.
-
-    Raises: ConfigError if a folder holds no complete verifier, or if a key is missing or not valid.
-    """
-    if chosen.ensemble:
-        members = [
-            verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)
-        ]
-        return Ensemble(members, chosen.combine)
-    if chosen.folder is not None:
-        check_folder(chosen.folder, chosen.reads)
-        resolve_device(chosen.device)
-        return LocalScorer(
-            partial(Verifier.load, chosen.folder, device=chosen.device, reads=chosen.reads),
-            token_budget=chosen.token_budget,
-        )
-    if chosen.constant is not None:
-        return ConstantScores(chosen.constant)
-    assert chosen.base_url is not None
-    return RewardServer(
-        chosen.base_url,
-        batch_size=chosen.batch_size,
-        key=_key("verifier", chosen),
-        timeout_seconds=chosen.timeout_seconds,
-        retries=chosen.retries,
-        concurrency=chosen.concurrency,
-        jitter=random.Random(derive(seed, "verifier")).random,
-    )
-
-
-def _key(section: str, chosen: ExpertConfig | VerifierConfig) -> str | None:
-    """Return the key from its environment variable, or None if the server needs no key."""
-    if chosen.key_variable is None:
-        return None
-    key = os.environ.get(chosen.key_variable, "").strip()
-    if not key:
-        raise ConfigError(
-            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key of "
-            f"{chosen.base_url} in it, "
-            f"or drop key_variable where the server wants none"
-        )
-    if not key.isascii() or not key.isprintable():
-        raise ConfigError(
-            f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs"
-        )
-    return key
-
-
-def _environment(config: RunConfig, services: _Services, asks: Collection[str]) -> Environment[Any]:
+def _environment(config: RunConfig, services: Services, asks: Collection[str]) -> Environment[Any]:
     kind = resolve_environment(config.environment.name)
     schema = kind.Options
     options = config.environment.options
@@ -384,49 +218,6 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
         frozen=config.frozen,
         critics=config.critic_of,
     )
-
-
-async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
-    """Return the first prompt of each acting agent, including its system message.
-
-    Raises: ConfigError for every error of the environment.
-    """
-    config, environment, limit = (
-        setup.config,
-        setup.environment,
-        setup.config.rollout.timeout_seconds,
-    )
-    with asking(f"{config.environment.name}, the first prompts of task {task.id}"), guarded(limit):
-        state = await within(
-            limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts"))
-        )
-        try:
-            prompts = at_once(limit, "observe", lambda: environment.observe(state))
-        finally:
-            await within(limit, "close", lambda: environment.close(state), even_given_up=True)
-    return {
-        agent: with_system(prompt, setup.team.system.get(agent, ""))
-        for agent, prompt in prompts.items()
-    }
-
-
-async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> None:
-    """Check, before any model is loaded, that every first prompt leaves room for a completion.
-
-    Raises: ConfigError that names the agent and both lengths.
-    """
-    tokenizers = cache(load_tokenizer)
-    for agent, prompt in (await first_prompts(setup, setup.tasks.first)).items():
-        model = setup.config.policies[setup.team.policy_of(agent, 0)].model
-        words, context = tokenizers(bases[model])
-        length = len(encode(words, prompt))
-        if length >= context:
-            raise ConfigError(
-                f"the first prompt of agent {agent} has {length} tokens, and model {model} has a "
-                f"context of {context}: "
-                "expected room for an answer. Shorten the prompt, or use a model with a longer "
-                "context"
-            )
 
 
 def use_threads(config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""The run config: the sections of `parts`, the records of `settings`, and the checks between them.
+"""The run config: sections of `parts` and `services`, records of `settings`, checks between them.
 
 A single agent or policy may override common settings (`team.aux.decode`, `policies.aux.optimizer`).
 It sets only the fields that differ; `decode_of` and `optimizer_of` return the complete settings.
@@ -29,16 +29,14 @@ from motet.config.parts import (
     CriticConfig,
     DataConfig,
     EvaluationConfig,
-    ExpertConfig,
     ModelConfig,
     Named,
     PolicyConfig,
     ReportConfig,
-    SandboxConfig,
     TrainConfig,
-    VerifierConfig,
     written_out,
 )
+from motet.config.services import ExpertConfig, SandboxConfig, VerifierConfig
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Decode, Guards, Optimizer, Plan, Schedule, Settings, Warmup
 

@@ -4,11 +4,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
-from peft.tuners.lora import LoraLayer
+from peft.tuners.lora import LoraLayer, LoraModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.functional import linear
@@ -38,7 +38,7 @@ class Adapters:
         self._inner: dict[str, str] = {}
         self._speaking: str | None = None
         self._by_peft: str | None = None
-        self._layers: list[LoraLayer] = []
+        self._layers: list[nn.Module] = []
         self._modules = [module for module, _ in model.named_modules() if module]
 
     @property
@@ -53,7 +53,7 @@ class Adapters:
             base_model_name_or_path=self._model.name_or_path,
             task_type="CAUSAL_LM",
             r=lora.rank,
-            lora_alpha=lora.alpha,
+            lora_alpha=lora.alpha,  # type: ignore[arg-type] # PEFT takes any number
             target_modules=targets,
             lora_dropout=0.0,
         )
@@ -174,6 +174,7 @@ class Adapters:
 
     def save(self, name: str, folder: str | Path) -> None:
         """Write the adapter in PEFT's format, into an existing folder."""
+        assert self._peft is not None
         inner = self._inner[name]
         state = get_peft_model_state_dict(
             self._peft, adapter_name=inner, save_embedding_layers=False
@@ -211,18 +212,19 @@ class Adapters:
         self._speaking = name
 
     def _add_speaking(
-        self, layer: LoraLayer, given: tuple[torch.Tensor], made_BLO: torch.Tensor
+        self, layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor
     ) -> torch.Tensor | None:
         """Forward hook: add the active adapter's output to the base layer's output.
 
         Gradients flow into both. PEFT would pass over all outputs twice more: once to scale and
         once to add.
         """
+        assert isinstance(layer, LoraLayer)
         if self._speaking is None or (inner := self._inner[self._speaking]) not in layer.lora_A:
             return None
-        down_RI = layer.lora_A[inner].weight
+        down_RI = _weight(layer.lora_A, inner)
         low_BLR = linear(given[0].to(down_RI.dtype), down_RI) * layer.scaling[inner]
-        return _plus(made_BLO, low_BLR, layer.lora_B[inner].weight.T)
+        return _plus(made_BLO, low_BLR, _weight(layer.lora_B, inner).T)
 
     @contextmanager
     def mixing(self, names: Sequence[str]) -> Iterator["Mix"]:
@@ -244,11 +246,13 @@ class Adapters:
         # PEFT changes requires_grad when it switches adapters. Restore it: the active policy need
         # not be the policy in training.
         trained = [(parameter, parameter.requires_grad) for parameter in self._model.parameters()]
+        base = self._peft.base_model
+        assert isinstance(base, LoraModel)
         if name is None:
-            self._peft.base_model.disable_adapter_layers()
+            base.disable_adapter_layers()
         else:
-            self._peft.base_model.enable_adapter_layers()
-            self._peft.base_model.set_adapter(self._inner[name])
+            base.enable_adapter_layers()
+            base.set_adapter(self._inner[name])
         for parameter, flag in trained:
             parameter.requires_grad = flag
 
@@ -261,7 +265,7 @@ class Mix:
     s x A B in Hu et al. 2021). PEFT's own `adapter_names` gathers rows in every layer.
     """
 
-    def __init__(self, layers: Sequence[LoraLayer], inner: Mapping[str, str]) -> None:
+    def __init__(self, layers: Sequence[nn.Module], inner: Mapping[str, str]) -> None:
         self._inner = inner
         self._scales: dict[_Columns, torch.Tensor] = {}
         self._hooks = [
@@ -284,20 +288,21 @@ class Mix:
         for hook in self._hooks:
             hook.remove()
 
-    def _added(self, layer: LoraLayer) -> Callable[..., torch.Tensor] | None:
+    def _added(self, layer: nn.Module) -> Callable[..., torch.Tensor] | None:
         """Return a forward hook that adds the adapters' outputs to the base layer's output.
 
         None if no adapter changes this layer.
         """
+        assert isinstance(layer, LoraLayer)
         there = [name for name in self._inner.values() if name in layer.lora_A]
         if not there:
             return None
-        down_RI = torch.cat([layer.lora_A[name].weight for name in there])
-        up_RO = torch.cat([layer.lora_B[name].weight for name in there], dim=1).T.contiguous()
+        down_RI = torch.cat([_weight(layer.lora_A, name) for name in there])
+        up_RO = torch.cat([_weight(layer.lora_B, name) for name in there], dim=1).T.contiguous()
         columns = tuple(
             (name, layer.scaling[name])
             for name in there
-            for _ in range(len(layer.lora_A[name].weight))
+            for _ in range(len(_weight(layer.lora_A, name)))
         )
         self._scales.setdefault(columns, torch.zeros(0, device=down_RI.device))
 
@@ -308,6 +313,10 @@ class Mix:
             return _plus(made_BLO, low_BLR.to(up_RO.dtype), up_RO)
 
         return add
+
+
+def _weight(matrices: nn.ModuleDict, name: str) -> torch.Tensor:
+    return cast(torch.Tensor, matrices[name].weight)
 
 
 def _plus(made_BLO: torch.Tensor, low_BLR: torch.Tensor, up_RO: torch.Tensor) -> torch.Tensor:

@@ -103,9 +103,8 @@ def _by_blocks(
     parts = []
     for block in blocks:
         places = (block.queries_BL, block.keys_BK, block.keys_BK)
-        out = _fused(
-            *(_taken(at, of) for at, of in zip(places, flat, strict=True)), block.seen_B1LK, scale
-        )
+        taken = [_taken(at, of) for at, of in zip(places, flat, strict=True)]
+        out = _fused(taken[0], taken[1], taken[2], block.seen_B1LK, scale)
         rows = out.transpose(1, 2).flatten(0, 1)
         parts.append(
             nn.functional.embedding(block.real_N, rows.flatten(1)).view(-1, *rows.shape[1:])
@@ -164,7 +163,7 @@ def mask_of(
     """
     if mask_function is not causal_mask_function:
         raise NotImplementedError("a mask that is not the causal one")
-    return sdpa_mask(*args, mask_function=mask_function, **said)
+    return sdpa_mask(*args, **{**said, "mask_function": mask_function})
 
 
 AttentionInterface.register(NAME, attend)

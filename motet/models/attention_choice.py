@@ -4,7 +4,7 @@ from typing import Literal
 
 import torch
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import is_flash_attn_2_available
+from transformers.utils.import_utils import is_flash_attn_2_available
 
 from motet.errors import ConfigError
 

@@ -32,6 +32,7 @@ from motet.models.loading import (
     DTYPES,
     DType,
     check_dtype,
+    embeddings_of,
     load_model,
     load_tokenizer,
     resolve_device,
@@ -78,7 +79,7 @@ class Backbone:
         self.attention = attention
         self.context_length = context_length
         self.eos_ids = _eos_ids(model, tokenizer)
-        self.pad_id = _pad_id(tokenizer, self.eos_ids, model.get_input_embeddings().num_embeddings)
+        self.pad_id = _pad_id(tokenizer, self.eos_ids, embeddings_of(model).num_embeddings)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
         self._masters = Masters()
@@ -189,8 +190,9 @@ class Backbone:
         """
         if not self._plain_head:
             return self.logits(tokens_BL, mask_BK, positions_BL, keep, cache)
-        hidden_BLH, cache = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
-        return hidden_BLH[:, -keep:], cache
+        hidden_BLH, grown = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
+        assert grown is not None
+        return hidden_BLH[:, -keep:], grown
 
     def whole_states(
         self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor, keep: int
@@ -209,7 +211,8 @@ class Backbone:
                 use_cache=False,
                 **{key: value for key, value in known.items() if key in self._accepts},
             )
-        return output.logits[:, -keep:]
+        logits_BLV: torch.Tensor = output.logits[:, -keep:]
+        return logits_BLV
 
     def _recomputing(self) -> AbstractContextManager[None]:
         return (

@@ -5,7 +5,7 @@ Room          [prompt | completion ]          SharedPrompt    [prompt] <- [compl
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor
@@ -47,8 +47,11 @@ class Room(DynamicLayer):
     Nothing is copied as they grow.
     """
 
+    keys: Tensor
+    values: Tensor
+
     def __init__(self, keys: Tensor, values: Tensor, rows_B: Tensor, more: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call] # transformers does not type it
         self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
         self._length = keys.shape[2]
         self.keys, self.values = (_with_room(past, rows_B, more) for past in (keys, values))
@@ -81,7 +84,7 @@ class SharedPrompt(DynamicLayer):
     """Keys and values of P prompts, each stored once, and separately those of B completions."""
 
     def __init__(self, keys: Tensor, values: Tensor, grouping: Grouping, more: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call] # transformers does not type it
         self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
         self.grouping = grouping
         self.attended = 0
@@ -94,7 +97,7 @@ class SharedPrompt(DynamicLayer):
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         keys, values = self._answers.update(key_states, value_states)
-        keys.shared_prompt = self  # `attention.attend` looks for this
+        vars(keys)["shared_prompt"] = self  # `attention.attend` looks for this
         return keys, values
 
     def get_seq_length(self) -> int:
@@ -149,9 +152,9 @@ def give_room(cache: Cache, prompt_of_B: Tensor, more: int) -> None:
     for place, layer in enumerate(cache.layers):
         # One layer at a time: both forms of all layers would take twice the memory.
         if type(layer) is DynamicLayer:
-            cache.layers[place] = Room(layer.keys, layer.values, prompt_of_B, more)
+            cache.layers[place] = Room(*_past(layer), prompt_of_B, more)
         else:
-            layer.batch_select_indices(prompt_of_B)
+            cast(_ByRow, layer).batch_select_indices(prompt_of_B)
 
 
 def share_prompts(cache: Cache, prompt_of_B: Tensor, prompt_mask_PL: Tensor, more: int) -> None:
@@ -160,9 +163,23 @@ def share_prompts(cache: Cache, prompt_of_B: Tensor, prompt_mask_PL: Tensor, mor
     All layers must be `shareable`.
     """
     grouping = Grouping.of(prompt_of_B, prompt_mask_PL)
-    cache.layers = [
-        SharedPrompt(layer.keys, layer.values, grouping, more) for layer in cache.layers
-    ]
+    cache.layers = [SharedPrompt(*_past(layer), grouping, more) for layer in cache.layers]
+
+
+def _past(layer: object) -> tuple[Tensor, Tensor]:
+    """Return the keys and values of a layer.
+
+    Raises: NotImplementedError if it has none.
+    """
+    if not isinstance(layer, DynamicLayer) or layer.keys is None or layer.values is None:
+        raise NotImplementedError("layers without keys and values")
+    return layer.keys, layer.values
+
+
+class _ByRow(Protocol):
+    """A layer from which rows can be selected. The base class in transformers lacks this."""
+
+    def batch_select_indices(self, indices: Tensor) -> None: ...
 
 
 def shareable(cache: Cache) -> bool:
@@ -173,7 +190,8 @@ def shareable(cache: Cache) -> bool:
 def leave(cache: Cache, stay: Tensor, prompt_of_B: Tensor, prompt_mask_PL: Tensor) -> None:
     """Keep only the rows `stay`; `prompt_of_B` and `prompt_mask_PL` describe these rows."""
     cache.batch_select_indices(stay)
-    if isinstance(cache.layers[0], SharedPrompt):
+    shared = [layer for layer in cache.layers if isinstance(layer, SharedPrompt)]
+    if shared:
         grouping = Grouping.of(prompt_of_B, prompt_mask_PL)
-        for layer in cache.layers:
+        for layer in shared:
             layer.grouping = grouping

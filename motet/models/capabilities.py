@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +22,12 @@ from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLa
 
 from motet.errors import ConfigError
 from motet.models import attention
-from motet.models.cache import give_room, share_prompts, shareable
-from motet.models.loading import UNLIMITED
+from motet.models.cache import SharedPrompt, give_room, share_prompts, shareable
+from motet.models.causal_lm import CausalLM
+from motet.models.loading import UNLIMITED, embeddings_of
 from motet.models.padding import Rows, padded, positions
 from motet.models.quantized import stored_as
 from motet.models.sequence_packing import PackedRow
-
-if TYPE_CHECKING:
-    from motet.models.backbone import Backbone
 
 FAILURES = (
     ValueError,
@@ -60,7 +57,7 @@ NONE = Capabilities()
 
 
 @torch.no_grad()
-def capabilities_of(backbone: "Backbone", source: str | Path) -> Capabilities:
+def capabilities_of(backbone: CausalLM, source: str | Path) -> Capabilities:
     """Run the trials with a few tokens; switch the model to our attention if that is exact.
 
     Raises: ConfigError if a row's logits depend on the other rows, on padding, or on how its prompt
@@ -68,7 +65,6 @@ def capabilities_of(backbone: "Backbone", source: str | Path) -> Capabilities:
     """
     _check_rows(backbone, source)
     ends_in_head = _ends_in_head(backbone)
-    backbone.capabilities = Capabilities(ends_in_head)
     shares_prompts = _shares_prompts(backbone)
     return Capabilities(
         ends_in_head, shares_prompts, shares_prompts and ends_in_head and _packs_sequences(backbone)
@@ -78,7 +74,7 @@ def capabilities_of(backbone: "Backbone", source: str | Path) -> Capabilities:
 # ------------------------------------------------------------------------------------ the plain way
 
 
-def _check_rows(backbone: "Backbone", source: str | Path) -> None:
+def _check_rows(backbone: CausalLM, source: str | Path) -> None:
     """Check that every row gets the logits that it gets alone.
 
     The trials use prompts of several lengths in one batch, and completions that continue from
@@ -123,7 +119,7 @@ def _check_rows(backbone: "Backbone", source: str | Path) -> None:
         )
 
 
-def _apart(backbone: "Backbone") -> float:
+def _apart(backbone: CausalLM) -> float:
     """Return the relative error of padded rows with a cache, compared with single rows.
 
     It is relative to the spread of the logits. Completions are read token by token, as in sampling,
@@ -152,7 +148,7 @@ def _share(found_BLV: Tensor, expected_BLV: Tensor) -> float:
     return float((wrong_BL / spread_BL).median(dim=1).values.max())
 
 
-def _moved_by_others(backbone: "Backbone") -> float:
+def _moved_by_others(backbone: CausalLM) -> float:
     """Return how far a row's logits move when another row is at the last positions of the context.
 
     The measure is that of `_apart`. No row is long: we give a few tokens positions far apart.
@@ -169,7 +165,7 @@ def _moved_by_others(backbone: "Backbone") -> float:
     return _share(beside_far, beside_near)
 
 
-def _rows(backbone: "Backbone") -> Rows:
+def _rows(backbone: CausalLM) -> Rows:
     """Make three completions of three ordinary tokens for two prompts of different lengths.
 
     The first two completions are the same.
@@ -181,7 +177,7 @@ def _rows(backbone: "Backbone") -> Rows:
     return Rows(*prompts, of_B, tokens_BL, torch.ones_like(tokens_BL, dtype=torch.bool))
 
 
-def _at_once(backbone: "Backbone", rows: Rows) -> Tensor:
+def _at_once(backbone: CausalLM, rows: Rows) -> Tensor:
     """Return the logits after every completion token, [B, L, V], from one pass."""
     prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
     cache = _prompts(backbone, rows)
@@ -191,7 +187,7 @@ def _at_once(backbone: "Backbone", rows: Rows) -> Tensor:
     return backbone.logits(tokens_BL, seen_BK, at_BL, keep=tokens_BL.shape[1], cache=cache)[0]
 
 
-def _prompts(backbone: "Backbone", rows: Rows) -> Cache:
+def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
     """Return the cache of the prompts.
 
     Raises: NotImplementedError if it does not hold keys and values.
@@ -213,7 +209,7 @@ def _prompts(backbone: "Backbone", rows: Rows) -> Cache:
     return cache
 
 
-def _answers(backbone: "Backbone", rows: Rows, share: bool) -> Tensor:
+def _answers(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
     """Return the same logits, computed token by token."""
     _, mask_PL, of_B, tokens_BL, answered_BL = rows
     cache, more = _prompts(backbone, rows), tokens_BL.shape[1]
@@ -228,7 +224,9 @@ def _answers(backbone: "Backbone", rows: Rows, share: bool) -> Tensor:
         seen = None if share else seen_BK[:, :upto]
         logits, cache = backbone.logits(tokens_BL[:, step, None], seen, at_B1, keep=1, cache=cache)
         said.append(logits)
-    if share and not all(layer.attended for layer in cache.layers):
+    if share and not all(
+        isinstance(layer, SharedPrompt) and layer.attended for layer in cache.layers
+    ):
         raise NotImplementedError("layers that attend by themselves")
     return torch.cat(said, dim=1)
 
@@ -237,12 +235,12 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
-def _words(backbone: "Backbone", count: int) -> list[int]:
+def _words(backbone: CausalLM, count: int) -> list[int]:
     """Choose ordinary tokens, spread over the vocabulary.
 
     They are not special, and have a nonzero embedding if any token has one.
     """
-    embeddings = backbone.model.get_input_embeddings().weight
+    embeddings = embeddings_of(backbone.model).weight
     size = min(len(embeddings), len(backbone.tokenizer))
     special = {*backbone.tokenizer.all_special_ids, *backbone.eos_ids, backbone.pad_id}
     spread = dict.fromkeys(int(place) for place in torch.linspace(0, size - 1, 8 * count).tolist())
@@ -256,7 +254,7 @@ def _words(backbone: "Backbone", count: int) -> list[int]:
 # -------------------------------------------------------------------------------- the language head
 
 
-def _ends_in_head(backbone: "Backbone") -> bool:
+def _ends_in_head(backbone: CausalLM) -> bool:
     """Test whether the logits are the language head of the last hidden states, and nothing else.
 
     Before the head: its input must equal the hidden states, none of which is zero. After the head:
@@ -294,7 +292,7 @@ def _ends_in_head(backbone: "Backbone") -> bool:
 
 
 @torch.no_grad()
-def mixes_adapters(backbone: "Backbone") -> bool:
+def mixes_adapters(backbone: CausalLM) -> bool:
     """Test whether rows that use different adapters can share one batch (`Backbone.mixing`).
 
     Compare each row's logits with those that PEFT computes for its adapter alone, with random
@@ -357,7 +355,7 @@ def _random(weights: Sequence[Tensor]) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------- attention
 
 
-def _shares_prompts(backbone: "Backbone") -> bool:
+def _shares_prompts(backbone: CausalLM) -> bool:
     """Test whether the model gives the same results with our attention and shared prompts.
 
     False if the model does not take its attention from transformers, or if the config chose one.
@@ -380,7 +378,7 @@ def _shares_prompts(backbone: "Backbone") -> bool:
     return exact
 
 
-def _sees_prompts(backbone: "Backbone", found_BLX: Tensor) -> bool:
+def _sees_prompts(backbone: CausalLM, found_BLX: Tensor) -> bool:
     """Test whether the same completion of two prompts, the first two rows, gives two results.
 
     If not, the trial did not test attention at all.
@@ -388,7 +386,7 @@ def _sees_prompts(backbone: "Backbone", found_BLX: Tensor) -> bool:
     return not _alike(backbone, found_BLX[0, 1:], found_BLX[1, 1:])
 
 
-def _packs_sequences(backbone: "Backbone") -> bool:
+def _packs_sequences(backbone: CausalLM) -> bool:
     """Test whether the hidden states of a packed micro-batch equal those of padded rows."""
     rows = _rows(backbone)
     prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
@@ -410,7 +408,7 @@ def _packs_sequences(backbone: "Backbone") -> bool:
     )
 
 
-def _alike(backbone: "Backbone", found: Tensor, expected: Tensor) -> bool:
+def _alike(backbone: CausalLM, found: Tensor, expected: Tensor) -> bool:
     tolerance = 1e-3 if backbone.dtype == torch.float32 else 0.05
     return torch.allclose(
         found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item()

@@ -299,10 +299,10 @@ class _SampledTokens:
             for row in rows:
                 self._on_completion(row, self._completions[row])
 
-    def _texts(self, tokens: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+    def _texts(self, tokens: list[list[int]]) -> list[tuple[str, str]]:
         """Decode each row; if the tokenizer fails at it, return an empty string and the error."""
 
-        def read(rows: Sequence[Sequence[int]]) -> list[str]:
+        def read(rows: list[list[int]]) -> list[str]:
             return self._tokenizer.batch_decode(
                 rows, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )

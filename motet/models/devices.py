@@ -37,7 +37,7 @@ def cuda_name(device: torch.device) -> str:
 def cuda_computes_bfloat16(device: torch.device) -> bool:
     """Test whether the device computes bfloat16 in hardware."""
     with torch.cuda.device(device):
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def cuda_memory(device: torch.device) -> CudaMemory:

@@ -6,12 +6,26 @@ completions continue from the cache of their prompts. If blocks are recomputed i
 (`Backbone.checkpointing`), each completion reads its prompt again instead.
 """
 
+from typing import Literal, overload
+
 import torch
 from torch import Tensor
 
 from motet.models.backbone import Backbone
 from motet.models.padding import Rows, positions
 from motet.models.sequence_packing import PackedRow
+
+
+@overload
+def forward(
+    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: Literal[True] = True
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def forward(
+    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: Literal[False]
+) -> tuple[Tensor, None]: ...
 
 
 def forward(

@@ -164,6 +164,7 @@ class LocalLearner:
         )
         with oom_hint(stepping, _SMALLER, state.learning.backbone.device):
             state.adamw.step()
+        assert state.loss is not None
         figures = {"loss": state.loss, "grad_norm": norm.item(), "learning_rate": rate}
         state.steps_done += 1
         return figures

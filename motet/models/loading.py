@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import nn
@@ -148,16 +148,21 @@ def load_model(
         if attention != "auto":
             how["attn_implementation"] = attention
         with library(_named(source), EXPECTED):
-            model, about = AutoModelForCausalLM.from_pretrained(
+            loaded = AutoModelForCausalLM.from_pretrained(
                 view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True, ignore_mismatched_sizes=True, **how,
             )  # fmt: skip
+    # With output_loading_info the result is a pair, which its annotation does not say.
+    model, about = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
     _check_loaded(source, about)
     model.name_or_path = model.config.name_or_path = str(source)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    model = learnable_on_the_cpu(model) if quantize != "none" else model.to(device)
+    if quantize != "none":
+        learnable_on_the_cpu(model)
+    else:
+        model.to(device)  # type: ignore[arg-type] # transformers wraps it without its types
     if attention != FLASH or dtype in FLASH_DTYPES:
         # Trained weights are loaded in float32, for their masters. Flash attention does not run in
         # float32.
@@ -178,7 +183,7 @@ def _named(source: str | Path) -> str:
 
 def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
     with library(_named(source), EXPECTED):
-        config = AutoConfig.from_pretrained(view, trust_remote_code=False)
+        config: PretrainedConfig = AutoConfig.from_pretrained(view, trust_remote_code=False)
     config.name_or_path = str(source)
     return config
 
@@ -238,7 +243,8 @@ def _skeleton(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
         _without_warnings(),
         _few_tensors(source),
     ):
-        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return model
 
 
 def _check_size(source: str | Path, skeleton: PreTrainedModel, view: Path) -> None:
@@ -323,6 +329,10 @@ def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
 def _check_computes(source: str | Path, model: PreTrainedModel) -> None:
     with library(_named(source), EXPECTED):
         model.eval()(input_ids=torch.zeros((1, 2), dtype=torch.long, device=model.device))
+
+
+def embeddings_of(model: PreTrainedModel) -> nn.Embedding:
+    return cast(nn.Embedding, model.get_input_embeddings())
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def score_hidden(
         weight is not None and weight.requires_grad for weight in (head.weight, head.bias)
     )
     slopes = torch.is_grad_enabled() and hidden_NH.requires_grad and not trained
-    logp_N, entropy_N = _Scored.apply(
+    logp_N, entropy_N = _Scored.apply(  # type: ignore[no-untyped-call] # torch does not type it
         hidden_NH, head.weight, head.bias, tokens_N, temperature_N, want_entropy, slopes
     )
     return logp_N, entropy_N

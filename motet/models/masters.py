@@ -60,6 +60,7 @@ def _pass_on(master: nn.Parameter, weight: torch.Tensor) -> None:
     The hook refers to the master only: PyTorch keeps hooks where the garbage collector cannot find
     them.
     """
+    assert weight.grad is not None
     if master.grad is None:
         master.grad = weight.grad.to(master.dtype)
     else:

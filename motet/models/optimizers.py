@@ -24,19 +24,27 @@ def make_optimizer(parameters: Sequence[nn.Parameter], settings: Optimizer) -> T
 
     Raises: ConfigError if this kind does not work on the device of the weights.
     """
-    common = {
-        "lr": settings.learning_rate,
-        "betas": settings.betas,
-        "eps": settings.epsilon,
-        "weight_decay": settings.weight_decay,
-    }
     device = parameters[0].device
     check_optimizer(settings.kind, device)
     if settings.kind == "adamw":
-        return torch.optim.AdamW(parameters, **common, fused=device.type in ("cpu", "cuda"))
+        return torch.optim.AdamW(
+            parameters,
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
+            fused=device.type in ("cpu", "cuda"),
+        )
     from bitsandbytes.optim import AdamW8bit
 
-    return AdamW8bit(parameters, **common)
+    narrow: TorchOptimizer = AdamW8bit(
+        parameters,
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        eps=settings.epsilon,
+        weight_decay=settings.weight_decay,
+    )
+    return narrow
 
 
 def check_optimizer(kind: str, device: torch.device) -> None:
@@ -99,8 +107,8 @@ def load_into(
     """
     kept: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
-        what, _, index = key.rpartition(".")
-        kept.setdefault(int(index), {})[what] = tensor
+        what, _, place = key.rpartition(".")
+        kept.setdefault(int(place), {})[what] = tensor
     if kept and max(kept) >= len(parameters):
         raise ConfigError(
             f"optimiser state of policy {name} has {max(kept) + 1} tensors, expected "

@@ -46,11 +46,14 @@ def _linear(packed_weight: Tensor, layer: nn.Linear, inputs: Tensor) -> Tensor:
 
 
 def _pack(weight: Tensor, rows: int) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+    packed_weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+    return packed_weight
 
 
 def _product(inputs: Tensor, packed_weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise.default(inputs, packed_weight, bias, "none", [], "")
+    multiply = torch.ops.mkldnn._linear_pointwise.default
+    made: Tensor = multiply(inputs, packed_weight, bias, "none", [], "")
+    return made
 
 
 def _worth_it(model: nn.Module) -> list[nn.Linear]:

@@ -3,6 +3,7 @@ work.
 """
 
 import logging
+from types import ModuleType
 from typing import Literal
 
 import torch
@@ -16,6 +17,8 @@ Quantize = Literal["none", "8bit", "4bit"]
 
 FOUR_BITS = "nf4"
 """The 4-bit numbers of QLoRA (Dettmers et al. 2023), with scales in 8 bits."""
+REPACKS = "support_avx512bf16_for_cpu"
+"""The attribute of a 4-bit layer that decides whether it repacks its weights."""
 
 
 def check_quantize(quantize: Quantize, device: torch.device) -> None:
@@ -44,7 +47,7 @@ def check_quantize(quantize: Quantize, device: torch.device) -> None:
 
 
 @torch.enable_grad()
-def _tried(layers: type, quantize: Quantize, device: torch.device) -> bool:
+def _tried(layers: ModuleType, quantize: Quantize, device: torch.device) -> bool:
     """Test whether one layer computes on the device and passes a gradient to its inputs."""
     with torch.random.fork_rng(devices=[]):
         if quantize == "8bit":
@@ -54,7 +57,8 @@ def _tried(layers: type, quantize: Quantize, device: torch.device) -> bool:
                 64, 64, bias=False, compute_dtype=torch.float32, quant_type=FOUR_BITS
             )
     layer.weight.requires_grad_(False)
-    layer = learnable_on_the_cpu(layer.to(device).eval())
+    layer = layer.to(device).eval()
+    learnable_on_the_cpu(layer)
     inputs = torch.ones((2, 64), device=device, requires_grad=True)
     layer(inputs).sum().backward()
     return (
@@ -83,16 +87,15 @@ def quantization(quantize: Quantize, dtype: torch.dtype) -> BitsAndBytesConfig:
     )
 
 
-def learnable_on_the_cpu(model: nn.Module) -> nn.Module:
+def learnable_on_the_cpu(model: nn.Module) -> None:
     """Keep the weights of 4-bit layers in a form that has a backward pass.
 
     On a CPU with AVX512-BF16, a 4-bit layer would otherwise repack its weights if its first pass is
     without gradients, into a form that has no backward pass.
     """
     for module in model.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-    return model
+        if hasattr(module, REPACKS):
+            setattr(module, REPACKS, False)
 
 
 def stored_as(config: PretrainedConfig) -> str:

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 MEMORY = 4 << 30
@@ -49,13 +50,14 @@ def main() -> None:
     known: dict[str, Any] = {}
 
     def render(asked: dict[str, Any]) -> str:
-        rendered, _ = render_jinja_template(
+        # The result is a pair, which its annotation does not say.
+        rendered: Sequence[Any] = render_jinja_template(
             [asked["rows"]],
             chat_template=asked["template"],
             add_generation_prompt=True,
             **asked["tokens"],
         )
-        text: str = rendered[0]
+        text: str = rendered[0][0]
         if len(text) > MOST_TEXT:
             raise TooLong(f"a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}")
         return text

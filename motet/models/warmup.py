@@ -17,6 +17,7 @@ from motet.losses import reduce
 from motet.models.backbone import Backbone, Policy
 from motet.models.bounded_text import token_ids
 from motet.models.learner import LocalLearner
+from motet.models.loading import embeddings_of
 from motet.models.prompts import check_whole, encode
 from motet.settings import Warmup
 
@@ -90,7 +91,7 @@ def _tokenize(
     said = backbone.tokenizer.eos_token_id
     end, rows = (
         backbone.eos_ids[0] if said is None else said,
-        len(backbone.model.get_input_embeddings().weight),
+        len(embeddings_of(backbone.model).weight),
     )
     if end >= rows:
         raise ConfigError(

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from motet.sandbox.world import ALIASES, EXPORTS
+from motet.sandbox.library import ALIASES, EXPORTS
 
 _BUILTINS: Final = frozenset(dir(builtins))
 _BUILTIN_FUNCTIONS: Final = frozenset(

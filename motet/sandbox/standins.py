@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from opcode import opmap
-from types import FrameType, FunctionType, MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import FrameType, FunctionType, MethodType
+from typing import Any, Final, Protocol, TypeAlias
 
+from motet.sandbox import callers
 from motet.sandbox.containers import CONTAINERS, exact
 from motet.sandbox.heap import Garbled
+from motet.sandbox.library import library_class
 from motet.sandbox.values import (
     COMPARISONS,
     CONTENTS,
@@ -41,26 +42,32 @@ from motet.sandbox.values import (
     text,
 )
 
-if TYPE_CHECKING:
-    from motet.sandbox.world import World
-
 _MOST_CLASSES: Final = 1000
 _MOST_NAMES: Final = 1000
 _MOST_CHARACTERS: Final = 200
 _PLAIN: Final = (*VALUES, *CONTAINERS)
-_SAME: Final = frozenset({*TYPES.values()} - {object})
 _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, Exception))
 """Python's own exceptions. They store more than their arguments."""
-_RAISE: Final = opmap["RAISE_VARARGS"]
-_READERS: Final = frozenset({"contextlib", "xml.etree.ElementTree"})
-"""Modules of the library that read attributes of objects for a suite, and compare nothing."""
 _Method: TypeAlias = Callable[..., Any]
+
+
+class Asking(Protocol):
+    """What the stand-ins need of the judge's side (world.py): to send requests, and its state."""
+
+    numbers: dict[int, int]
+    unpacking: bool
+    space: dict[str, Any] | None
+    lenient: frozenset[tuple[str, int, int]]
+    named: list[Any]
+    operators: bool
+
+    def ask(self, kind: str, *values: Any) -> Any: ...
 
 
 class StandIns:
     """The stand-in classes for the classes of one candidate."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Asking) -> None:
         self._world = world
         self._made = 0
         self._hashes: dict[int, int] = {}
@@ -115,7 +122,7 @@ class StandIns:
             methods["__hash__"] = None
         elif "__eq__" in methods:
             methods["__hash__"] = self.root.__hash__
-        of_the_library = _library_class(module, name)
+        of_the_library = library_class(module, name)
         if of_the_library is not None:
             methods["__class__"] = property(lambda value: of_the_library)
         if any(issubclass(base, Exception) for base in inner):
@@ -135,6 +142,14 @@ class StandIns:
         Any other class (bool, type, numpy's types) has internal state that was not sent.
         """
         return kind in _PLAIN or issubclass(kind, (self.root, Exception))
+
+    def check_known(self, kind: type) -> None:
+        """Raise TypeError for a class of the tests that inherits from a class of the candidate."""
+        if id(kind) not in self._world.numbers:
+            raise TypeError(
+                f"{kind.__name__} inherits from a class of the candidate: such tests must run "
+                "`together`"
+            )
 
     def make_object(self, number: Any, kind: Any, hashed: int | None) -> Any:
         """Make the stand-in of an object.
@@ -231,10 +246,7 @@ class StandIns:
 
     def _for_suite(self, frame: FrameType) -> bool:
         """Test whether code of the suite asks, and not a library that it has called."""
-        space = self._world.space
-        return (
-            space is None or frame.f_globals is space or frame.f_globals.get("__name__") in _READERS
-        )
+        return callers.of_suite(frame, self._world.space)
 
     def read(self, value: Any, name: str, frame: FrameType) -> Any:
         """Return an attribute of an object or class.
@@ -263,25 +275,7 @@ class StandIns:
         error, trace = args[1], args[2]
         if isinstance(error, AssertionError) or type(error).__module__.startswith("unittest"):
             return False
-        return self._may_swallow(frame, trace)
-
-    def _may_swallow(self, frame: FrameType | None, trace: TracebackType | None) -> bool:
-        while frame is not None and frame.f_globals.get("__name__") in _READERS:
-            frame = frame.f_back
-        if frame is None or not self._for_suite(frame):
-            return False
-        text, line = frame.f_code.co_filename, frame.f_lineno
-        return any(
-            (text, line, end) in self._world.lenient for end in (0, self._raised_by_suite(trace))
-        )
-
-    def _raised_by_suite(self, trace: TracebackType | None) -> int:
-        """Return the line of the suite's `raise` statement that raised the exception, or -1."""
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is None or not self._for_suite(trace.tb_frame):
-            return -1
-        return trace.tb_lineno if trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE else -1
+        return callers.may_swallow(frame, trace, self._world.space, self._world.lenient)
 
     def _compare(self, value: Any, name: str, other: Any) -> Any:
         if self._world.unpacking or not isinstance(other, self.root):
@@ -348,36 +342,12 @@ def _overrides(name: str, plain: type | None) -> bool:
     return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
-def _library_class(module: str, name: str) -> type | None:
-    """Return the judge's own class for an object of the library, or None.
-
-    Such an object was not sent by value. `isinstance` finds this class.
-    """
-    often = next(
-        (kind for kind, known in OFTEN.items() if (module, name) == ("builtins", known)), None
-    )
-    if often is not None:
-        return often
-    package = module.partition(".")[0]
-    if package not in sys.stdlib_module_names or package == "unittest" or module not in sys.modules:
-        return None
-    found = vars(sys.modules[module]).get(name)
-    plain = isinstance(found, type) and not any(
-        base in _SAME or base is BaseException for base in found.__mro__
-    )
-    return found if plain and type(found) is type else None
-
-
-def _roots(world: World, stand_ins: StandIns) -> tuple[Any, Any]:
+def _roots(world: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
     """Return the metaclass of all stand-in classes, and the base class of all stand-ins."""
 
     class Class(type):
         def __call__(cls, *args: Any, **named: Any) -> Any:
-            if id(cls) not in world.numbers:
-                raise TypeError(
-                    f"{cls.__name__} inherits from a class of the candidate: such tests must run "
-                    "`together`"
-                )
+            stand_ins.check_known(cls)
             return world.ask("call", cls, args, tuple(named.items()))
 
         def __getattr__(cls, name: str) -> Any:

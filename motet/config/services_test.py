@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from motet.config.parts import ExpertConfig, VerifierConfig
+from motet.config.services import ExpertConfig, VerifierConfig
 
 
 def expert(**settings):

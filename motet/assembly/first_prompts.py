@@ -1,0 +1,58 @@
+"""The first prompts of a run, and whether they leave room for a completion."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from motet.assembly.task_setup import TaskSetup
+from motet.assembly.tasks import asking
+from motet.core import Prompt, Task
+from motet.errors import ConfigError
+from motet.models.loading import load_tokenizer
+from motet.models.prompts import encode
+from motet.rollout.prompts import with_system
+from motet.seeding import derive
+from motet.timeouts import at_once, guarded, within
+
+
+async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
+    """Return the first prompt of each acting agent, including its system message.
+
+    Raises: ConfigError for every error of the environment.
+    """
+    config, environment, limit = (
+        setup.config,
+        setup.environment,
+        setup.config.rollout.timeout_seconds,
+    )
+    with asking(f"{config.environment.name}, the first prompts of task {task.id}"), guarded(limit):
+        state = await within(
+            limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts"))
+        )
+        try:
+            prompts = at_once(limit, "observe", lambda: environment.observe(state))
+        finally:
+            await within(limit, "close", lambda: environment.close(state), even_given_up=True)
+    return {
+        agent: with_system(prompt, setup.team.system.get(agent, ""))
+        for agent, prompt in prompts.items()
+    }
+
+
+async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> None:
+    """Check, before any model is loaded, that every first prompt leaves room for a completion.
+
+    Raises: ConfigError that names the agent and both lengths.
+    """
+    tokenizers = cache(load_tokenizer)
+    for agent, prompt in (await first_prompts(setup, setup.tasks.first)).items():
+        model = setup.config.policies[setup.team.policy_of(agent, 0)].model
+        words, context = tokenizers(bases[model])
+        length = len(encode(words, prompt))
+        if length >= context:
+            raise ConfigError(
+                f"the first prompt of agent {agent} has {length} tokens, and model {model} has a "
+                f"context of {context}: "
+                "expected room for an answer. Shorten the prompt, or use a model with a longer "
+                "context"
+            )

@@ -1,0 +1,171 @@
+"""What environments may request: a sandbox, an expert, a verifier, a person at the terminal."""
+
+import os
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from motet.assembly.terminal import Terminal, someone_is_there
+from motet.config.schema import RunConfig
+from motet.config.services import ExpertConfig, VerifierConfig
+from motet.endpoint import Endpoint
+from motet.errors import ConfigError
+from motet.models.loading import resolve_device
+from motet.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
+from motet.sandbox import Level, Limits, Sandbox
+from motet.seeding import derive
+from motet.verifier.model import Verifier, check_folder
+from motet.verifier.scorer import LocalScorer
+
+
+class Services(Mapping[str, Any]):
+    """The services that environments may request by name. Each is created at its first request.
+
+    `expert`, `person` and `verifier` are None if there is none. `turns` is the number of turns of
+    the plan. `open_sandbox` is a function that returns the sandbox, for environments that may do
+    without one.
+    """
+
+    def __init__(self, config: RunConfig, train: bool) -> None:
+        self._config, self._train = config, train
+        self._makers: dict[str, Callable[[], Any]] = {
+            "sandbox": self._sandbox,
+            "open_sandbox": lambda: lambda: self["sandbox"],
+            "expert": self._expert,
+            "person": self._person,
+            "verifier": self._verifier,
+            "turns": lambda: len(config.rollout.samples),
+        }
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def _sandbox(self) -> Sandbox:
+        chosen = self._config.sandbox
+        limits = Limits(
+            wall_seconds=chosen.wall_seconds,
+            cpu_seconds=chosen.cpu_seconds,
+            memory_mb=chosen.memory_mb,
+        )
+        return Sandbox(
+            chosen.workers, Level[chosen.minimum_level.upper()], limits, packages=chosen.packages
+        )
+
+    def _expert(self) -> Endpoint | None:
+        return (
+            None
+            if self._config.expert is None
+            else expert_of(self._config.expert, self._config.seed)
+        )
+
+    def _verifier(self) -> AnswerScorer | None:
+        return (
+            None
+            if self._config.verifier is None
+            else verifier_of(self._config.verifier, self._config.seed)
+        )
+
+    def _person(self) -> Terminal | None:
+        """Return None in training without a terminal: nobody answers a pipe for hours."""
+        return Terminal() if not self._train or someone_is_there() else None
+
+    def check_asked(self, environment: str, others: Collection[str]) -> None:
+        """Check that every configured service is used.
+
+        Raises: ConfigError if a config section names a service that neither the environment nor a
+        caller in `others` requests.
+        """
+        for name in ("expert", "verifier"):
+            if (
+                getattr(self._config, name) is not None
+                and name not in self._made
+                and name not in others
+            ):
+                raise ConfigError(
+                    f"{name} is set, but environment {environment} asks for none: drop it ({name}: "
+                    "null)"
+                )
+
+    @property
+    def sandbox_level(self) -> str | None:
+        return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
+
+    def close(self) -> None:
+        if "sandbox" in self._made:
+            self._made["sandbox"].close()
+
+
+def expert_of(chosen: ExpertConfig, seed: int) -> Endpoint:
+    """Return the endpoint that gives feedback.
+
+    Raises: ConfigError if its key is missing or not valid.
+    """
+    return Endpoint(
+        chosen.base_url,
+        chosen.model,
+        key=_key("expert", chosen),
+        parameters=chosen.parameters,
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, "expert")).random,
+    )
+
+
+def verifier_of(chosen: VerifierConfig, seed: int) -> AnswerScorer:
+    """Return the scorer of completions. The model of a folder is loaded at the first scoring.
+
+    Raises: ConfigError if a folder holds no complete verifier, or if a key is missing or not valid.
+    """
+    if chosen.ensemble:
+        members = [
+            verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)
+        ]
+        return Ensemble(members, chosen.combine)
+    if chosen.folder is not None:
+        check_folder(chosen.folder, chosen.reads)
+        resolve_device(chosen.device)
+        return LocalScorer(
+            partial(Verifier.load, chosen.folder, device=chosen.device, reads=chosen.reads),
+            token_budget=chosen.token_budget,
+        )
+    if chosen.constant is not None:
+        return ConstantScores(chosen.constant)
+    assert chosen.base_url is not None
+    return RewardServer(
+        chosen.base_url,
+        batch_size=chosen.batch_size,
+        key=_key("verifier", chosen),
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, "verifier")).random,
+    )
+
+
+def _key(section: str, chosen: ExpertConfig | VerifierConfig) -> str | None:
+    """Return the key from its environment variable, or None if the server needs no key."""
+    if chosen.key_variable is None:
+        return None
+    key = os.environ.get(chosen.key_variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key of "
+            f"{chosen.base_url} in it, "
+            f"or drop key_variable where the server wants none"
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs"
+        )
+    return key
