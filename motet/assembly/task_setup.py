@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from motet.assembly.tasks import Tasks, asking, tasks_of
 from motet.assembly.terminal import Terminal, someone_is_there
+from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.parts import ExpertConfig, VerifierConfig
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
@@ -73,6 +74,7 @@ def open_task_setup(
     """
     if train:
         check_trainable(config)
+        refuse_keys_without_effect(config)
         _check_devices(config)
     services = _Services(config, train)
     try:
@@ -90,6 +92,7 @@ def open_task_setup(
         if (
             train
             and config.algorithm.repeat_last_reward
+            and config.algorithm.returns == "tree"
             and len(config.rollout.samples) > 1
             and stage.rewards_at_end
         ):

@@ -167,6 +167,11 @@ class PolicyConfig(Settings):
             raise ValueError(
                 f"got adapter {self.adapter} with train: full; expected train: lora or frozen"
             )
+        if self.optimizer is not None and self.train == "frozen":
+            raise ValueError(
+                "got optimizer settings with train: frozen, which is never updated: use train: "
+                "full or lora, or drop them (optimizer: null)"
+            )
         return self
 
     @property
@@ -400,6 +405,15 @@ class ExpertConfig(Settings):
         return self
 
 
+_READ_BY: Mapping[str, tuple[str, ...]] = {
+    "base_url": ("key_variable", "timeout_seconds", "retries", "concurrency", "batch_size"),
+    "folder": ("device", "token_budget", "reads"),
+    "constant": (),
+    "ensemble": ("combine",),
+}
+"""Kind of verifier -> the settings that it reads."""
+
+
 class VerifierConfig(Settings):
     """A model that predicts how likely a completion is right.
 
@@ -457,6 +471,15 @@ class VerifierConfig(Settings):
             raise ValueError(
                 "ensemble has one verifier; expected two or more: name it without an ensemble"
             )
+        kind = given[0]
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name != kind and name not in _READ_BY[kind] and value != field.default:
+                readers = [one for one, keys in _READ_BY.items() if name in keys]
+                raise ValueError(
+                    f"got {name} {value}, which {kind} does not read: drop it, or use "
+                    f"{readers[0]} instead"
+                )
         return self
 
 
