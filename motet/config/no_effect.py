@@ -234,21 +234,20 @@ def _of_optimizers(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         _replaced(("optimizer",), common, {dotted(path): one for path, one in own.items()})
     )
     yield from replaced
-    constant = "schedule: constant never lowers the rate"
     if "final_fraction" not in {key.path[-1] for key in replaced}:
-        never = all(one.schedule == "constant" for one in merged)
-        rules = (("final_fraction", never, constant, "set schedule: linear"),)
+        rules = _without_decay(all(one.schedule == "constant" for one in merged))
         yield from _following(rules, ("optimizer",), common, Optimizer())
     for (path, one), whole in zip(own.items(), merged, strict=True):
         if one is not None and "final_fraction" in one.model_fields_set:
-            rules = (
-                ("final_fraction", whole.schedule == "constant", constant, "set schedule: linear"),
-            )
-            yield from _following(rules, path, whole, common)
+            yield from _following(_without_decay(whole.schedule == "constant"), path, whole, common)
     if config.warmup is not None:
-        flat = config.warmup.schedule == "constant"
-        rules = (("final_fraction", flat, constant, "set schedule: linear"),)
+        rules = _without_decay(config.warmup.schedule == "constant")
         yield from _following(rules, ("warmup",), config.warmup, type(config.warmup)())
+
+
+def _without_decay(constant: bool) -> Rules:
+    why = "schedule: constant never lowers the rate"
+    return (("final_fraction", constant, why, "set schedule: linear"),)
 
 
 def _of_schedule(config: RunConfig) -> Iterator[KeyWithoutEffect]:
