@@ -147,7 +147,7 @@ def zoo() -> Iterator[Sequence[str]]:
     )
     for name, experiment in (
         *((one.name, one) for one in ZOO),
-        ("magrpo as the quickstart sets it", QUICKSTART),
+        ("magrpo with std, token mean and KL", QUICKSTART),
     ):
         folders = [experiment.folder(seed) for seed in (0, 1, 2)]
         after = [summary(folder)["heldout"]["after"]["success"] for folder in folders]

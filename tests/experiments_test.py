@@ -12,11 +12,11 @@ import sys
 import pytest
 
 import motet
-from motet.config.load import make_config
+from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
 from motet.experiments.comlrl_keys import CRITIC_KEYS, KEYS
-from motet.experiments.command import _parser, translated_from
+from motet.experiments.command import _parser, config_of, translated_from
 from motet.experiments.keys import Combined, Renamed
 from motet.experiments.maporl_keys import KEYS as MAPORL_KEYS
 from motet.experiments.translate import TRAINERS
@@ -87,8 +87,7 @@ def words_of(command: str) -> tuple[str, list[str]]:
 
 
 def meaning(trainer, words):
-    translated = translated_from(trainer, _parser(trainer).parse_args(words))
-    return make_config(translated.config.data, translated.overrides, translated.config.places)
+    return config_of(translated_from(trainer, _parser(trainer).parse_args(words)))
 
 
 def at(plain, path):
@@ -162,6 +161,7 @@ def test_a_published_command_means_what_it_says(command):
     expected = COMMANDS[command]
     assert {path: at(plain, path) for path in expected} == expected
     check_trainable(found)
+    refuse_keys_without_effect(found)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
@@ -264,6 +264,7 @@ def test_every_published_config_is_a_config_of_motet(path):
     kind = resolve(found.environment.name)
     kind.Options.model_validate_json(json.dumps(found.environment.options))
     check_trainable(found)
+    refuse_keys_without_effect(found)
     assert len(path.read_text().splitlines()) <= 40
 
 

@@ -27,6 +27,7 @@ FLOORS = [
         "environments",
         "rollout",
         "models",
+        "config.no_effect",
         "config.parts",
         "config.schema",
         "config.services",
@@ -51,7 +52,14 @@ SHARED = (
     FLOORS[0],
     FLOORS[6],
     FLOORS[7],
-    {"config.parts", "config.schema", "config.services", "config.verifier", "config.yaml"},
+    {
+        "config.no_effect",
+        "config.parts",
+        "config.schema",
+        "config.services",
+        "config.verifier",
+        "config.yaml",
+    },
 )
 """Layers whose modules may import each other: the basic modules, the assembly and the
 interfaces."""

@@ -11,10 +11,10 @@ import sys
 import pytest
 
 import motet
-from motet.config.load import make_config
+from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
-from motet.experiments.command import _parser, main, translated_from
+from motet.experiments.command import _parser, config_of, main, translated_from
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, contents, episodes, steps, weights
 
@@ -73,8 +73,7 @@ def models(tmp_path_factory):
 
 def meaning(name, *words):
     words = ["--config", f"experiments/configs/maporl_{name}.yaml", *words]
-    translated = translated_from("maporl", _parser("maporl").parse_args(words))
-    return make_config(translated.config.data, translated.overrides, translated.config.places)
+    return config_of(translated_from("maporl", _parser("maporl").parse_args(words)))
 
 
 def run(name, models, rows, runs, monkeypatch, *words, **small):
@@ -127,6 +126,7 @@ def test_a_config_means_what_it_says(name):
         json.dumps(found.environment.options)
     )
     check_trainable(found)
+    refuse_keys_without_effect(found)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

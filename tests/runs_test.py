@@ -319,12 +319,38 @@ def test_a_check_is_short_and_fits_any_model_whatever_the_config_says():
         },
         team={"a": "p", "b": {"policy": "p", "decode": {"max_new_tokens": 100_000}}},
         train={"epochs": 1000, "tasks_per_step": 64},
-        rollout={"samples": [2], "stop_at_reward": 0.5},
+        game={"turns": 2},
+        rollout={"samples": [2, 1], "stop_at_reward": 0.5},
+        algorithm={"group_by": "task"},
     )
     found = motet.check(config)
     assert found["steps"] == 2
-    # at most 2 steps of 2 tasks with 2 answers of 3 and of 16 tokens
-    assert 0 < found["tokens"] <= 2 * 2 * 2 * (3 + 16)
+    # at most 2 steps of 2 tasks with 2 answers at 2 turns of 3 and of 16 tokens
+    assert 0 < found["tokens"] <= 2 * 2 * 2 * 2 * (3 + 16)
+
+
+def test_a_check_shortens_the_answers_of_agents_that_all_have_settings_of_their_own():
+    own = {"policy": "p", "decode": {"max_new_tokens": 100_000}}
+    config = run_config(policies={"p": {"model": "tiny"}}, team={"a": own, "b": own}, decode={})
+    found = motet.check(config)
+    # at most 2 steps of 2 tasks with 2 answers of 2 agents of 16 tokens
+    assert 0 < found["tokens"] <= 2 * 2 * 2 * 2 * 16
+
+
+def test_training_and_its_rehearsals_refuse_a_key_without_effect(tmp_path):
+    file = tmp_path / "run.yaml"
+    config = run_config(algorithm={"returns": "last", "gamma": 0.5})
+    file.write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in config.items()))
+    line = list(config).index("algorithm") + 1
+    expected = (
+        f"{file}:{line}: algorithm.gamma: got 0.5, which has no effect, because returns: last "
+        "reads the score of one turn: leave it at 1.0, or set returns: tree"
+    )
+    for command in (motet.train, motet.dry_run, motet.check):
+        with pytest.raises(motet.ConfigError) as refused:
+            command(file)
+        assert str(refused.value) == expected
+    assert motet.evaluate(file, show="silent")["faults"] == 0
 
 
 def test_a_dry_run_counts_what_four_by_four_of_two_agents_needs():

@@ -97,12 +97,14 @@ def check(
         "tasks_per_step": min(2, settings.train.tasks_per_step),
     }
     plain["evaluation"] |= {"every": 0, "tasks": 2}
-    for decode in (plain["decode"], *(player["decode"] for player in plain["team"].values())):
-        if decode is not None and "max_new_tokens" in decode:
-            decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
+    decodes = [player["decode"] or {} for player in plain["team"].values()]
+    own = [decode for decode in decodes if "max_new_tokens" in decode]
+    for decode in own if len(own) == len(decodes) else [plain["decode"], *own]:
+        decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
+    short = make_config(plain, places=settings.places)
     with temporary.folder("motet-check-") as runs:
         try:
-            return {**train(make_config(plain), runs=runs, show=show), "stand_ins": stand_ins}
+            return {**train(short, runs=runs, show=show), "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume

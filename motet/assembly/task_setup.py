@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, asking, tasks_of
+from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
 from motet.core import Environment, Team
@@ -59,6 +60,7 @@ def open_task_setup(
     """
     if train:
         check_trainable(config)
+        refuse_keys_without_effect(config)
         _check_devices(config)
     services = Services(config, train)
     try:
@@ -76,6 +78,7 @@ def open_task_setup(
         if (
             train
             and config.algorithm.repeat_last_reward
+            and config.algorithm.returns == "tree"
             and len(config.rollout.samples) > 1
             and stage.rewards_at_end
         ):

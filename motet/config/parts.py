@@ -168,6 +168,11 @@ class PolicyConfig(Settings):
             raise ValueError(
                 f"got adapter {self.adapter} with train: full; expected train: lora or frozen"
             )
+        if self.optimizer is not None and self.train == "frozen":
+            raise ValueError(
+                "got optimizer settings with train: frozen, which is never updated: use train: "
+                "full or lora, or drop them (optimizer: null)"
+            )
         return self
 
     @property

@@ -1,5 +1,6 @@
 """The sections of a run config for services: expert, verifier and sandbox."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -78,6 +79,15 @@ class ExpertConfig(Settings):
         return self
 
 
+_READ_BY: Mapping[str, tuple[str, ...]] = {
+    "base_url": ("key_variable", "timeout_seconds", "retries", "concurrency", "batch_size"),
+    "folder": ("device", "token_budget", "reads"),
+    "constant": (),
+    "ensemble": ("combine",),
+}
+"""Kind of verifier -> the settings that it reads."""
+
+
 class VerifierConfig(Settings):
     """A model that predicts how likely a completion is right.
 
@@ -135,6 +145,15 @@ class VerifierConfig(Settings):
             raise ValueError(
                 "ensemble has one verifier; expected two or more: name it without an ensemble"
             )
+        kind = given[0]
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name != kind and name not in _READ_BY[kind] and value != field.default:
+                readers = [one for one, keys in _READ_BY.items() if name in keys]
+                raise ValueError(
+                    f"got {name} {value}, which {kind} does not read: drop it, or use "
+                    f"{readers[0]} instead"
+                )
         return self
 
 

@@ -3,7 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from motet.config.services import ExpertConfig, VerifierConfig
+from motet.config.parts import PolicyConfig
+from motet.config.services import _READ_BY, ExpertConfig, VerifierConfig
+from motet.settings import Optimizer
 
 
 def expert(**settings):
@@ -82,3 +84,44 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
 def test_a_verifier_that_cannot_be_is_refused(settings):
     with pytest.raises(ValidationError, match=next(iter(settings))):
         VerifierConfig(**settings)
+
+
+def test_a_frozen_policy_has_no_optimizer():
+    with pytest.raises(ValidationError) as refused:
+        PolicyConfig(model="tiny", train="frozen", optimizer=Optimizer())
+    assert (
+        "got optimizer settings with train: frozen, which is never updated: use train: full or "
+        "lora, or drop them (optimizer: null)"
+    ) in str(refused.value)
+    assert PolicyConfig(model="tiny", train="frozen").optimizer is None
+
+
+SERVER, FOLDER = {"base_url": "http://localhost"}, {"folder": "verifiers/x"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (SERVER, {"reads": "mean"}, "got reads mean, which base_url does not read: drop it, or "
+            "use folder instead"),
+        (SERVER, {"device": "cpu"}, "got device cpu, which base_url does not read"),
+        (FOLDER, {"batch_size": 8}, "got batch_size 8, which folder does not read: drop it, or "
+            "use base_url instead"),
+        (FOLDER, {"combine": "minimum"}, "got combine minimum, which folder does not read: drop "
+            "it, or use ensemble instead"),
+        ({"constant": 0.5}, {"retries": 0}, "got retries 0, which constant does not read"),
+        ({"ensemble": (SERVER, FOLDER)}, {"timeout_seconds": 9.0}, "got timeout_seconds 9.0, "
+            "which ensemble does not read"),
+    ],
+)  # fmt: skip
+def test_a_verifier_refuses_settings_that_its_kind_does_not_read(kind, settings, message):
+    with pytest.raises(ValidationError) as refused:
+        VerifierConfig(**kind, **settings)
+    assert message in str(refused.value)
+
+
+def test_every_setting_of_a_verifier_is_read_by_one_kind():
+    read = [name for kind, names in _READ_BY.items() for name in (kind, *names)]
+    assert sorted(read) == sorted(VerifierConfig.model_fields)
+    assert VerifierConfig(**FOLDER, device="cpu", token_budget=9, reads="mean").reads == "mean"
+    assert VerifierConfig(**SERVER, timeout_seconds=9.0, key_variable="KEY").timeout_seconds == 9.0

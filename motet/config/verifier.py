@@ -60,3 +60,17 @@ class VerifierTraining(Settings):
                 "plain: use none"
             )
         return self
+
+    @model_validator(mode="after")
+    def _refuse_what_is_not_used(self) -> Self:
+        if self.train == "full" and self.lora != Lora():
+            raise ValueError(
+                "got lora settings with train: full; expected them with train: lora: drop one"
+            )
+        optimizer, usual = self.optimizer, VerifierOptimizer().final_fraction
+        if optimizer.schedule == "constant" and optimizer.final_fraction != usual:
+            raise ValueError(
+                f"got optimizer.final_fraction {optimizer.final_fraction} with schedule: constant, "
+                f"which never lowers the rate: leave it at {usual}, or use schedule: linear"
+            )
+        return self

@@ -14,6 +14,8 @@ from typing import Any
 
 from motet.cli import print_dry_run
 from motet.config.load import make_config
+from motet.config.no_effect import keys_without_effect
+from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
 from motet.console import out, print_finished
 from motet.errors import ConfigError
@@ -72,7 +74,7 @@ def main(trainer: str, arguments: Sequence[str] | None = None) -> None:
 def _run(trainer: str, arguments: Sequence[str] | None) -> None:
     chosen = _parser(trainer).parse_args(arguments)
     translated = translated_from(trainer, chosen)
-    config = make_config(translated.config.data, translated.overrides, translated.config.places)
+    config = config_of(translated)
     for note in translated.notes:
         out.print(f"  {note}", soft_wrap=True)
     if chosen.dry_run:
@@ -97,6 +99,20 @@ def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
         if value is not None:
             layers.append(_layer(key.format(trainer=trainer), value, f"--{flag}"))
     return translate(layers, TRAINERS[trainer], chosen.config.stem.removesuffix("_config"))
+
+
+def config_of(translated: Translation) -> RunConfig:
+    """Return Motet's config. Published keys without effect are dropped and noted.
+
+    Motet's own keys without effect stay, so training refuses them.
+    """
+
+    def made() -> RunConfig:
+        return make_config(translated.config.data, translated.overrides, translated.config.places)
+
+    config = made()
+    dropped = [translated.drop(key.path, key.why) for key in keys_without_effect(config)]
+    return made() if any(dropped) else config
 
 
 def _parser(trainer: str) -> argparse.ArgumentParser:

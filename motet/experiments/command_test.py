@@ -3,8 +3,9 @@ import re
 import pytest
 
 from motet.config.load import make_config
+from motet.config.no_effect import refuse_keys_without_effect
 from motet.errors import ConfigError
-from motet.experiments.command import _free, _last, _parser, main, translated_from
+from motet.experiments.command import _free, _last, _parser, config_of, main, translated_from
 from motet.experiments.translate import TRAINERS
 
 CONFIG = """\
@@ -181,3 +182,66 @@ def test_every_trainer_has_its_flags_and_no_others(trainer, capsys):
         not maporl,
     )
     assert f"train_{trainer}.py --config" in page
+
+
+@pytest.fixture
+def noted(config):
+    """Return the config and the notes that say what has no effect."""
+
+    def read(*words):
+        given = ["--config", str(config), "--override", *words]
+        translated = translated_from("magrpo", _parser("magrpo").parse_args(given))
+        found = config_of(translated)
+        return found, [note for note in translated.notes if "has no effect" in note]
+
+    return read
+
+
+def test_a_published_key_without_effect_is_dropped_and_noted(noted):
+    one_turn = ["magrpo.num_turns=1", "magrpo.turn_gradient_weights=[1]"]
+    keys = ["discount=0.9", "handoff=random", "termination_threshold=1.0"]
+    found, notes = noted(*one_turn, *(f"magrpo.{key}" for key in keys))
+    why = "has no effect, because rollout.samples [4] plays one turn"
+    assert f"magrpo.discount {why}" in notes
+    assert [note.partition(" ")[0] for note in notes] == [
+        "magrpo.discount",
+        "magrpo.handoff",
+        "magrpo.termination_threshold",
+    ]
+    refuse_keys_without_effect(found)
+    assert found.algorithm.gamma == 1.0
+
+
+def test_a_published_key_with_an_effect_gets_no_note(noted):
+    keys = ["discount=0.9", "handoff=random", "termination_threshold=1.0"]
+    found, notes = noted(*(f"magrpo.{key}" for key in keys))
+    assert notes == []
+    assert (found.algorithm.gamma, found.rollout.expand, found.rollout.stop_at_reward) == (
+        0.9,
+        "random",
+        1.0,
+    )
+
+
+def test_an_own_key_without_effect_stays_and_is_refused(noted):
+    found, _ = noted("motet.algorithm.kl_horizon=5")
+    with pytest.raises(ConfigError, match=r"motet\.algorithm\.kl_horizon: algorithm\.kl_horizon"):
+        refuse_keys_without_effect(found)
+
+
+def test_a_published_key_is_noted_only_if_all_that_it_sets_has_no_effect(tmp_path):
+    """One of the settings of `alpha` has no effect, the others have one."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "{dataset_name: GSM8k, base_model: some/model, agent_num: 2, round_num: 2, "
+        "per_device_train_batch_size: 1, no_reward_model: true, rule_horizon: last, "
+        "rule_discount: 0.5}\n"
+    )
+    given = ["--config", str(file), "--alpha", "[0, 0, 2, 0]"]
+    translated = translated_from("maporl", _parser("maporl").parse_args(given))
+    found = config_of(translated)
+    assert [note for note in translated.notes if "has no effect" in note] == [
+        "rule_discount has no effect, because returns: last reads the score of one turn"
+    ]
+    assert (found.algorithm.incentives.alphas, found.algorithm.incentives.beta0) == ("paper", 2)
+    refuse_keys_without_effect(found)

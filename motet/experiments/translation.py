@@ -27,6 +27,8 @@ class Translation:
         """The folder that holds the run folders."""
         self._data: dict[str, Any] = {}
         self._places: dict[KeyPath, str] = {}
+        self._sources: dict[KeyPath, str] = {}
+        """Key of Motet's config -> the published key that it was set from."""
         self._ignored: dict[str, str] = {}
         """Published key without effect -> the message for the user."""
 
@@ -74,9 +76,27 @@ class Translation:
         inside[name] = value
         if source in self.values:
             written = self.values[source]
+            self._sources[keys] = source
             self._places[keys] = f"{written.place}: {written.key}"
             if sections:  # errors about the section as a whole need a place too
                 self._places.setdefault(tuple(sections), self._places[keys])
+
+    def drop(self, keys: KeyPath, why: str) -> bool:
+        """Remove a key of Motet's config, and return whether it was set.
+
+        If nothing else was set from the same published key, note why that key has no effect.
+        """
+        *sections, name = keys
+        inside: Any = self._data
+        for section in sections:
+            inside = inside[section] if section in inside else {}
+        if name not in inside:
+            return False
+        del inside[name]
+        source = self._sources.pop(keys, None)
+        if source is not None and source not in self._sources.values():
+            self.ignore(f"{{key}} has no effect, because {why}", source)
+        return True
 
     def copy(self, key: str, *paths: str) -> None:
         """Set keys of Motet's config to the value of a published key, if it is set."""

@@ -231,7 +231,7 @@ SMALL: dict[str, Any] = {
     **run_config(),
     "train": {"steps": 1, "tasks_per_step": 2, "token_budget": 4096, "rows_per_batch": 8,
         "max_fault_share": 0.5},
-    "algorithm": {"name": "magrpo", "gamma": 0.9, "kl_in": "loss", "kl_coefficient": 0.1},
+    "algorithm": {"name": "magrpo", "gamma": 1.0, "kl_in": "loss", "kl_coefficient": 0.1},
     "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup_steps": 1,
         "betas": [0.9, 0.95], "clip_norm": 1.0},
     "decode": {"temperature": 1.0, "top_p": 0.9, "top_k": 4, "max_new_tokens": 3, "stop": ["x"]},

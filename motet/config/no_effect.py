@@ -1,0 +1,341 @@
+"""Keys of a run config that cannot change what is learned. Training refuses them.
+
+A key counts as written if its value is not the default; in `algorithm`, if it is not the value of
+the named row. So a saved config, which has all defaults, is read back, a config that extends
+another can set a key back, and a row may have options that another choice turns off.
+
+Some keys change nothing in a small run, but are not refused, because a larger run of the same
+config needs them: the clip range with one update per step, and `repeat_last_reward` and `group_by`
+with one turn.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from motet.algorithms import resolve
+from motet.config.schema import RunConfig
+from motet.config.yaml import KeyPath, dotted, place_of
+from motet.credit.baselines import BASELINES
+from motet.errors import ConfigError
+from motet.settings import Optimizer, Settings
+
+KeyRules: TypeAlias = Sequence[tuple[str, bool, str, str]]
+"""(key, whether it has no effect, why, what to change so that it has one)."""
+
+
+@dataclass(frozen=True)
+class KeyWithoutEffect:
+    """A key, its value, why the value has no effect, and how to fix it."""
+
+    path: KeyPath
+    value: Any
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return (
+            f"{dotted(self.path)}: got {_shown(self.value)}, which has no effect, because "
+            f"{self.why}: {self.fix}"
+        )
+
+
+def refuse_keys_without_effect(config: RunConfig) -> None:
+    """Refuse a training config with keys that have no effect.
+
+    Raises: ConfigError with one line per key, which names the file and line of the key.
+    """
+    lines = []
+    for key in keys_without_effect(config):
+        place = place_of(config.places, key.path)
+        lines.append(f"{place}: {key}" if place else str(key))
+    if lines:
+        raise ConfigError("\n".join(lines))
+
+
+def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
+    """Return the written keys of a training config that cannot change what is learned."""
+    return [
+        *_of_credit(config),
+        *_of_kl(config),
+        *_of_turn_weights(config),
+        *_of_incentives(config),
+        *_of_plan(config),
+        *_of_decode(config),
+        *_of_optimizers(config),
+        *_of_schedule(config),
+        *_of_guards(config),
+    ]
+
+
+def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    algorithm, plan = config.algorithm, config.rollout
+    returns, critic = algorithm.returns, algorithm.critic_view is not None
+    compares = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
+    samples, one_turn = list(plan.samples), len(plan.samples) == 1
+    plays_one = f"rollout.samples {samples} plays one turn"
+    yield from _following(
+        (
+            (
+                "gamma",
+                returns in ("last", "current"),
+                f"returns: {returns} reads the score of one turn",
+                "set returns: tree",
+            ),
+            ("gamma", one_turn, plays_one, "play more turns"),
+            (
+                "gae_lambda",
+                one_turn and critic and algorithm.scope == "turn" and returns == "tree",
+                plays_one,
+                "play more turns",
+            ),
+            ("reward_sharing", len(config.team) == 1, "the team has one agent", "add agents"),
+            (
+                "repeat_last_reward",
+                returns != "tree",
+                f"returns: {returns} repeats no reward",
+                "set returns: tree",
+            ),
+            (
+                "group_by",
+                critic or not compares,
+                "a critic compares no samples"
+                if critic
+                else f"baseline: {algorithm.baseline} compares no samples",
+                "set baseline: group_mean",
+            ),
+            (
+                "pruned",
+                not plan.prunes,
+                f"rollout.expand: {plan.expand} with rollout.samples {samples} prunes nothing",
+                "set rollout.expand: random and play more turns",
+            ),
+            (
+                "average_decay",
+                algorithm.baseline != "moving_average",
+                "only baseline: moving_average keeps an average",
+                "set baseline: moving_average",
+            ),
+        ),
+        ("algorithm",),
+        algorithm,
+        resolve(algorithm.name, {}),
+    )
+
+
+def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    algorithm = config.algorithm
+    yield from _following(
+        (
+            (
+                "kl_estimator",
+                algorithm.kl_in != "loss",
+                f"kl_in: {algorithm.kl_in} adds no divergence to the loss",
+                "set kl_in: loss",
+            ),
+            (
+                "kl_horizon",
+                algorithm.kl_target is None,
+                "without kl_target the coefficient is fixed",
+                "set kl_target",
+            ),
+        ),
+        ("algorithm",),
+        algorithm,
+        resolve(algorithm.name, {}),
+    )
+
+
+def _of_turn_weights(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    weights, turns = config.algorithm.turn_weights, len(config.rollout.samples)
+    if weights != resolve(config.algorithm.name, {}).turn_weights:
+        for turn, weight in list(enumerate(weights))[turns:]:
+            yield KeyWithoutEffect(
+                ("algorithm", "turn_weights", turn),
+                weight,
+                f"rollout.samples {list(config.rollout.samples)} plays {turns} turn(s)",
+                "drop it, or play more turns",
+            )
+
+
+def _of_incentives(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    incentives, alone = config.algorithm.incentives, len(config.team) == 1
+    with_others = "alpha1" if incentives.alphas == "paper" else "alpha0"
+    why, instead = "the team has one agent, so there are no others", "add agents"
+    yield from _following(
+        (
+            (
+                "alphas",
+                incentives.alpha0 == incentives.alpha1,
+                "alpha0 and alpha1 are equal",
+                "set one of them",
+            ),
+            *((key, alone, why, instead) for key in (with_others, "beta0", "beta1")),
+        ),
+        ("algorithm", "incentives"),
+        incentives,
+        resolve(config.algorithm.name, {}).incentives,
+    )
+
+
+def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    plan, alone = config.rollout, len(config.team) == 1
+    samples = list(plan.samples)
+    yield from _following(
+        (
+            (
+                "pairing",
+                (alone or set(samples) == {1}) and not BASELINES[config.algorithm.baseline].crossed,
+                "the team has one agent" if alone else f"samples {samples} is one path",
+                "add agents" if alone else "sample more",
+            ),
+            (
+                "expand",
+                not plan.prunes,
+                f"samples {samples} gives one joint action per Round before the last turn"
+                if len(samples) > 1
+                else f"samples {samples} plays one turn",
+                "sample more" if len(samples) > 1 else "play more turns",
+            ),
+            (
+                "stop_at_reward",
+                len(samples) == 1,
+                f"samples {samples} plays one turn",
+                "play more turns",
+            ),
+        ),
+        ("rollout",),
+        plan,
+        type(plan)(),
+    )
+
+
+def _of_decode(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    yield from _replaced(
+        ("decode",),
+        config.decode,
+        {f"team.{agent}.decode": player.decode for agent, player in config.team.items()},
+    )
+
+
+def _of_optimizers(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    common = config.optimizer
+    own: dict[KeyPath, Optimizer | None] = {
+        ("policies", name, "optimizer"): policy.optimizer
+        for name, policy in config.policies.items()
+        if policy.train != "frozen"
+    }
+    merged = [config.optimizer_of(name) for name in config.policies if name not in config.frozen]
+    if config.critic_of:
+        own["critic", "optimizer"] = config.critic.optimizer if config.critic is not None else None
+        merged.append(config.critic_optimizer)
+    replaced = list(
+        _replaced(("optimizer",), common, {dotted(path): one for path, one in own.items()})
+    )
+    yield from replaced
+    if "final_fraction" not in {key.path[-1] for key in replaced}:
+        rules = _without_decay(all(one.schedule == "constant" for one in merged))
+        yield from _following(rules, ("optimizer",), common, Optimizer())
+    for (path, one), whole in zip(own.items(), merged, strict=True):
+        if one is not None and "final_fraction" in one.model_fields_set:
+            yield from _following(_without_decay(whole.schedule == "constant"), path, whole, common)
+    if config.warmup is not None:
+        rules = _without_decay(config.warmup.schedule == "constant")
+        yield from _following(rules, ("warmup",), config.warmup, type(config.warmup)())
+
+
+def _without_decay(constant: bool) -> KeyRules:
+    why = "schedule: constant never lowers the rate"
+    return (("final_fraction", constant, why, "set schedule: linear"),)
+
+
+def _of_schedule(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    schedule, turns = config.schedule, len(config.rollout.samples)
+    trained = {
+        (name, turn)
+        for player in config.team.values()
+        for turn, name in enumerate((*player.policy, *player.policy[-1:] * turns)[:turns])
+        if name not in config.frozen
+    }
+    policies, later = {name for name, _ in trained}, {turn for _, turn in trained}
+    yield from _following(
+        (
+            (
+                "kind",
+                schedule.kind == "round_robin" and len(policies) == 1,
+                "one policy is trained",
+                "train more policies",
+            ),
+            (
+                "kind",
+                schedule.kind == "turns" and len(later) == 1,
+                "one turn is trained",
+                "train more turns",
+            ),
+        ),
+        ("schedule",),
+        schedule,
+        type(schedule)(),
+    )
+
+
+def _of_guards(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    guards = config.guards
+    bounds = [
+        guards.min_entropy,
+        guards.max_kl,
+        guards.max_truncated,
+        guards.max_duplicates,
+        guards.max_flat_groups,
+    ]
+    unbounded = bounds == [None] * len(bounds)
+    yield from _following(
+        (
+            (
+                "max_kl",
+                guards.max_kl is not None and not config.algorithm.needs_reference,
+                "without algorithm.kl_in there is no reference",
+                "set algorithm.kl_in",
+            ),
+            *(
+                (key, unbounded, "every bound is null", "set a bound")
+                for key in ("patience", "unless_success", "stop")
+            ),
+        ),
+        ("guards",),
+        guards,
+        type(guards)(),
+    )
+
+
+def _following(
+    rules: KeyRules, section: KeyPath, written: Settings, default: Settings
+) -> Iterator[KeyWithoutEffect]:
+    """Apply the rules to the keys of `written` that differ from `default`; the first that holds
+    counts."""
+    found: set[str] = set()
+    for key, holds, why, instead in rules:
+        value, usual = getattr(written, key), getattr(default, key)
+        if holds and value != usual and key not in found:
+            found.add(key)
+            fix = f"leave it at {_shown(usual)}, or {instead}"
+            yield KeyWithoutEffect((*section, key), value, why, fix)
+
+
+def _replaced(
+    section: KeyPath, common: Settings, own: dict[str, Any]
+) -> Iterator[KeyWithoutEffect]:
+    """Return the common keys that everyone replaces with their own. `own` is settings by name."""
+    fields = [one.model_fields_set if one is not None else set() for one in own.values()]
+    everywhere = set.intersection(*fields) if fields else set()
+    why = f"it is replaced in {' and '.join(own)}"
+    rules = [
+        (key, key in everywhere, why, "drop one of those") for key in type(common).model_fields
+    ]
+    yield from _following(rules, section, common, type(common)())
+
+
+def _shown(value: Any) -> str:
+    """Return a value as in YAML."""
+    return value if isinstance(value, str) else json.dumps(value)
