@@ -414,7 +414,7 @@ class Schedule(Settings):
         return True
 
 
-class Guards(Settings):
+class AlarmBounds(Settings):
     """Bounds for metrics that indicate a collapse of the team.
 
     A metric that is out of its bound for `patience` steps in a row raises one alarm. A bound of

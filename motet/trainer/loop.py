@@ -86,7 +86,7 @@ class StepConfig:
     max_fault_share: float
     """The run stops if a larger share of the joint actions of a step fails."""
     max_mismatch: float | Literal["dtype"] | None
-    """`Guards.max_mismatch`."""
+    """`AlarmBounds.max_mismatch`."""
 
 
 @dataclass(frozen=True)
