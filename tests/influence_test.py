@@ -63,10 +63,10 @@ def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed
     assert after["by_turn"][0]["terms"]["right/bob"] == 0.0
     assert recorded(motet.evaluate(run, show="silent")) == after
     expected = {
-        "right/turn1": 2 / 3, "right/turn1/ann": 1.0, "right/turn1/bob": 0.0,
-        "right/turn1/cat": 1.0, "majority/turn1": 1.0,
-        "right/turn2": 2 / 3, "right/turn2/ann": 1.0, "right/turn2/bob": 1.0,
-        "right/turn2/cat": 0.0, "majority/turn2": 1.0,
+        "accuracy/turn1": 2 / 3, "accuracy/turn1/ann": 1.0, "accuracy/turn1/bob": 0.0,
+        "accuracy/turn1/cat": 1.0, "majority_accuracy/turn1": 1.0,
+        "accuracy/turn2": 2 / 3, "accuracy/turn2/ann": 1.0, "accuracy/turn2/bob": 1.0,
+        "accuracy/turn2/cat": 0.0, "majority_accuracy/turn2": 1.0,
         "turn_reward/turn1/ann": 1.0, "turn_reward/turn1/bob": 0.0, "turn_reward/turn2/bob": 1.0,
         "improved": 1 / 3, "declined": 1 / 3, "kept_right": 1 / 3, "kept_wrong": 0.0,
         "corrected": 1.0, "spoiled": 0.5, "persuaded/ann/bob": 1.0, "persuaded/cat/bob": 1.0,

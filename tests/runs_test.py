@@ -119,7 +119,8 @@ def test_evaluate_plays_what_it_is_asked_to(train):
     figures = {
         "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards",
         "final_reward", "terms", "turns", "gold_correlation", "tokens", "tokens_per_episode",
-        "length", "truncated", "duplicates", "pass_at", "by_turn", "interval", "time", "conventions"
+        "completion_length", "truncated", "duplicates", "pass_at", "by_turn", "interval", "time",
+        "conventions",
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures

@@ -45,7 +45,8 @@ def refuse_mismatch(
     if bound is None:
         return
     policy = batches[0].policy
-    precision, mismatch = learner.precision(policy), merge(figures)["sampler_mismatch"].value
+    precision = learner.precision(policy)
+    mismatch = merge(figures)["sampling_logp_difference"].value
     tokens_B = torch.cat([batch.mask_BL.sum(dim=1) for batch in batches])
     temperature_B = torch.cat([batch.temperature_B for batch in batches])
     tokens = tokens_B.sum().item()
@@ -56,7 +57,9 @@ def refuse_mismatch(
     if mismatch <= most:
         return
     says = f"{precision} explains" if bound == "dtype" else "alarms.max_mismatch allows"
-    worst = max(range(len(batches)), key=lambda place: figures[place]["sampler_mismatch"].value)
+    worst = max(
+        range(len(batches)), key=lambda place: figures[place]["sampling_logp_difference"].value
+    )
     raise MotetError(
         f"policy {policy}: before its first update training gives log-probabilities {mismatch:.3g} "
         "nats per token from "
@@ -93,8 +96,8 @@ WATCHED = (
         "most answers to one prompt are word for word the same",
     ),
     _Watched(
-        "credit/flat_groups",
-        "max_flat_groups",
+        "credit/frac_return_zero_std",
+        "max_frac_return_zero_std",
         "most answers to one prompt earn the same, so there is little to learn",
     ),
 )

@@ -128,7 +128,8 @@ def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
 ):
     batch, tokens = batch_of(lengths, temperatures), sum(lengths)
     within, beyond = (
-        {"sampler_mismatch": Mean(share * most * tokens, tokens)} for share in (0.999, 1.001)
+        {"sampling_logp_difference": Mean(share * most * tokens, tokens)}
+        for share in (0.999, 1.001)
     )
     refuse_mismatch([batch], [within], bound, Computes(dtype))
     with pytest.raises(MotetError, match=rf"policy p: .* at most {most:.3g}\."):
@@ -137,6 +138,6 @@ def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
 
 def test_the_batch_with_the_largest_mismatch_is_looked_into():
     batches = [batch_of([length], [1.0]) for length in (70, 80, 90)]
-    figures = [{"sampler_mismatch": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
+    figures = [{"sampling_logp_difference": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
     with pytest.raises(MotetError, match="the batch of 80 tokens"):
         refuse_mismatch(batches, figures, "dtype", Computes("float32"))
