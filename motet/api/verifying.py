@@ -270,14 +270,14 @@ def train_verifier(
         )
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
         facts = {
-            "figures": said,
+            "metrics": said,
             "trained_on": len(read[0]),
             "loss": settings.loss,
             "question_only": question_only,
         }
         with whole_folder(folder) as beside:
             replace(verifier, facts=facts).save(beside)
-            (beside / "figures.json").write_text(json.dumps(said, indent=1) + "\n")
+            (beside / "metrics.json").write_text(json.dumps(said, indent=1) + "\n")
             reliability_curve(
                 figures.bins,
                 f"{folder.name}: expected calibration error {figures.ece:.3f}",

@@ -116,7 +116,7 @@ class RunState:
             "profile": self.profile.means(),
             **self._spent(),
             "alarms": self._alarms,
-            "episodes": self._highlights.state(),
+            "highlights": self._highlights.state(),
             "machine": machine(),
         }
 
