@@ -7,48 +7,18 @@ import pytest
 import motet
 from motet import console
 from motet.cli import main
-from tests.small_runs import recorded, rows, run_config, steps, summary
+from tests.games import SCRIPT
+from tests.small_runs import GAMES, recorded, rows, run_config, steps, summary
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
 
-SCRIPT = {"ann": (1.0, 1.0), "bob": (0.0, 1.0), "cat": (1.0, 0.0)}
-"""Who is right at each turn, whatever is answered: bob follows the others, cat follows bob."""
-
-
-class Scripted(motet.Environment[int]):
-    """A debate of two turns with a fixed course. A right answer earns 1."""
-
-    agents = tuple(SCRIPT)
-    branches = True
-    says_right = True
-
-    class Options(motet.Settings):
-        """No options."""
-
-    def __init__(self, options: Options) -> None: ...
-
-    def tasks(self, split: str) -> list[motet.Task]:
-        return [motet.Task(f"{split} {k}", {}) for k in range(2)]
-
-    async def start(self, task: motet.Task, seed: int) -> int:
-        return 0
-
-    def observe(self, turn: int) -> dict[str, str]:
-        return dict.fromkeys(SCRIPT, f"{turn}:")
-
-    async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
-        right = {agent: told[turn] for agent, told in SCRIPT.items()}
-        terms = {f"right/{agent}": value for agent, value in right.items()}
-        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
-        return motet.Transition(turn + 1, right, turn == 1, terms)
-
 
 @pytest.fixture
 def run(train):
     debate = {
-        "environment": {"name": f"{__file__}:Scripted"},
+        "environment": {"name": f"{GAMES}:Scripted"},
         "policies": {"p": {"model": "tiny"}},
         "team": dict.fromkeys(SCRIPT, "p"),
     }
