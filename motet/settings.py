@@ -415,7 +415,7 @@ class Schedule(Settings):
         return True
 
 
-class Guards(Settings):
+class AlarmBounds(Settings):
     """Bounds for metrics that indicate a collapse of the team.
 
     A metric that is out of its bound for `patience` steps in a row raises one alarm. A bound of
@@ -434,14 +434,14 @@ class Guards(Settings):
     max_duplicates: Share | None = 0.95
     """Upper bound of play/duplicates: among the completions for one prompt that could repeat
     another one, the share that do."""
-    max_flat_groups: Share | None = 0.95
-    """Upper bound of credit/flat_groups, the share of groups in which all samples have the same
-    return."""
+    max_frac_return_zero_std: Share | None = 0.95
+    """Upper bound of credit/frac_return_zero_std, the share of groups in which all samples have the
+    same return."""
     max_mismatch: PositiveFloat | Literal["dtype"] | None = "dtype"
-    """Upper bound of learn/sampler_mismatch before a policy's first update of a step, in nats per
-    token at temperature 1. Beyond it the run stops at once: its weights are still those that
-    sampled, so the log-probabilities must agree. dtype: the mismatch that rounding in the model's
-    dtype can explain, with a wider bound for fewer than 64 tokens."""
+    """Upper bound of learn/sampling_logp_difference before a policy's first update of a step, in
+    nats per token at temperature 1. Beyond it the run stops at once: its weights are still those
+    that sampled, so the log-probabilities must agree. dtype: the mismatch that rounding in the
+    model's dtype can explain, with a wider bound for fewer than 64 tokens."""
     unless_success: Probability | None = 0.9
     """A step with at least this success rate counts as within all bounds, because a team that has
     solved a task gives the same completion again and again."""

@@ -161,7 +161,8 @@ def test_families_train_together_and_every_sample_carries_its_own_tokenizers_tok
     run = train(mixed(families))
     assert [row["step"] for row in steps(run)] == [1, 2]
     assert all(
-        row["learn/sampler_mismatch"] < 1e-4 and row["play/faults"] == 0 for row in steps(run)
+        row["learn/sampling_logp_difference"] < 1e-4 and row["play/faults"] == 0
+        for row in steps(run)
     )
     words = {
         policy: AutoTokenizer.from_pretrained(families[model]) for policy, model in MODEL_OF.items()

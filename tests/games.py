@@ -120,6 +120,38 @@ class Shared(Coded):
         return "".join(text[:1] for text in texts.values()) or None
 
 
+SCRIPT = {"ann": (1.0, 1.0), "bob": (0.0, 1.0), "cat": (1.0, 0.0)}
+"""Who is right at each turn, whatever is answered: bob follows the others, cat follows bob."""
+
+
+class Scripted(motet.Environment[int]):
+    """A debate of two turns with a fixed course. A right answer earns 1."""
+
+    agents = tuple(SCRIPT)
+    branches = True
+    says_right = True
+
+    class Options(motet.Settings):
+        """No options."""
+
+    def __init__(self, options: Options) -> None: ...
+
+    def tasks(self, split: str) -> list[motet.Task]:
+        return [motet.Task(f"{split} {k}", {}) for k in range(2)]
+
+    async def start(self, task: motet.Task, seed: int) -> int:
+        return 0
+
+    def observe(self, turn: int) -> dict[str, str]:
+        return dict.fromkeys(SCRIPT, f"{turn}:")
+
+    async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
+        right = {agent: told[turn] for agent, told in SCRIPT.items()}
+        terms = {f"right/{agent}": value for agent, value in right.items()}
+        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
+        return motet.Transition(turn + 1, right, turn == 1, terms)
+
+
 def broken_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
     """A reward whose server does not answer for tasks with an odd number."""
     if task.fields["number"] % 2:

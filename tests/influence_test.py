@@ -7,48 +7,18 @@ import pytest
 import motet
 from motet import console
 from motet.cli import main
-from tests.small_runs import recorded, rows, run_config, steps, summary
+from tests.games import SCRIPT
+from tests.small_runs import GAMES, recorded, rows, run_config, steps, summary
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
 
-SCRIPT = {"ann": (1.0, 1.0), "bob": (0.0, 1.0), "cat": (1.0, 0.0)}
-"""Who is right at each turn, whatever is answered: bob follows the others, cat follows bob."""
-
-
-class Scripted(motet.Environment[int]):
-    """A debate of two turns with a fixed course. A right answer earns 1."""
-
-    agents = tuple(SCRIPT)
-    branches = True
-    says_right = True
-
-    class Options(motet.Settings):
-        """No options."""
-
-    def __init__(self, options: Options) -> None: ...
-
-    def tasks(self, split: str) -> list[motet.Task]:
-        return [motet.Task(f"{split} {k}", {}) for k in range(2)]
-
-    async def start(self, task: motet.Task, seed: int) -> int:
-        return 0
-
-    def observe(self, turn: int) -> dict[str, str]:
-        return dict.fromkeys(SCRIPT, f"{turn}:")
-
-    async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
-        right = {agent: told[turn] for agent, told in SCRIPT.items()}
-        terms = {f"right/{agent}": value for agent, value in right.items()}
-        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
-        return motet.Transition(turn + 1, right, turn == 1, terms)
-
 
 @pytest.fixture
 def run(train):
     debate = {
-        "environment": {"name": f"{__file__}:Scripted"},
+        "environment": {"name": f"{GAMES}:Scripted"},
         "policies": {"p": {"model": "tiny"}},
         "team": dict.fromkeys(SCRIPT, "p"),
     }
@@ -63,10 +33,10 @@ def test_the_summary_and_the_metrics_of_a_run_say_who_was_right_and_what_changed
     assert after["by_turn"][0]["terms"]["right/bob"] == 0.0
     assert recorded(motet.evaluate(run, show="silent")) == after
     expected = {
-        "right/turn1": 2 / 3, "right/turn1/ann": 1.0, "right/turn1/bob": 0.0,
-        "right/turn1/cat": 1.0, "majority/turn1": 1.0,
-        "right/turn2": 2 / 3, "right/turn2/ann": 1.0, "right/turn2/bob": 1.0,
-        "right/turn2/cat": 0.0, "majority/turn2": 1.0,
+        "accuracy/turn1": 2 / 3, "accuracy/turn1/ann": 1.0, "accuracy/turn1/bob": 0.0,
+        "accuracy/turn1/cat": 1.0, "majority_accuracy/turn1": 1.0,
+        "accuracy/turn2": 2 / 3, "accuracy/turn2/ann": 1.0, "accuracy/turn2/bob": 1.0,
+        "accuracy/turn2/cat": 0.0, "majority_accuracy/turn2": 1.0,
         "turn_reward/turn1/ann": 1.0, "turn_reward/turn1/bob": 0.0, "turn_reward/turn2/bob": 1.0,
         "improved": 1 / 3, "declined": 1 / 3, "kept_right": 1 / 3, "kept_wrong": 0.0,
         "corrected": 1.0, "spoiled": 0.5, "persuaded/ann/bob": 1.0, "persuaded/cat/bob": 1.0,

@@ -142,9 +142,9 @@ def test_an_ability_that_a_model_does_not_have_stops_the_run_before_its_weights_
 def test_a_bound_of_null_lets_the_run_go_on(tmp_path, train, monkeypatch):
     claim_of("_ends_in_head")(monkeypatch)
     folder, sound = make("gemma 2", tmp_path / "odd"), make("phi", tmp_path / "sound")
-    run = train(config(folder, sound, guards={"max_mismatch": None}))
-    assert steps(run)[0]["learn/sampler_mismatch/p"] > 10 * MISMATCH["float32"]
-    assert steps(run)[0]["learn/sampler_mismatch/q"] < MISMATCH["float32"]
+    run = train(config(folder, sound, alarms={"max_mismatch": None}))
+    assert steps(run)[0]["learn/sampling_logp_difference/p"] > 10 * MISMATCH["float32"]
+    assert steps(run)[0]["learn/sampling_logp_difference/q"] < MISMATCH["float32"]
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])

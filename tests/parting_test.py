@@ -142,7 +142,7 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
 
 def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, tmp_path):
     bounds = {"patience": 2, "min_entropy": 50.0, "max_truncated": None}
-    run = train(run_config(train=STEPS, guards=bounds))
+    run = train(run_config(train=STEPS, alarms=bounds))
     assert [row["run/alarms"] for row in rows(run) if "run/alarms" in row] == [0, 1, 1, 1, 1, 1]
     (alarm,) = summary(run)["alarms"]
     assert (alarm["step"], alarm["bound"]) == (2, "min_entropy")
@@ -150,8 +150,8 @@ def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, 
         motet.MotetError,
         match=r"alarm at step 2: learn/entropy.*What is saved stands after step 2 of 6",
     ):
-        train(run_config(train=STEPS, guards={**bounds, "stop": True}), runs=tmp_path / "stopped")
-    stopped = train(run_config(train=STEPS, guards=bounds), resume=True, runs=tmp_path / "stopped")
+        train(run_config(train=STEPS, alarms={**bounds, "stop": True}), runs=tmp_path / "stopped")
+    stopped = train(run_config(train=STEPS, alarms=bounds), resume=True, runs=tmp_path / "stopped")
     assert the_same(stopped, run)
     assert summary(stopped)["alarms"] == summary(run)["alarms"]
 
@@ -211,8 +211,8 @@ def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
         ],
         [
             "train.max_fault_share=1.0",
-            "guards.min_entropy=9.0",
-            "guards.patience=1",
+            "alarms.min_entropy=9.0",
+            "alarms.patience=1",
             "report.episodes=all",
         ],
         ["rollout.retries=0", "rollout.timeout_seconds=60.0"],

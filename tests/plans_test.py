@@ -57,7 +57,7 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
     for row in steps(run):
         assert row["credit/samples"] == cost.completions
         assert abs(row["learn/ratio"] - 1) < 1e-4
-        assert row["learn/sampler_mismatch"] < 1e-4
+        assert row["learn/sampling_logp_difference"] < 1e-4
     assert all(len(list(walk(episode.root))) == 2 for episode in episodes(run, "evaluate-000002"))
 
 
@@ -129,7 +129,9 @@ def test_several_updates_of_one_sample_set_leave_the_ratio_and_the_first_is_on_p
         run_config(algorithm={**CLIPPED, "epochs": 2, "minibatches": 2}), runs=tmp_path / "often"
     )
     assert all(abs(row["learn/ratio"] - 1) < 1e-4 for row in steps(once))
-    assert all(row["learn/sampler_mismatch"] < 1e-4 for row in (*steps(once), *steps(often)))
+    assert all(
+        row["learn/sampling_logp_difference"] < 1e-4 for row in (*steps(once), *steps(often))
+    )
     assert all(abs(row["learn/ratio"] - 1) > 1e-3 for row in steps(often))
     assert episodes(once) == episodes(often)
 

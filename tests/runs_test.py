@@ -45,7 +45,7 @@ def test_the_summary_and_the_files_say_what_was_promised(train):
         < said["wall_seconds"]
     )
     assert said["tokens"] == sum(row["play/tokens"] for row in steps(run))
-    kept = said["episodes"]
+    kept = said["highlights"]
     rewards = {e.id: e.root.outcomes for n in (1, 2) for e in episodes(run, f"train-{n:06d}")}
     means = {
         name: sum(o.rewards["a"] for o in found) / len(found) for name, found in rewards.items()
@@ -119,7 +119,8 @@ def test_evaluate_plays_what_it_is_asked_to(train):
     figures = {
         "episodes", "samples", "faults", "causes", "success", "reward", "agent_rewards",
         "final_reward", "terms", "turns", "gold_correlation", "tokens", "tokens_per_episode",
-        "length", "truncated", "duplicates", "pass_at", "by_turn", "interval", "time", "conventions"
+        "completion_length", "truncated", "duplicates", "pass_at", "by_turn", "interval", "time",
+        "conventions",
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
     assert after.keys() == figures

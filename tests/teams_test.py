@@ -210,7 +210,7 @@ def test_any_model_folder_of_the_hub_goes_all_the_way(
     run = train(config)
     assert contents(source) == before
     assert all(
-        row["learn/sampler_mismatch"] < 1e-4 and abs(row["learn/ratio"] - 1) < 1e-4
+        row["learn/sampling_logp_difference"] < 1e-4 and abs(row["learn/ratio"] - 1) < 1e-4
         for row in steps(run)
     )
     assert (

@@ -101,13 +101,13 @@ def test_data_are_sampled_and_balanced(made):
     assert {one.source for one in balanced} >= {"sampled", "gold"}
 
 
-def test_a_verifier_is_a_folder_with_its_figures(made):
+def test_a_verifier_is_a_folder_with_its_metrics(made):
     folder, _, _, evened, figures = made
-    assert json.loads((folder / "judge" / "figures.json").read_text())["auc"] == figures["auc"]
+    assert json.loads((folder / "judge" / "metrics.json").read_text())["auc"] == figures["auc"]
     assert figures["answers"] == 2 * figures["questions"] == 2 * round(0.1 * evened["kept"])
     assert figures["right"] == 0.5
     assert (folder / "judge" / "reliability.png").stat().st_size > 5000
-    assert Verifier.load(folder / "judge").facts["figures"]["auc"] == figures["auc"]
+    assert Verifier.load(folder / "judge").facts["metrics"]["auc"] == figures["auc"]
 
 
 def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):

@@ -56,10 +56,10 @@ def evaluate(
             largest k needs.
 
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
-    gold_correlation, terms, turns, tokens, tokens_per_episode, length, cut, duplicates, pass_at,
-    by_turn, interval (95 %) and time. If available, also conventions (of the environment),
-    rows_passed_over (dataset rows that gave no task), success_by_turn and influence (of debates),
-    and selection (by a verifier). Everything except time is the same at every call.
+    gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
+    duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
+    environment), rows_passed_over (dataset rows that gave no task), success_by_turn and influence
+    (of debates), and selection (by a verifier). Everything except time is the same at every call.
     docs/evaluation.md explains each entry.
     """
     if best_of and verifier is None:

@@ -87,7 +87,7 @@ def train(
                 ),
                 step_config_of(setup),
                 _intervals(settings),
-                settings.guards,
+                settings.alarms,
                 RunOutputs(folder, metrics, progress),
                 resume_command=resume_command,
                 facts={"sandbox_level": setup.sandbox_level},

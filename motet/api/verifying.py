@@ -79,7 +79,7 @@ def train_verifier(
         figures, epoch = _learn(settings, verifier, read[0], read[1], progress)
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
         facts = {
-            "figures": said,
+            "metrics": said,
             "trained_on": len(read[0]),
             "loss": settings.loss,
             "question_only": question_only,
@@ -120,7 +120,7 @@ def _learn(
 def _write(folder: Path, verifier: Verifier, figures: Figures, said: dict[str, Any]) -> None:
     with whole_folder(folder) as beside:
         verifier.save(beside)
-        (beside / "figures.json").write_text(json.dumps(said, indent=1) + "\n")
+        (beside / "metrics.json").write_text(json.dumps(said, indent=1) + "\n")
         reliability_curve(
             figures.bins,
             f"{folder.name}: expected calibration error {figures.ece:.3f}",

@@ -313,7 +313,7 @@ def components_of(
 
 def step_config_of(setup: TaskSetup) -> StepConfig:
     chosen = setup.config.train
-    bound = setup.config.guards.max_mismatch
+    bound = setup.config.alarms.max_mismatch
     return StepConfig(
         steps_of(setup), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share, bound
     )

@@ -68,9 +68,9 @@ def policy_objective(
 
     - entropy
     - ratio: π/π_old.
-    - sampler_mismatch: |log π − log-probability recorded by the sampler|. At the first update of a
-      step it shows how much sampling and training disagree.
-    - moved: k3 divergence from the policy at the beginning of the step. Only for losses with a
+    - sampling_logp_difference: |log π − log-probability recorded by the sampler|. At the first
+      update of a step it shows how much sampling and training disagree.
+    - approx_kl: k3 divergence from the policy at the beginning of the step. Only for losses with a
       ratio.
     - clip_fraction: share of tokens whose ratio is out of the clip range in the direction of their
       advantage. Only for losses with a ratio.
@@ -121,7 +121,7 @@ def policy_objective(
             measured["clip_fraction"] = torch.where(
                 up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
             ).float()
-            measured["moved"] = kl_k3(old_BL, logp_BL.detach())
+            measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
         return reduce(loss_BL, batch.mask_BL, batch.token_weight_B), _token_means(
             measured, batch.mask_BL
         )
@@ -164,7 +164,7 @@ def _measured(
     measured = {
         "entropy": entropy_BL,
         "ratio": torch.exp(logp_BL - old_BL),
-        "sampler_mismatch": (logp_BL - batch.behaviour_logp_BL).abs(),
+        "sampling_logp_difference": (logp_BL - batch.behaviour_logp_BL).abs(),
     }
     if batch.reference_logp_BL is not None:
         measured["kl"] = kl_k3(logp_BL, batch.reference_logp_BL)

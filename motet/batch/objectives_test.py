@@ -53,7 +53,7 @@ def test_the_first_on_policy_ratio_is_one_and_the_sampler_agrees() -> None:
         batch, batch.behaviour_logp_BL, batch.advantages_BL
     )
     assert metrics["ratio"].value == 1.0
-    assert metrics["sampler_mismatch"].value == 0.0
+    assert metrics["sampling_logp_difference"].value == 0.0
     assert metrics["clip_fraction"].value == 0.0
 
 
@@ -63,7 +63,7 @@ def test_the_ratio_and_the_mismatch_compare_with_the_policy_that_sampled() -> No
         batch, batch.behaviour_logp_BL + 0.6, batch.advantages_BL
     )
     assert metrics["ratio"].value == pytest.approx(1.8221188)  # e^0.6
-    assert metrics["sampler_mismatch"].value == pytest.approx(0.6)
+    assert metrics["sampling_logp_difference"].value == pytest.approx(0.6)
     # Ratio > 1 + high, A > 0: the row of two tokens.
     assert metrics["clip_fraction"] == Mean(2.0, 3)
 

@@ -65,7 +65,7 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
         *_of_decode(config),
         *_of_optimizers(config),
         *_of_schedule(config),
-        *_of_guards(config),
+        *_of_bounds(config),
     ]
 
 
@@ -280,21 +280,21 @@ def _of_schedule(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     )
 
 
-def _of_guards(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    guards = config.guards
+def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    alarms = config.alarms
     bounds = [
-        guards.min_entropy,
-        guards.max_kl,
-        guards.max_truncated,
-        guards.max_duplicates,
-        guards.max_flat_groups,
+        alarms.min_entropy,
+        alarms.max_kl,
+        alarms.max_truncated,
+        alarms.max_duplicates,
+        alarms.max_frac_return_zero_std,
     ]
     unbounded = bounds == [None] * len(bounds)
     yield from _following(
         (
             (
                 "max_kl",
-                guards.max_kl is not None and not config.algorithm.needs_reference,
+                alarms.max_kl is not None and not config.algorithm.needs_reference,
                 "without algorithm.kl_in there is no reference",
                 "set algorithm.kl_in",
             ),
@@ -303,9 +303,9 @@ def _of_guards(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 for key in ("patience", "unless_success", "stop")
             ),
         ),
-        ("guards",),
-        guards,
-        type(guards)(),
+        ("alarms",),
+        alarms,
+        type(alarms)(),
     )
 
 

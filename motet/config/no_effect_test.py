@@ -430,18 +430,18 @@ def policies(p: dict[str, Any] | None = None, q: dict[str, Any] | None = None) -
             "at simultaneous, or train more turns",
         ),
         (
-            {"guards": {"max_kl": 2.0}},
-            "guards.max_kl: got 2.0, which has no effect, because without algorithm.kl_in there "
+            {"alarms": {"max_kl": 2.0}},
+            "alarms.max_kl: got 2.0, which has no effect, because without algorithm.kl_in there "
             "is no reference: leave it at 10.0, or set algorithm.kl_in",
         ),
         (
             {
-                "guards": {
+                "alarms": {
                     "stop": True, "min_entropy": None, "max_kl": None, "max_truncated": None,
-                    "max_duplicates": None, "max_flat_groups": None,
+                    "max_duplicates": None, "max_frac_return_zero_std": None,
                 }
             },
-            "guards.stop: got true, which has no effect, because every bound is null: leave it at "
+            "alarms.stop: got true, which has no effect, because every bound is null: leave it at "
             "false, or set a bound",
         ),
     ],
@@ -464,8 +464,8 @@ def test_a_key_of_another_section_is_refused(sections, message):
             "policies": policies({"optimizer": FAST}, {"optimizer": FAST}),
             "algorithm": {"name": "iac"},
         },
-        {"guards": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
-        {"guards": {"max_kl": None}},
+        {"alarms": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
+        {"alarms": {"max_kl": None}},
         {"schedule": {"kind": "round_robin", "block": 2}},
         {"schedule": {"kind": "turns", "block": 2, "warmup": 1}},
     ],

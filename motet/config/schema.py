@@ -38,7 +38,16 @@ from motet.config.parts import (
 )
 from motet.config.services import ExpertConfig, SandboxConfig, VerifierConfig
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Decode, Guards, Optimizer, Plan, Schedule, Settings, Warmup
+from motet.settings import (
+    AlarmBounds,
+    Algorithm,
+    Decode,
+    Optimizer,
+    Plan,
+    Schedule,
+    Settings,
+    Warmup,
+)
 
 DEFAULT_ALGORITHM = "magrpo"
 SettingsType = TypeVar("SettingsType", bound=Settings)
@@ -140,7 +149,7 @@ class RunConfig(Settings):
     """The length of training and the sizes of its batches."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Evaluation on the held-out tasks, without training."""
-    guards: Guards = Guards()
+    alarms: AlarmBounds = AlarmBounds()
     """Bounds that raise an alarm when a team collapses."""
     report: ReportConfig = ReportConfig()
     """What is recorded."""

@@ -242,7 +242,7 @@ def _extra_metrics(
             for policy in policies
         }
     if scores.values:
-        found["credit/truncated_for_critics"] = sum(
+        found["credit/truncated_critic_inputs"] = sum(
             said.cut > 0 for said in scores.values.values()
         ) / len(scores.values)
     return found
@@ -263,8 +263,8 @@ def _metrics(
         "credit/samples": float(len(returns_S)),
         "credit/left_out": float(left_out_S.sum()),
         "credit/return": float(returns_S.mean()),
-        "credit/spread": float(spread_R.mean()),
-        "credit/flat_groups": float((spread_R < 1e-6).double().mean()),
+        "credit/return_std": float(spread_R.mean()),
+        "credit/frac_return_zero_std": float((spread_R < 1e-6).double().mean()),
         "credit/advantage_abs": sum(sizes) / len(sizes),
         **critics.explained_variance(result.values),
     }

@@ -127,7 +127,7 @@ def test_the_first_on_policy_ratio_is_one(folder) -> None:
     objective = policy_objective(Algorithm(policy_loss="clipped_surrogate"))
     metrics = asyncio.run(learner.accumulate(replace(batch, behaviour_logp_BL=logp_BL), objective))
     assert metrics["ratio"].value == pytest.approx(1.0, abs=1e-6)
-    assert metrics["sampler_mismatch"].value == pytest.approx(0.0, abs=1e-6)
+    assert metrics["sampling_logp_difference"].value == pytest.approx(0.0, abs=1e-6)
 
 
 def test_every_trainable_weight_is_in_exactly_one_optimiser_and_the_rest_never_moves(

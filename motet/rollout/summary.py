@@ -104,7 +104,7 @@ class Summary:
     """Pearson correlation between the reward of an agent at a turn and whether the agent is right
     by the gold answer, over all agents and turns of games that report both. None if either is
     constant. It falls when a reward is being gamed."""
-    length: float | None = None
+    completion_length: float | None = None
     """Mean number of tokens per completion."""
     truncated: float | None = None
     """The share of completions that were cut off at `max_new_tokens` or at the end of the
@@ -194,7 +194,9 @@ def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
     repeated = [float(len(samples) - len({one.text for one in samples})) for samples in groups]
     again = sum(len(samples) - 1 for samples in groups if samples)
     return {
-        "length": _plain_mean(len(one.tokens) for one in every if one.tokens is not None),
+        "completion_length": _plain_mean(
+            len(one.tokens) for one in every if one.tokens is not None
+        ),
         "truncated": _plain_mean(one.stop == "length" for one in every),
         "duplicates": sum(repeated) / again if again else None,
     }

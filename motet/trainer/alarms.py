@@ -12,7 +12,7 @@ import torch
 
 from motet.batch import Batch, BatchMetrics, Learner, merge
 from motet.errors import MotetError
-from motet.settings import Guards
+from motet.settings import AlarmBounds
 
 MISMATCH: Mapping[str, float] = {"float32": 0.01, "float16": 0.15, "bfloat16": 0.3, "8bit": 0.3}
 """Mean absolute difference that rounding explains, in nats per token at temperature 1.
@@ -45,7 +45,8 @@ def refuse_mismatch(
     if bound is None:
         return
     policy = batches[0].policy
-    precision, mismatch = learner.precision(policy), merge(figures)["sampler_mismatch"].value
+    precision = learner.precision(policy)
+    mismatch = merge(figures)["sampling_logp_difference"].value
     tokens_B = torch.cat([batch.mask_BL.sum(dim=1) for batch in batches])
     temperature_B = torch.cat([batch.temperature_B for batch in batches])
     tokens = tokens_B.sum().item()
@@ -55,21 +56,23 @@ def refuse_mismatch(
     )
     if mismatch <= most:
         return
-    says = f"{precision} explains" if bound == "dtype" else "guards.max_mismatch allows"
-    worst = max(range(len(batches)), key=lambda place: figures[place]["sampler_mismatch"].value)
+    says = f"{precision} explains" if bound == "dtype" else "alarms.max_mismatch allows"
+    worst = max(
+        range(len(batches)), key=lambda place: figures[place]["sampling_logp_difference"].value
+    )
     raise MotetError(
         f"policy {policy}: before its first update training gives log-probabilities {mismatch:.3g} "
         "nats per token from "
         f"those that sampling recorded, and {says} at most {most:.3g}. "
         f"{learner.suspect(batches[worst])}. Nothing was learnt "
-        "from them: use another model, or set guards.max_mismatch to another bound, or to null to "
+        "from them: use another model, or set alarms.max_mismatch to another bound, or to null to "
         "go on all the same"
     )
 
 
 @dataclass(frozen=True)
 class _Watched:
-    """A metric, its bound in `Guards`, and what it means to exceed the bound."""
+    """A metric, its bound in `AlarmBounds`, and what it means to exceed the bound."""
 
     metric: str
     bound: str
@@ -93,8 +96,8 @@ WATCHED = (
         "most answers to one prompt are word for word the same",
     ),
     _Watched(
-        "credit/flat_groups",
-        "max_flat_groups",
+        "credit/frac_return_zero_std",
+        "max_frac_return_zero_std",
         "most answers to one prompt earn the same, so there is little to learn",
     ),
 )
@@ -102,7 +105,7 @@ WATCHED = (
 
 @dataclass(frozen=True)
 class Alarm:
-    """A bound that a metric has exceeded for `Guards.patience` steps in a row."""
+    """A bound that a metric has exceeded for `AlarmBounds.patience` steps in a row."""
 
     step: int
     metric: str
@@ -113,7 +116,7 @@ class Alarm:
         meaning = next(watched.meaning for watched in WATCHED if watched.bound == self.bound)
         return (
             f"alarm at step {self.step}: {self.metric} is {self.value:.3g}, beyond "
-            f"guards.{self.bound}: {meaning}"
+            f"alarms.{self.bound}: {meaning}"
         )
 
 
@@ -123,8 +126,8 @@ class Watch:
     `state` is plain JSON, for the checkpoint.
     """
 
-    def __init__(self, guards: Guards, state: Mapping[str, int] | None = None) -> None:
-        self._guards = guards
+    def __init__(self, bounds: AlarmBounds, state: Mapping[str, int] | None = None) -> None:
+        self._bounds = bounds
         self._beyond: dict[str, int] = dict(state or {})
 
     def see(self, step: int, figures: Mapping[str, float]) -> list[Alarm]:
@@ -132,22 +135,22 @@ class Watch:
 
         An alarm that has ended may begin again. A step without the metric changes nothing.
         """
-        begun, enough = [], self._guards.unless_success
+        begun, enough = [], self._bounds.unless_success
         solved = enough is not None and figures.get("play/success", 0.0) >= enough
         for watched in WATCHED:
-            bound, value = getattr(self._guards, watched.bound), figures.get(watched.metric)
+            bound, value = getattr(self._bounds, watched.bound), figures.get(watched.metric)
             if bound is None or value is None:
                 continue
             beyond = watched.beyond(value, bound) and not solved
             self._beyond[watched.bound] = self._beyond.get(watched.bound, 0) + 1 if beyond else 0
-            if self._beyond[watched.bound] == self._guards.patience:
+            if self._beyond[watched.bound] == self._bounds.patience:
                 begun.append(Alarm(step, watched.metric, value, watched.bound))
         return begun
 
     @property
     def active(self) -> int:
         """The number of alarms that have begun and not ended."""
-        return sum(count >= self._guards.patience for count in self._beyond.values())
+        return sum(count >= self._bounds.patience for count in self._beyond.values())
 
     def state(self) -> dict[str, int]:
         return dict(self._beyond)

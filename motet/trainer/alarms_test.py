@@ -11,12 +11,12 @@ import torch
 from motet.batch import Batch, Mean
 from motet.errors import MotetError
 from motet.models.padding import padded
-from motet.settings import Guards
+from motet.settings import AlarmBounds
 from motet.trainer.alarms import WATCHED, Watch, refuse_mismatch
 
 
-def alarms(values, guards, metric="learn/entropy"):
-    watch = Watch(guards)
+def alarms(values, bounds, metric="learn/entropy"):
+    watch = Watch(bounds)
     return [
         step
         for step, value in enumerate(values, 1)
@@ -24,7 +24,7 @@ def alarms(values, guards, metric="learn/entropy"):
     ]
 
 
-LOW = Guards(patience=3, min_entropy=0.1)
+LOW = AlarmBounds(patience=3, min_entropy=0.1)
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,27 @@ def test_an_alarm_begins_at_the_third_step_in_a_row(values, told):
 
 
 def test_the_other_bounds_are_upper_ones_and_null_is_not_watched():
-    assert alarms([0.96] * 4, Guards(patience=2), "play/duplicates") == [2]
-    assert alarms([0.94] * 4, Guards(patience=2), "play/duplicates") == []
-    assert alarms([0.96] * 4, Guards(patience=2, max_duplicates=None), "play/duplicates") == []
+    assert alarms([0.96] * 4, AlarmBounds(patience=2), "play/duplicates") == [2]
+    assert alarms([0.94] * 4, AlarmBounds(patience=2), "play/duplicates") == []
+    assert alarms([0.96] * 4, AlarmBounds(patience=2, max_duplicates=None), "play/duplicates") == []
 
 
 def test_a_solved_game_is_no_collapse_unless_that_is_watched_too():
-    for guards, told in ((Guards(patience=1), 0), (Guards(patience=1, unless_success=None), 1)):
-        assert len(Watch(guards).see(1, {"play/duplicates": 1.0, "play/success": 0.95})) == told
+    for bounds, told in (
+        (AlarmBounds(patience=1), 0),
+        (AlarmBounds(patience=1, unless_success=None), 1),
+    ):
+        assert len(Watch(bounds).see(1, {"play/duplicates": 1.0, "play/success": 0.95})) == told
     assert (
-        len(Watch(Guards(patience=1)).see(1, {"play/duplicates": 1.0, "play/success": 0.85})) == 1
+        len(Watch(AlarmBounds(patience=1)).see(1, {"play/duplicates": 1.0, "play/success": 0.85}))
+        == 1
     )
 
 
 def test_an_alarm_says_figure_bound_and_meaning():
-    (alarm,) = Watch(Guards(patience=1)).see(7, {"play/truncated": 0.987})
+    (alarm,) = Watch(AlarmBounds(patience=1)).see(7, {"play/truncated": 0.987})
     assert str(alarm) == (
-        "alarm at step 7: play/truncated is 0.987, beyond guards.max_truncated: most answers are "
+        "alarm at step 7: play/truncated is 0.987, beyond alarms.max_truncated: most answers are "
         "cut off at decode.max_new_tokens"
     )
 
@@ -72,7 +76,7 @@ def test_counting_goes_on_where_a_run_was_killed():
 
 
 def test_every_bound_is_a_field_of_the_settings():
-    assert {watched.bound for watched in WATCHED} == set(Guards.model_fields) - {
+    assert {watched.bound for watched in WATCHED} == set(AlarmBounds.model_fields) - {
         "patience",
         "stop",
         "unless_success",
@@ -124,7 +128,8 @@ def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
 ):
     batch, tokens = batch_of(lengths, temperatures), sum(lengths)
     within, beyond = (
-        {"sampler_mismatch": Mean(share * most * tokens, tokens)} for share in (0.999, 1.001)
+        {"sampling_logp_difference": Mean(share * most * tokens, tokens)}
+        for share in (0.999, 1.001)
     )
     refuse_mismatch([batch], [within], bound, Computes(dtype))
     with pytest.raises(MotetError, match=rf"policy p: .* at most {most:.3g}\."):
@@ -133,6 +138,6 @@ def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
 
 def test_the_batch_with_the_largest_mismatch_is_looked_into():
     batches = [batch_of([length], [1.0]) for length in (70, 80, 90)]
-    figures = [{"sampler_mismatch": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
+    figures = [{"sampling_logp_difference": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
     with pytest.raises(MotetError, match="the batch of 80 tokens"):
         refuse_mismatch(batches, figures, "dtype", Computes("float32"))

@@ -14,7 +14,7 @@ PLAYED = (
     "success",
     "turns",
     "gold_correlation",
-    "length",
+    "completion_length",
     "truncated",
     "duplicates",
 )
@@ -40,8 +40,11 @@ def debated(episodes: Sequence[Episode]) -> dict[str, float]:
         return {}
     figures: dict[str, float | None] = {}
     for turn, changes in enumerate(found.turns, start=1):
-        figures |= {f"right/turn{turn}": changes.mean, f"majority/turn{turn}": changes.majority}
-        figures |= {f"right/turn{turn}/{agent}": share for agent, share in changes.right.items()}
+        figures |= {
+            f"accuracy/turn{turn}": changes.mean,
+            f"majority_accuracy/turn{turn}": changes.majority,
+        }
+        figures |= {f"accuracy/turn{turn}/{agent}": share for agent, share in changes.right.items()}
         figures |= {
             f"turn_reward/turn{turn}/{agent}": reward for agent, reward in changes.rewards.items()
         }

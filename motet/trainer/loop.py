@@ -86,7 +86,7 @@ class StepConfig:
     max_fault_share: float
     """The run stops if a larger share of the joint actions of a step fails."""
     max_mismatch: float | Literal["dtype"] | None
-    """`Guards.max_mismatch`."""
+    """`AlarmBounds.max_mismatch`."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,8 @@ async def _learn(
                 components.stop.check()
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
             if batch.policy in seen:
-                del measured["sampler_mismatch"]  # after an update the policies differ on purpose
+                # After an update the policies differ on purpose.
+                del measured["sampling_logp_difference"]
             now.setdefault(batch.policy, []).append(measured)
         for value_batch in value_batches:
             if not stepped:
@@ -272,7 +273,7 @@ async def _learn(
             arrived |= {
                 name
                 for name, figures in now.items()
-                if merge(figures)["moved"].value > algorithm.stop_at_kl
+                if merge(figures)["approx_kl"].value > algorithm.stop_at_kl
             }
         due = [name for name in now if name not in arrived]
         stepped |= await _step(

@@ -54,10 +54,10 @@ class Stage:
 class Diary:
     """A learner that records what it gets between two updates.
 
-    `moved`: the KL divergence that it reports for a policy.
+    `approx_kl`: the divergence that it reports for a policy.
     """
 
-    moved: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    approx_kl: Mapping[str, Sequence[float]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     values: list[ValueBatch] = field(default_factory=list)
     updates: list[tuple[str, ...]] = field(default_factory=list)
@@ -67,8 +67,8 @@ class Diary:
         self.batches.append(batch)
         before = self.seen.get(batch.policy, 0)
         self.seen[batch.policy] = before + 1
-        moved = self.moved[batch.policy][before] if batch.policy in self.moved else 0.0
-        return {"sampler_mismatch": Mean(1.0 * before, 1.0), "moved": Mean(moved, 1.0)}
+        kl = self.approx_kl[batch.policy][before] if batch.policy in self.approx_kl else 0.0
+        return {"sampling_logp_difference": Mean(1.0 * before, 1.0), "approx_kl": Mean(kl, 1.0)}
 
     async def accumulate_values(self, batch: ValueBatch, objective: Any) -> dict[str, Mean]:
         self.values.append(batch)
@@ -164,7 +164,7 @@ def test_every_update_has_the_old_probabilities_of_the_sampling():
 
 def test_the_sampler_is_compared_with_before_anything_has_moved():
     _, figures = go(components("ippo", fields={"epochs": 3}))
-    assert figures["learn/sampler_mismatch"] == 0.0
+    assert figures["learn/sampling_logp_difference"] == 0.0
 
 
 # --------------------------------------------------------------------------- stopping at a KL bound
@@ -379,7 +379,7 @@ class Wrong(Diary):
 
     async def accumulate(self, batch: Batch, objective: Any) -> dict[str, Mean]:
         figures = await super().accumulate(batch, objective)
-        return {**figures, "sampler_mismatch": Mean(self.apart + len(self.updates), 1.0)}
+        return {**figures, "sampling_logp_difference": Mean(self.apart + len(self.updates), 1.0)}
 
 
 @pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.02), (0.5, 0.6)])
@@ -418,7 +418,7 @@ class OneWrong(Diary):
         figures = await super().accumulate(batch, objective)
         return {
             **figures,
-            "sampler_mismatch": Mean(5.0 if batch.policy == self.wrong else 0.0, 1.0),
+            "sampling_logp_difference": Mean(5.0 if batch.policy == self.wrong else 0.0, 1.0),
         }
 
 

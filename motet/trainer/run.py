@@ -20,7 +20,7 @@ from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
-from motet.settings import Guards
+from motet.settings import AlarmBounds
 from motet.trainer import figures
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
 from motet.trainer.loop import (
@@ -115,7 +115,7 @@ class TrainingRun:
         tasks: RunTasks,
         step_config: StepConfig,
         intervals: Intervals,
-        guards: Guards,
+        alarm_bounds: AlarmBounds,
         outputs: RunOutputs,
         *,
         resume_command: str,
@@ -123,7 +123,8 @@ class TrainingRun:
         clock: Clock,
     ) -> None:
         self._components, self._weights, self._tasks = components, weights, tasks
-        self._step_config, self._intervals, self._guards = step_config, intervals, guards
+        self._step_config, self._intervals = step_config, intervals
+        self._alarm_bounds = alarm_bounds
         self._folder, self._metrics = outputs.folder, outputs.metrics
         self._progress = outputs.progress
         self._resume_command, self._facts, self._clock = resume_command, facts, clock
@@ -131,7 +132,7 @@ class TrainingRun:
             "train": fingerprint(tasks.train),
             "eval": fingerprint(tasks.eval),
         }
-        self._run_state = RunState(guards, clock)
+        self._run_state = RunState(alarm_bounds, clock)
         self._writer = CheckpointWriter(self._folder.checkpoints, intervals.retention)
         self._unsynced: list[Path] = []
         """Files that must be on disk before the next checkpoint counts."""
@@ -210,8 +211,8 @@ class TrainingRun:
             # The time of this checkpoint is not part of what the checkpoint itself stores.
             with self._run_state.profile.stage("checkpoint"):
                 self._save(finished)
-        if alarm is not None and self._guards.stop:
-            raise MotetError(f"{alarm}; set guards.stop=false to go on, or another bound")
+        if alarm is not None and self._alarm_bounds.stop:
+            raise MotetError(f"{alarm}; set alarms.stop=false to go on, or another bound")
         if not last:
             self._components.stop.check()
 
@@ -326,7 +327,7 @@ class TrainingRun:
     def _restore(self, resumed: Checkpoint) -> _LastStep:
         saved = resumed.state
         self._weights.load(resumed.tensors, saved["weights"])
-        self._run_state = RunState(self._guards, self._clock, saved)
+        self._run_state = RunState(self._alarm_bounds, self._clock, saved)
         self._last_step = _LastStep(
             resumed.step,
             credit_of(resumed),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from motet.core import Task
-from motet.settings import Guards
+from motet.settings import AlarmBounds
 from motet.trainer.alarms import Alarm, Watch
 from motet.trainer.highlights import Highlights
 from motet.trainer.loop import TrainStep
@@ -63,7 +63,7 @@ class RunState:
     """Counts, times and highlights of a run. A resumed run continues them."""
 
     def __init__(
-        self, guards: Guards, clock: Clock, state: Mapping[str, Any] | None = None
+        self, bounds: AlarmBounds, clock: Clock, state: Mapping[str, Any] | None = None
     ) -> None:
         """Create the state. `state` is the saved state of the interrupted run."""
         saved = state or {}
@@ -73,7 +73,7 @@ class RunState:
         """The highest rank so far."""
         self.profile = Profile(**saved.get("profile", {}))
         self._highlights = Highlights(saved.get("notable"))
-        self._watch = Watch(guards, saved.get("watch"))
+        self._watch = Watch(bounds, saved.get("watch"))
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
         self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
@@ -116,7 +116,7 @@ class RunState:
             "profile": self.profile.means(),
             **self._spent(),
             "alarms": self._alarms,
-            "episodes": self._highlights.state(),
+            "highlights": self._highlights.state(),
             "machine": machine(),
         }
 

@@ -1,0 +1,155 @@
+"""docs/metrics.md lists every metric that is written, and every metric that it lists is written."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import motet
+import motet.api
+from motet.verifier.answers import LabelledAnswer, as_chat, write_answers
+from tests.games import SCRIPT
+from tests.small_runs import GAMES, ROOT, TINY, recorded, run_config, summary
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
+PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+TWO_TURNS: dict[str, Any] = {"rollout": {"samples": [2, 2]}}
+RUNS = {
+    "warmed": {"warmup": {"steps": 2, "batch_size": 4}},
+    "kl": {
+        "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
+    },
+    "critics": {**TWO_TURNS, "game": {"turns": 2}, "algorithm": {"name": "ippo"}},
+    "debate": {
+        **TWO_TURNS,
+        "environment": {"name": f"{GAMES}:Scripted"},
+        "policies": {"p": {"model": "tiny"}},
+        "team": dict.fromkeys(SCRIPT, "p"),
+    },
+}
+"""Small runs that write every metric together."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, sections in RUNS.items():
+        config = run_config(
+            train={"steps": 1, "tasks_per_step": 2}, evaluation={"samples": 2}, **sections
+        )
+        motet.train({**config, "name": name}, runs=folder, show="silent")
+    return {name: folder / name for name in RUNS}
+
+
+def listed(section: str) -> list[str]:
+    """Return the names in the first column of all tables of a section."""
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+NAMES = {
+    "AGENT": "a|b|ann|bob|cat",
+    "SPEAKER": "ann|bob|cat",
+    "LISTENER": "ann|bob|cat",
+    "POLICY": "p|q",
+    "CRITIC": "critic-[^/]+",
+    "MODEL": "tiny",
+    "TERM": ".+",
+    "T": "[12]",
+}
+"""Word in capitals on the page -> the names in these runs that it stands for."""
+
+
+def stands_for(name: str, metric: str) -> bool:
+    """Return whether a name of the page is that of the metric."""
+    pattern = re.sub("[A-Z]+", lambda found: f"({NAMES[found[0]]})", name)
+    return bool(re.fullmatch(pattern, metric))
+
+
+def compare(names: list[str], written: Iterable[str]) -> None:
+    metrics = sorted(written)
+    assert [one for one in metrics if not any(stands_for(name, one) for name in names)] == []
+    assert [name for name in names if not any(stands_for(name, one) for one in metrics)] == []
+    assert len(names) == len(set(names))
+
+
+def written_metrics(run: Path) -> set[str]:
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return {metric for line in lines for metric in json.loads(line)} - {"step"}
+
+
+def of_evaluation(metrics: set[str]) -> set[str]:
+    return {metric for metric in metrics if metric.startswith("evaluate/")}
+
+
+def test_the_page_lists_exactly_the_metrics_that_runs_write(runs):
+    written = set().union(*map(written_metrics, runs.values()))
+    compare(listed("metrics.jsonl"), written - of_evaluation(written))
+
+
+def test_an_evaluation_writes_every_metric_of_play(runs):
+    for run in runs.values():
+        written = written_metrics(run)
+        assert of_evaluation(written) == {
+            metric.replace("play/", "evaluate/", 1)
+            for metric in written
+            if metric.startswith("play/")
+        }
+
+
+def test_the_page_lists_exactly_the_entries_of_a_summary(runs):
+    for run in runs.values():
+        compare(listed("summary.json"), summary(run))
+
+
+class Constant:
+    """A verifier that gives every answer the same score."""
+
+    async def score(self, chats: Sequence[motet.Prompt]) -> list[float]:
+        return [0.5] * len(chats)
+
+
+def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
+    programs = {"6 * 200?": "return 6 * 200", "No number?": "return 1 / 0"}
+    rows = [
+        {"question": question, "code": f"def simple_math_problem():\n    {body}"}
+        for question, body in programs.items()
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = motet.evaluate(
+        ROOT / "configs" / "tinygsm_debate.yaml",
+        [f"data.eval.path={tmp_path / 'rows.jsonl'}", "sandbox.workers=1"],
+        team="reference",
+        verifier=Constant(),
+        show="silent",
+    )
+    again = motet.evaluate(runs["warmed"], show="silent")
+    compare(listed("Evaluation results"), judged.keys() | again.keys())
+    assert summary(runs["warmed"])["heldout"]["after"] == recorded(again)
+
+
+def test_the_page_lists_exactly_the_metrics_of_a_verifier(tmp_path):
+    answers = [
+        LabelledAnswer(f"q{k}", as_chat(f"question {k}"), text, text, text == "yes", ease=k / 8)
+        for k in range(8)
+        for text in ("yes", "no")
+    ]
+    write_answers(tmp_path / "answers.jsonl", answers)
+    config = tmp_path / "verifier.yaml"
+    config.write_text(json.dumps({"model": {"embedded": TINY, "device": "cpu"}, "threads": 1}))
+    found = motet.api.train_verifier(
+        config,
+        tmp_path / "answers.jsonl",
+        tmp_path / "verifier",
+        ["train=full", "epochs=1", "held_out=0.25"],
+        show="silent",
+    )
+    metrics = json.loads((tmp_path / "verifier" / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics == json.loads(json.dumps(found))
+    compare(listed("The verifier's training"), metrics)
