@@ -10,9 +10,10 @@ Each file defines one environment with its own `Options`. registry.py finds envi
     feedback advice                 feedback between turns, and how it is divided among the agents
     scaling                         maps the sum of the levels to a reward
     rewarded                        wraps an environment: replaces its reward
+    centralized                     wraps an environment: one agent answers for all agents
     message_shuffle                 wraps an environment: swaps messages with those of another task
     protocols                       wraps an environment: changes the order in which agents act
-    wrapper                         base class of the three: forwards to the wrapped environment
+    wrapper                         base class of these: forwards to the wrapped environment
 
 `check_environment` tests a custom environment.
 """
