@@ -17,6 +17,7 @@ from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import validate_options
 from motet.core import Environment, Team
+from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment, create
 from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
@@ -71,6 +72,8 @@ def open_task_setup(
             stage = environment
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
+        if config.centralized is not None:
+            stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
         check_plan(
             config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path"

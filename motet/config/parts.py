@@ -262,6 +262,16 @@ def written_out(player: Any) -> Any:
 # ----------------------------------------------------------------------------------------- training
 
 
+class CentralizedConfig(Settings):
+    """One policy writes the completions of all agents: `motet.environments.centralized`."""
+
+    agent: str = Field("joint", min_length=1)
+    """The name of the one agent. `team` maps it to its policy."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Agent of the environment -> the tag of its section in a completion. The default is agent_0,
+    agent_1, ..."""
+
+
 class TrainConfig(Settings):
     """The length of training and the sizes of its batches."""
 

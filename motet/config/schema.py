@@ -26,6 +26,7 @@ from motet.algorithms import check_plan, resolve
 from motet.config.parts import (
     AgentConfig,
     AtOnce,
+    CentralizedConfig,
     CriticConfig,
     DataConfig,
     EvaluationConfig,
@@ -116,6 +117,9 @@ class RunConfig(Settings):
     """The environment and its options."""
     reward: Named | None = None
     """A custom reward that replaces the environment's, and its options."""
+    centralized: CentralizedConfig | None = None
+    """Play the environment with one policy that writes the completions of all its agents.
+    `decode.max_new_tokens` is then the limit for all of them together."""
     data: DataConfig = DataConfig()
     """The source of the tasks."""
     models: dict[str, ModelConfig] = Field(min_length=1)

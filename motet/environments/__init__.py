@@ -10,6 +10,7 @@ Each file defines one environment with its own `Options`. registry.py finds envi
     feedback advice                 feedback between turns, and how it is divided among the agents
     scaling                         maps the sum of the levels to a reward
     rewarded                        wraps an environment: replaces its reward
+    centralized                     wraps an environment: one agent answers for all agents
     wrapper                         base class of all wrappers: forwards to the wrapped environment
 
 `check_environment` tests a custom environment.
