@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import motet.models.decode as decoding
-from motet.core import Completion, ScoreRequest
+from motet.core import Completion, Fault, ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest, Timings, decode
@@ -309,3 +309,27 @@ def test_no_answer_is_passed_on_after_logits_that_are_not_finite(
             backbone, PROMPTS, asked, on_completion=lambda request, answer: received.append(request)
         )
     assert received == [0, 1]
+
+
+def test_an_answer_that_the_tokenizer_fails_at_is_a_fault_and_the_others_are_completions(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Decode(max_new_tokens=4, temperature=0.7)
+    asked = [DecodeRequest("small", 0, settings, key=key, version=3) for key in range(3)]
+    whole = decode(backbone, [PROMPTS[0]], asked)
+    read = backbone.tokenizer.batch_decode
+
+    def fails(rows: list[list[int]], **settings: Any) -> list[str]:
+        if list(whole[1].tokens) in rows:
+            raise ValueError("no such token")
+        return read(rows, **settings)
+
+    monkeypatch.setattr(backbone.tokenizer, "batch_decode", fails)
+    first, broken, last = decode(backbone, [PROMPTS[0]], asked)
+    assert (first, last) == (whole[0], whole[2])
+    assert (first.policy, first.version, first.temperature) == ("small", 3, 0.7)
+    assert broken == Fault(
+        "sampler",
+        "tokenizer",
+        "policy small: the tokenizer failed at an answer: ValueError: no such token",
+    )
