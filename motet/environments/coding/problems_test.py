@@ -146,7 +146,7 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
         ),
         (
             {**HUMANEVAL, "test": "def tset(): pass"},
-            "HumanEval/900: a suite of kind check defines no function check",
+            "HumanEval/900: got a suite of kind check without a function check",
         ),
         ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is no Python"),
         ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is no Python"),
