@@ -77,7 +77,7 @@ def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(verif
 
 def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
     with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
-        with pytest.raises(VerifierFault, match=r"status 401: .*no key came"):
+        with pytest.raises(VerifierFault, match=r"status 401: .*the request has no key"):
             asyncio.run(client(one.url).score(CHATS[:2]))
         with pytest.raises(VerifierFault, match=r"status 401: .*the key is wrong"):
             asyncio.run(client(one.url, key="another").score(CHATS[:2]))

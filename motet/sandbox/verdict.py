@@ -218,7 +218,7 @@ def _gone(status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
     If it closed its pipe and continued, the server killed it afterwards.
     """
     if not os.WIFSIGNALED(status):
-        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the tests ended"
+        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the tests were over"
     killer = os.WTERMSIG(status)
     if killer == signal.SIGXCPU or cpu > limits.cpu_seconds:
         return "timeout", f"over {limits.cpu_seconds} seconds of CPU"

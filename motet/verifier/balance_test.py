@@ -101,7 +101,7 @@ def test_the_quota_is_drawn_and_follows_from_the_seed() -> None:
 
 
 def test_an_answer_to_a_question_without_a_task_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no task has the id '99\\+99'"):
+    with pytest.raises(ConfigError, match="the answers to '99\\+99'"):
         run(sampled(Task("99+99", asdict(DebateProblem("99", "+", "99"))), "11"), None)
 
 

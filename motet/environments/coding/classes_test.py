@@ -34,7 +34,10 @@ def test_a_row_without_what_can_be_done_without():
         (row_without("test"), "no 'test'"),
         (row_without(test=3), "has 3 as its 'test'; expected a text"),
         (row_without(solution_code=" "), "has ' ' as its 'solution_code'"),
-        (row_without(skeleton="class Circle(:"), "class t/1, field 'skeleton': it is no Python"),
+        (
+            row_without(skeleton="class Circle(:"),
+            "class t/1, field 'skeleton': it is not valid Python",
+        ),
         (
             row_without(class_name="Disc"),
             "class t/1, field 'skeleton': expected one class Disc, got Circle",
