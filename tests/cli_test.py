@@ -320,7 +320,10 @@ def refused(motet, place, line, complaint):
             "evaluate runs/absent",
             "runs/absent does not exist; expected a config file, or the folder of a run",
         ),
-        ("evaluate run.yaml --team reference", "Same has no solutions to play"),
+        (
+            "evaluate run.yaml --team reference",
+            "Same has no solutions; expected solve(state, seed)",
+        ),
         ("evaluate runs/tiny --shuffle-turn 1", "shuffle_turn is 1, but the game has one turn"),
         (
             "evaluate run.yaml rollout.samples=[2,2] --shuffle-turn 2",

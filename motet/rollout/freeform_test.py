@@ -178,7 +178,8 @@ def test_a_program_that_is_not_repeatable_is_found_out() -> None:
     fault = _play(drifts, ("solver",), (1,)).fault
     assert fault is not None
     assert fault.message.startswith(
-        "asked solver 'question 1'; expected 'question 0' as before: a program is run again"
+        "the program asked solver 'question 1'; expected 'question 0' as before: the program is "
+        "run again"
     )
 
 
@@ -203,7 +204,7 @@ def test_what_a_program_returns_is_checked(result: Any) -> None:
 
     fault = _play(returns, ("solver",), (1,)).fault
     assert fault is not None
-    assert "expected a mapping with `rewards` and perhaps `terms`" in fault.message
+    assert "expected a mapping with `rewards` and optional `terms`" in fault.message
 
 
 def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
