@@ -303,7 +303,7 @@ train: {steps: 1}
             "missing",
             [
                 "four.yaml:5: team.d names policy 'missing'; policies are: a, b, c",
-                "name one of these, or add policies.missing",
+                "Use one of these, or add policies.missing",
             ],
         ),
         (

@@ -56,8 +56,8 @@ class VerifierTraining(Settings):
     def _plain_where_all_is_trained(self) -> Self:
         if self.model.quantize != "none":
             raise ValueError(
-                f"got model.quantize {self.model.quantize}; a verifier is trained and served "
-                "plain: use none"
+                f"got model.quantize {self.model.quantize}, expected none, because a verifier is "
+                "not quantized"
             )
         return self
 
