@@ -147,8 +147,8 @@ class StandIns:
         """Raise TypeError for a class of the tests that inherits from a class of the candidate."""
         if id(kind) not in self._world.numbers:
             raise TypeError(
-                f"{kind.__name__} inherits from a class of the candidate: such tests must run "
-                "`together`"
+                f"{kind.__name__} inherits from a class of the program: such tests must run with "
+                "together=True"
             )
 
     def make_object(self, number: Any, kind: Any, hashed: int | None) -> Any:
