@@ -311,8 +311,8 @@ train: {steps: 1}
             "c",
             [
                 "team names a, b, c, d",
-                "has the agents a, b, c: name each once",
-                "team.AGENT=null drops one",
+                "has the agents a, b, c; expected the same agents",
+                "team.AGENT=null removes one",
             ],
         ),
     ],

@@ -269,7 +269,7 @@ def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
             {"key_variable": "NO_SUCH_KEY"},
             "expert.key_variable names NO_SUCH_KEY, which is not set: put the key of",
         ),
-        ({"key_variable": "BAD_KEY"}, "BAD_KEY holds what cannot be a key"),
+        ({"key_variable": "BAD_KEY"}, "BAD_KEY does not contain a valid key"),
     ],
 )
 def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
@@ -321,7 +321,7 @@ def test_training_on_a_persons_feedback_needs_a_terminal(coding, monkeypatch, tm
 
 def test_feedback_is_given_only_between_turns(coding):
     with pytest.raises(
-        motet.ConfigError, match=r"the game has one turn: play more, with rollout.samples=\[1,1\]"
+        motet.ConfigError, match=r"the game has one turn: use more, such as rollout.samples=\[1,1\]"
     ):
         motet.play(coding({}), ["rollout.samples=[1]"], person="feedback", show="silent")
 

@@ -106,7 +106,7 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_fold
         assert {(answer.status_code, answer.headers["retry-after"]) for answer in refused} == {
             (429, "1")
         }
-        assert "of at most 1; ask again later" in refused[0].json()["error"]
+        assert "and at most 1 may wait; ask again later" in refused[0].json()["error"]
         for answer in answers:
             assert answer in refused or answer.json()["result"] == pytest.approx(known, abs=1e-5)
 

@@ -244,17 +244,16 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers with "
-        "commas")),
-        ("sample {debate} {exact} --temperatures 0 --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures nan --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures inf --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers with "
-        "commas")),
+        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers "
+        "separated by commas")),
+        ("sample {debate} {exact} --temperatures 0 --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures nan --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures inf --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers "
+        "separated by commas")),
         ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
         ("sample {debate} {exact} --into {taken}", "exists; expected a file that does not exist"),
-        ("sample {debate} {exact} --agents zoe --into {new}", ("there is no agent 'zoe'; agents "
-        "are a, b")),
+        ("sample {debate} {exact} --agents zoe --into {new}", "agent 'zoe'; expected one of a, b"),
         ("sample {quickstart} --into {new}", "has no question and no grade"),
         ("sample nowhere.yaml", "nowhere.yaml does not exist"),
         ("balance nowhere.jsonl {debate} {exact}", "nowhere.jsonl does not exist"),
@@ -275,10 +274,10 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
         "1 for training and 0")),
         ("train {tiny} {right} --into {new}", "training answers are right; expected both kinds"),
         ("train {noise} {answers} --into {new}", "noise"),
-        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that is not there"),
+        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that does not exist"),
         ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
         ("train {tiny} {answers} held_out=0.001 --into {new}", "leave"),
-        ("train {tiny} {answers} train=lora --into {new}", "an embedded model knows nothing yet"),
+        ("train {tiny} {answers} train=lora --into {new}", "an embedded model has random weights"),
         ("train {tiny} {tiny} --into {new}", "is not an answer"),
         ("serve {new}", "has no verifier.json"),
     ],

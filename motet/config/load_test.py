@@ -273,7 +273,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "models.tiny.embedded.heads=3",
-            "models.tiny.embedded: hidden_size 128 over heads 3 is no even width",
+            "models.tiny.embedded: got hidden_size 128 and heads 3; expected",
         ),
         (
             "policies.aux.train=some",
@@ -281,7 +281,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "policies.aux.lora.rank=4",
-            "policies.aux: got lora settings with train: full; expected them with train: lora",
+            "policies.aux: got lora settings with train: full; expected them only with train: lora",
         ),
         (
             "policies.aux.adapter=x",

@@ -132,10 +132,13 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
             },
             "policies.critic-aux has the same name as a critic",
         ),
-        ({"algorithm": {"name": "iac"}, "critic": {"lora": {}}}, "expected them with train: lora"),
+        (
+            {"algorithm": {"name": "iac"}, "critic": {"lora": {}}},
+            "expected them only with train: lora",
+        ),
         (
             {"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}},
-            "reads the policy's own",
+            "which uses the model of the policy",
         ),
     ],
 )

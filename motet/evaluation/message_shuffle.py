@@ -45,7 +45,8 @@ def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
         round_ = round_.outcomes[0].next if round_ is not None else None
     if round_ is None:
         raise ConfigError(
-            f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it"
+            f"episode {episode.id} ended before turn {turn + 1}, so it has no replies of that "
+            "turn; expected an episode that reaches it"
         )
     return {
         agent: Reply(completions[0].text, completions[0].stop)

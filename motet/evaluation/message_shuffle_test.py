@@ -177,6 +177,6 @@ def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():
         "y": {"a": Reply("one", "stop"), "b": Reply("oneone", "stop")},
     }
     with pytest.raises(
-        ConfigError, match="episode x ended before turn 2: there is nothing to hear"
+        ConfigError, match="episode x ended before turn 2, so it has no replies of that turn"
     ):
         shuffled(relay(), episodes, 1)

@@ -98,7 +98,7 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
     assert notes(shared) == ("iac.critic_learning_rate needs use_separate_critic: true",)
     with pytest.raises(
         ConfigError,
-        match=r"critic_model\.name: with iac\.use_separate_critic: false a critic is a head",
+        match=r"critic_model\.name: with iac\.use_separate_critic: false, a critic is a head",
     ):
         resolved(shared, critic_model={"name": "some/model"})
     with pytest.raises(

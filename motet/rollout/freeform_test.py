@@ -193,7 +193,7 @@ def test_a_program_that_leaves_out_a_question_is_found_out() -> None:
 
     fault = _play(skips, ("solver",), (1,)).fault
     assert fault is not None
-    assert fault.message.startswith("asked solver nothing; expected 'x' as before")
+    assert fault.message.startswith("the program asked solver nothing; expected 'x' as before")
 
 
 @pytest.mark.parametrize("result", [None, 1.0, {"reward": 1.0}, {"rewards": 1.0, "success": 1.0}])
@@ -214,7 +214,7 @@ def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
 
     fault = _play(forgets, ("solver", "critic"), (1,)).fault
     assert fault is not None
-    assert "rewards for solver; expected solver, critic" in fault.message
+    assert "rewards for solver; expected one for every agent: solver, critic" in fault.message
 
 
 def test_a_program_that_asks_nobody_is_a_fault() -> None:

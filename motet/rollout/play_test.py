@@ -438,5 +438,8 @@ def test_an_environment_that_cannot_branch_takes_one_path() -> None:
 
 
 def test_a_team_for_other_agents_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"team\.agents names ann; expected ann, bob"):
+    with pytest.raises(
+        ConfigError,
+        match=r"team\.agents names ann; expected the agents of the environment: ann, bob",
+    ):
         check_plan(Plan(), Talk(), team_of(("ann",)))

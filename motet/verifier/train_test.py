@@ -62,7 +62,8 @@ def test_questions_not_answers_are_held_out() -> None:
     assert split(answers(), 0.25, seed=1)[1] != apart
     assert split(answers()[::-1], 0.25, seed=0)[1] == apart[::-1]
     with pytest.raises(
-        ConfigError, match=r"1 questions with held_out 0\.25 leave 1 to train on and 0 to measure"
+        ConfigError,
+        match=r"held_out 0\.25 of 1 questions leaves 1 for training and 0 for measuring",
     ):
         split(answers(1), 0.25, seed=0)
 
