@@ -169,21 +169,20 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             if count < 2:
                 raise ConfigError(
                     f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but "
-                    f"{comparing} "
-                    f"compares siblings of one Round: sample at least 2 at every turn, or set "
-                    f"algorithm.group_by: task"
+                    f"{comparing} compares samples of one Round: use at least 2 samples at every "
+                    "turn, or set algorithm.group_by: task"
                 )
     if plan.prunes:
         _check_pruning(algorithm, plan, grouped, comparing)
     if grouped and samples[0] < 2 and algorithm.group_by == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
-            f"sample at least 2 at turn 1, or use baseline: none"
+            "use at least 2 samples at turn 1, or use baseline: none"
         )
     if algorithm.baseline == "greedy_path" and not plan.straight:
         raise ConfigError(
-            f"baseline greedy_path needs straight paths, got rollout.samples {samples}: use [G, 1, "
-            f"...]"
+            f"baseline greedy_path needs 1 sample after turn 1, got rollout.samples {samples}: "
+            "use [G, 1, ...]"
         )
     if BASELINES[algorithm.baseline].crossed and plan.pairing != "crossed":
         raise ConfigError(
@@ -191,7 +190,7 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
         )
     if algorithm.name == "grpo" and agents != 1:
-        raise ConfigError(f"algorithm grpo trains one agent, the team has {agents}: use magrpo")
+        raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")
 
 
 def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
@@ -203,16 +202,14 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
         shares = ", ".join(f"{size - 1}/{size}" for size in groups)
         found.append(
             f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to "
-            f"{len(groups)}, and so "
-            f"weighs the turns' gradients by {shares}: use baseline leave_one_out, or groups of "
-            f"one size"
+            f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
+            "leave_one_out, or equal group sizes"
         )
     if plan.prunes and algorithm.pruned == "sibling_mean":
         found.append(
-            f"algorithm.pruned sibling_mean under rollout.expand {plan.expand} is the published "
-            f"credit, and biased: later rewards teach earlier turns little or nothing: use "
-            f"expand: all, or expand: random with pruned: reweight where baseline and scale allow "
-            f"it"
+            f"algorithm.pruned sibling_mean with rollout.expand {plan.expand} is biased, as "
+            "published: later rewards have little or no effect on earlier turns. Use expand: all, "
+            "or, if baseline and scale allow it, expand: random with pruned: reweight"
         )
     return found
 
@@ -225,10 +222,9 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
     """
     if grouped and min(plan.samples[1:]) < 2:
         raise ConfigError(
-            f"rollout.expand {plan.expand} leaves one path after turn 1, so with rollout.samples "
-            f"{list(plan.samples)} "
-            f"{comparing} has nothing to compare: use expand: all, or at least 2 samples at every "
-            f"turn"
+            f"rollout.expand {plan.expand} leaves one path after turn 1, so {comparing} cannot "
+            f"compare samples with rollout.samples {list(plan.samples)}: use expand: all, or at "
+            "least 2 samples at every turn"
         )
     looks_ahead = algorithm.returns in ("discounted_sum", "last")
     if looks_ahead or algorithm.incentives.any:
@@ -236,24 +232,23 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             f"algorithm.returns {algorithm.returns}" if looks_ahead else "algorithm.incentives"
         )
         raise ConfigError(
-            f"{reading} must read what came next, which rollout.expand {plan.expand} does not play "
-            f"for every "
-            f"joint action: use expand: all"
+            f"{reading} needs the next Round of every joint action, but rollout.expand "
+            f"{plan.expand} does not play all of them: use expand: all"
         )
     if algorithm.pruned == "sibling_mean":
         return
     if plan.expand == "best":
         raise ConfigError(
-            "rollout.expand best plays on from the best joint action only, which allows no "
-            "unbiased estimate, got algorithm.pruned reweight: use expand: random or all, or "
-            "pruned: sibling_mean, the published trainer's biased credit"
+            "algorithm.pruned reweight needs an unbiased choice, but rollout.expand best "
+            "continues only from the best joint action: use expand: random or all, or pruned: "
+            "sibling_mean, which is biased as in the published trainer"
         )
     linear = BASELINES[algorithm.baseline].linear
     if not linear or algorithm.scale != "none":
         raise ConfigError(
-            f"rollout.expand random with algorithm.pruned reweight needs advantages that are "
-            f"linear in "
-            f"the returns, got {comparing if linear else f'baseline {algorithm.baseline}'}: use "
-            f"another baseline and scale: none, expand: all, or pruned: sibling_mean, the "
-            f"published trainer's biased credit"
+            "rollout.expand random with algorithm.pruned reweight needs advantages that are "
+            "linear in the returns, got "
+            f"{comparing if linear else f'baseline {algorithm.baseline}'}: use another baseline "
+            "and scale: none, expand: all, or pruned: sibling_mean, which is biased as in the "
+            "published trainer"
         )

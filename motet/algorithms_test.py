@@ -12,12 +12,12 @@ from motet.settings import Plan
         (
             {"samples": (4, 2)},
             "round",
-            "groups of 4, 2 at turns 1 to 2, and so weighs the turns' gradients by 3/4, 1/2",
+            "groups of 4, 2 at turns 1 to 2, which weights the gradients of the turns by 3/4, 1/2",
         ),
         (
             {"samples": (2, 2)},
             "task",
-            "groups of 2, 4 at turns 1 to 2, and so weighs the turns' gradients by 1/2, 3/4",
+            "groups of 2, 4 at turns 1 to 2, which weights the gradients of the turns by 1/2, 3/4",
         ),
         ({"samples": (4, 4)}, "round", None),
         ({"samples": (4, 1)}, "task", None),
@@ -34,8 +34,7 @@ def test_the_group_mean_over_groups_of_several_sizes_is_told_of(plan, group_by, 
 def test_the_published_credit_of_what_was_pruned_is_told_of():
     published = resolve("magrpo", {"pruned": "sibling_mean"})
     assert (
-        "is the published credit, and biased"
-        in cautions(published, Plan(samples=(2, 2), expand="best"), 2)[0]
+        "is biased, as published" in cautions(published, Plan(samples=(2, 2), expand="best"), 2)[0]
     )
     assert cautions(published, Plan(samples=(2, 2)), 2) == []
     assert cautions(resolve("magrpo", {}), Plan(samples=(2, 2), expand="random"), 2) == []

@@ -53,7 +53,8 @@ app.add_typer(verifier, name="verifier")
 ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
 Greedy = Annotated[
-    bool, typer.Option("--greedy", help="Take the likeliest tokens instead of sampling.")
+    bool,
+    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
 ]
 
 
@@ -70,22 +71,25 @@ def train(
     overrides: Overrides = None,
     dry: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Check everything, show the config and the cost, start nothing."
-        ),
+        typer.Option("--dry-run", help="Check the config and show its cost, without training."),
     ] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the run in runs/NAME from its last checkpoint."),
+        typer.Option("--resume", help="Resume the run in runs/NAME from its last checkpoint."),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start anew.")
+        bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start again.")
     ] = False,
     seeds: Annotated[
         str | None,
-        typer.Option(help="Several runs, NAME-seed0 and so on: 0,1,2.", show_default=False),
+        typer.Option(
+            help="Train one run per seed, in runs/NAME-seed0 and so on. For example 0,1,2.",
+            show_default=False,
+        ),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="The folder that contains the run folders.")] = Path(
+        "runs"
+    ),
 ) -> None:
     """Run the warm-up, evaluate, train, and evaluate again. All results are in runs/NAME.
 
@@ -120,8 +124,8 @@ def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwr
     taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
     if taken:
         raise ConfigError(
-            f"{', '.join(taken)} exist; --resume goes on with those runs, --overwrite starts them "
-            f"anew"
+            f"{', '.join(taken)} exist; expected new names: --resume continues these runs, "
+            "--overwrite deletes them and starts again"
         )
     for one, folder in zip(named, folders, strict=True):
         begun = resume and (folder / "config.yaml").exists()
@@ -135,7 +139,8 @@ def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
         raise ConfigError(
-            f"{option} is {text!r}; expected different whole numbers with commas, such as 0,1,2"
+            f"{option} is {text!r}; expected different whole numbers separated by commas, such as "
+            "0,1,2"
         )
     return [int(part) for part in parts]
 
@@ -157,7 +162,9 @@ def warmup(
     overrides: Overrides = None,
     into: Annotated[
         Path | None,
-        typer.Option(help="Where the models go; runs/NAME-warmup unless set.", show_default=False),
+        typer.Option(
+            help="The folder for the models. Default: runs/NAME-warmup.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Run only the supervised warm-up, on the environment's demonstrations or solutions.
@@ -173,69 +180,70 @@ def warmup(
         f"models.{model}.embedded=null models.{model}.path={folder}"
         for model, folder in warm.items()
     )
-    out.print(f"start from there: motet train {config} warmup=null {start}", soft_wrap=True)
+    out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
 Samples = Annotated[
     int | None,
-    typer.Option(help="Games per task, in place of evaluation.samples.", show_default=False),
+    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
 ]
 PassAt = Annotated[
     str | None,
     typer.Option(
-        help="The k of pass@k, such as 1,5,10; 1 and the powers of two unless set.",
+        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
         show_default=False,
     ),
 ]
 ShuffleTurn = Annotated[
     int | None,
     typer.Option(
-        help="After this turn everyone hears what was said on another task: does the message "
-        "matter?",
+        help="After this turn, agents get the replies of another task. This measures whether "
+        "messages matter.",
         show_default=False,
     ),
 ]
 Chooser = Annotated[
     str | None,
     typer.Option(
-        help="The address of a verifier's server, or the folder of a verifier: it chooses among "
-        "the answers of several games.",
+        help="A verifier that chooses among the answers of several games: the address of its "
+        "server, or its folder.",
         show_default=False,
     ),
 ]
 BestOf = Annotated[
     str | None,
     typer.Option(
-        help="With --verifier: among how many games it chooses, such as 1,2,4,8. As many are "
-        "played as the largest needs.",
+        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
+        "number is played.",
         show_default=False,
     ),
 ]
 Curves = Annotated[
     Path | None,
     typer.Option(
-        help="With --verifier: also draw accuracy against tokens to this PNG.", show_default=False
+        help="With --verifier: also plot accuracy against tokens to this PNG file.",
+        show_default=False,
     ),
 ]
 BaselinesOption = Annotated[
     bool,
     typer.Option(
         "--baselines",
-        help="Beside the untrained team, one agent alone, talking untrained, and the best of n "
-        "samples.",
+        help="Compare with the untrained team, a single agent, untrained communication, and "
+        "best-of-n sampling.",
     ),
 ]
 Single = Annotated[
     str | None,
     typer.Option(
-        help="With --baselines: the agent whose policy plays alone; the last one unless set.",
+        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
         show_default=False,
     ),
 ]
 Against = Annotated[
     list[Path] | None,
     typer.Option(
-        help="With --baselines: another run on the same tasks; may be given again.",
+        help="With --baselines: another run on the same tasks. Can be repeated.",
         show_default=False,
     ),
 ]
@@ -248,7 +256,7 @@ def evaluate(
     team: Annotated[
         Players,
         typer.Option(
-            help="own: the run's or config's team; reference: the environment's own solutions."
+            help="own: the team of the run or config. reference: the solutions of the environment."
         ),
     ] = Players.own,
     greedy: Greedy = False,
@@ -315,22 +323,22 @@ def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, 
     """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
     given = [option for option, value in (plain if baselines else compared).items() if value]
     if given and baselines:
-        raise ConfigError(f"got --baselines and {', '.join(given)}; expected one of them at a time")
+        raise ConfigError(f"got --baselines and {', '.join(given)}; expected only one of them")
     if given:
-        raise ConfigError(f"{', '.join(given)} says what to compare with: add --baselines")
+        raise ConfigError(f"got {', '.join(given)} without --baselines: add --baselines")
 
 
 def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
     given = [option for option, value in chosen.items() if value]
     if given and verifier is None:
-        raise ConfigError(f"{', '.join(given)} is about what a verifier chooses: add --verifier")
+        raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
 
 
 def _check_picture(path: Path | None) -> None:
     """Check the path of a plot before the evaluation, which may take hours."""
     if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
         raise ConfigError(
-            f"--plot is {path}; expected a file that ends in .png, in a folder that exists"
+            f"--plot is {path}; expected a file that ends in .png, in an existing folder"
         )
 
 
@@ -338,14 +346,14 @@ def _check_picture(path: Path | None) -> None:
 def play(
     target: Target,
     overrides: Overrides = None,
-    task: Annotated[int, typer.Option(help="Which held-out task, from 0.")] = 0,
+    task: Annotated[int, typer.Option(help="The number of the held-out task, from 0.")] = 0,
     greedy: Greedy = False,
     interactive: Annotated[
         str | None,
         typer.Option(
             "--interactive",
-            help="Take part: an agent's name, its answers are typed here; or feedback, what "
-            "everybody is told between turns is.",
+            help="Take part by typing: the name of an agent to write its answers, or feedback to "
+            "write the feedback between turns.",
             show_default=False,
         ),
     ] = None,
@@ -361,8 +369,7 @@ def play(
         episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
     except EOFError as error:
         raise ConfigError(
-            f"what was typed ended before the game; expected one line for every turn of "
-            f"{interactive}"
+            f"the input ended before the game; expected one line for every turn of {interactive}"
         ) from error
     print_episode(episode)
 
@@ -372,17 +379,18 @@ def replay(
     run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
     step: Annotated[
         int | None,
-        typer.Option(
-            help="Which step, from 1; the last one on record unless set.", show_default=False
-        ),
+        typer.Option(help="The step, from 1. Default: the last recorded one.", show_default=False),
     ] = None,
     recorded: Annotated[
-        bool, typer.Option("--recorded", help="Learn from the episodes on record; sample nothing.")
+        bool,
+        typer.Option(
+            "--recorded", help="Train on the recorded episodes instead of sampling again."
+        ),
     ] = False,
     episode: Annotated[
         str | None,
         typer.Option(
-            help="Only sample again the waves that made this episode, and show it.",
+            help="Only sample this episode again, and show it.",
             show_default=False,
         ),
     ] = None,
@@ -402,8 +410,8 @@ def replay(
     print_replay(again)
     if not again.same:
         raise MotetError(
-            f"step {again.step} came out differently: was it recorded on another machine, or with "
-            f"other versions?"
+            f"step {again.step} differs from the record: check whether it was recorded on another "
+            "machine or with other versions"
         )
 
 
@@ -411,10 +419,13 @@ def replay(
 def crossplay(
     runs: Runs,
     tasks: Annotated[
-        int | None, typer.Option(help="Only the first so many held-out tasks.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Number of held-out tasks. Default: evaluation.tasks.", show_default=False
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw the matrix to this PNG.", show_default=False)
+        Path | None, typer.Option(help="Also plot the matrix to this PNG file.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -478,11 +489,9 @@ def check(config: ConfigArgument, overrides: Overrides = None) -> None:
     from motet import api
 
     summary = api.check(config, overrides or [])
-    out.print(
-        f"{config}: two steps with tiny models went through ({summary['wall_seconds']:.0f} s)"
-    )
+    out.print(f"{config}: two steps with tiny models succeeded ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
-        out.print(f"in place of the {part}: {instead}")
+        out.print(f"replaced {part}: {instead}")
 
 
 def main() -> None:

@@ -9,12 +9,13 @@ import typer
 Target = Annotated[
     Path,
     typer.Argument(
-        help="A run folder, or a config file for the team it starts with.", show_default=False
+        help="A run folder (its trained team), or a config file (its untrained team).",
+        show_default=False,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(help="Overrides: key.key=value, the value as in YAML.", show_default=False),
+    typer.Argument(help="Overrides: key.key=value, with a YAML value.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
@@ -30,10 +31,13 @@ class ReadsChoice(StrEnum):
 
 
 HostOption = Annotated[
-    str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine's.")
+    str, typer.Option(help="The address to listen on. 0.0.0.0: all addresses of this machine.")
 ]
 PortOption = Annotated[
-    int, typer.Option(min=0, max=65535, help="0 is any free one; it is printed.")
+    int,
+    typer.Option(
+        min=0, max=65535, help="The port to listen on. 0: any free port, which is printed."
+    ),
 ]
 DeviceOption = Annotated[
     str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
@@ -41,66 +45,77 @@ DeviceOption = Annotated[
 ReadsOption = Annotated[
     ReadsChoice,
     typer.Option(
-        help="What is the score: the value at the end, or of those after each line the mean or "
-        "the lowest."
+        help=(
+            "How the score is computed: the value at the end, or the mean or lowest value after "
+            "each line."
+        )
     ),
 ]
 KeyVariable = Annotated[
     str | None,
     typer.Option(
-        help="The environment variable that holds the key: requests then need Authorization: "
-        "Bearer KEY.",
+        help="The environment variable with the key. Requests then need Authorization: Bearer KEY.",
         show_default=False,
     ),
 ]
 WithoutKey = Annotated[
     bool,
-    typer.Option("--without-key", help="Listen where others reach it, and let in all of them."),
+    typer.Option("--without-key", help="Accept requests from other machines without a key."),
 ]
 TokenBudgetOption = Annotated[
     int,
     typer.Option(
-        min=1, help="Tokens of a batch, padding included. More is faster, and takes more memory."
+        min=1,
+        help="Maximum tokens per batch, including padding. More is faster but needs more memory.",
     ),
 ]
 MaxQueue = Annotated[
     int,
     typer.Option(
-        min=1, help="Answers that may be open at a time; beyond, requests get status 429."
+        min=1, help="Maximum number of waiting answers. Above it, requests get status 429."
     ),
 ]
 MaxBodyMb = Annotated[
-    float, typer.Option(help="Size of one request, in MiB; beyond, it gets status 413.")
+    float, typer.Option(help="Maximum size of a request in MiB. Above it, requests get status 413.")
 ]
 MaxHeldMb = Annotated[
-    float, typer.Option(help="Size of all open requests, in MiB; beyond, requests get status 429.")
+    float,
+    typer.Option(
+        help="Maximum size of all open requests in MiB. Above it, requests get status 429."
+    ),
 ]
 RequestSeconds = Annotated[
-    float, typer.Option(help="Time one request has; beyond, it gets status 503.")
+    float, typer.Option(help="Maximum seconds per request. Above it, requests get status 503.")
 ]
 MaxConnections = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Connections at a time; beyond, a new one takes the place of one that waits for "
-        "its client.",
+        help=(
+            "Maximum number of connections. Above it, a new one replaces one that waits for its "
+            "client."
+        ),
     ),
 ]
 MaxPerAddress = Annotated[
     int,
     typer.Option(
         min=1,
-        help="The same of one client's address. Behind a proxy all clients have the proxy's "
-        "address.",
+        help=(
+            "Maximum number of connections per client address. Behind a proxy, all clients have "
+            "one address."
+        ),
     ),
 ]
 ClientSeconds = Annotated[
     float,
     typer.Option(
-        help="Time a client has to begin a request, for its head, for its body, and to take "
-        "its answer."
+        help=(
+            "Maximum seconds for a client to begin a request, send its head, send its body, and "
+            "read its answer."
+        )
     ),
 ]
 GraceSeconds = Annotated[
-    float, typer.Option(help="Time that open requests have after Ctrl-C or SIGTERM.")
+    float, typer.Option(help="Seconds that open requests have after Ctrl-C or SIGTERM.")
 ]

@@ -36,9 +36,9 @@ from motet.verifier.limits import ScoringLimits
 
 verifier = typer.Typer(
     no_args_is_help=True,
-    help="""A verifier: a model that says how likely an answer is right, where no label is.
+    help="""A verifier: a model that estimates whether an answer is right, without a label.
 
-    docs/verifier.md goes the whole way: sample, balance, train, serve.""",
+    docs/verifier.md explains all steps: sample, balance, train, serve.""",
 )
 
 VerifierConfigArgument = Annotated[
@@ -67,27 +67,34 @@ def sample(
     temperatures: Annotated[
         str,
         typer.Option(
-            help="At which temperatures to sample, with commas. High ones err in more ways than "
-            "one's own."
+            help=(
+                "Sampling temperatures, separated by commas. High temperatures give more kinds of "
+                "errors."
+            )
         ),
     ] = ",".join(map(str, TEMPERATURES)),
     games: Annotated[int, typer.Option(help="Games per task and temperature.")] = GAMES,
     agents: Annotated[
         str | None,
         typer.Option(
-            help="Whose answers, with commas; everybody's unless set.", show_default=False
+            help="Agents whose answers are written, separated by commas. Default: all agents.",
+            show_default=False,
         ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(help="Only the first so many tasks.", show_default=False)
+        int | None, typer.Option(help="Number of tasks. Default: all tasks.", show_default=False)
     ] = None,
     split: Annotated[
-        SplitChoice, typer.Option(help="Tasks to train on, or held-out ones.")
+        SplitChoice, typer.Option(help="Use the training tasks or the held-out tasks.")
     ] = SplitChoice.train,
     argue: Annotated[
         bool,
         typer.Option(
-            "--argue", help="Also an argument for every label, where there are few labels (anli)."
+            "--argue",
+            help=(
+                "Also sample an argument for each label of a task (for datasets with few labels, "
+                "such as anli)."
+            ),
         ),
     ] = False,
     as_json: AsJson = False,
@@ -120,28 +127,28 @@ def balance(
     answers: AnswersArgument,
     target: Target,
     overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file to write; it must not be there yet.")] = Path(
+    into: Annotated[Path, typer.Option(help="The file to write. It must not exist.")] = Path(
         "balanced.jsonl"
     ),
     each: Annotated[
-        int, typer.Option(help="Right answers to each question, and as many wrong ones.")
+        int, typer.Option(help="Number of right answers per question, and of wrong answers.")
     ] = EACH,
     tries: Annotated[
-        int, typer.Option(help="How often the writer is asked for one that is missing.")
+        int, typer.Option(help="How often the writer is asked for each missing answer.")
     ] = TRIES,
     writer: Annotated[
         str | None,
         typer.Option(
-            help="Who writes what is missing: an agent of the team, or the config's expert; nobody "
-            "unless set.",
+            help="Who writes missing answers: an agent of the team, or expert. Default: nobody.",
             show_default=False,
         ),
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="At which an agent writes; an expert has its own.")
+        float,
+        typer.Option(help="Sampling temperature of an agent that writes. An expert uses its own."),
     ] = WRITING_TEMPERATURE,
     split: Annotated[
-        SplitChoice, typer.Option(help="Where the answers' tasks are.")
+        SplitChoice, typer.Option(help="The split of the tasks of these answers.")
     ] = SplitChoice.train,
     as_json: AsJson = False,
 ) -> None:
@@ -176,13 +183,14 @@ def train(
     config: VerifierConfigArgument,
     answers: AnswersArgument,
     overrides: Overrides = None,
-    into: Annotated[
-        Path, typer.Option(help="The folder to write; it must not be there yet.")
-    ] = Path("verifier"),
+    into: Annotated[Path, typer.Option(help="The folder to write. It must not exist.")] = Path(
+        "verifier"
+    ),
     question_only: Annotated[
         bool,
         typer.Option(
-            "--question-only", help="Show it no answer: what do the questions alone give away?"
+            "--question-only",
+            help="Train without answers. This measures what the questions alone reveal.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -268,7 +276,7 @@ def _temperatures(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise ConfigError(
-            f"--temperatures is {text!r}; expected numbers with commas, such as 0.7,1.0,1.3"
+            f"--temperatures is {text!r}; expected numbers separated by commas, such as 0.7,1.0,1.3"
         ) from error
 
 

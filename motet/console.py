@@ -73,7 +73,7 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
     out.print(table)
     if len(figures["by_turn"]) > 1:
         table = titled(
-            "turn by turn", ["turn", "games that came to it", "reward", "success by then"]
+            "results by turn", ["turn", "games that reached it", "reward", "success so far"]
         )
         for number, turn in enumerate(figures["by_turn"], start=1):
             table.add_row(
@@ -92,7 +92,7 @@ def print_selection(found: dict[str, Any]) -> None:
     """Print how often the answer chosen from k games is right."""
     for number, rows in enumerate(found["turns"], start=1):
         table = titled(
-            f"chosen out of k games after turn {number}",
+            f"chosen from k games after turn {number}",
             ["k", "tasks", "tokens", *METHODS.values()],
         )
         for row in rows:
@@ -103,16 +103,16 @@ def print_selection(found: dict[str, Any]) -> None:
     notes = {
         "best of k": f"the answer with the highest score; the verifier scored {found['scored']:,} "
         f"answers",
-        "weighted vote": "scores are summed by what answers come to; a tie is nobody's",
-        "any right": "what a verifier that never errs would choose",
+        "weighted vote": "scores of equal answers are added; a tie counts as wrong",
+        "any right": "the choice of a perfect verifier",
     }
     if not all(row["all_subsets"] for rows in found["turns"] for row in rows):
         notes["votes"] = (
-            f"where k games can be drawn in more than {SUBSETS} ways, means over {SUBSETS} of these"
+            f"with more than {SUBSETS} subsets of k games, the mean of {SUBSETS} random subsets"
         )
     if found["causes"]:
-        notes[f"{found['left_out']} games left out"] = (
-            f"answers that could not be judged: {counted(found['causes'])}"
+        notes[f"{found['left_out']} games excluded"] = (
+            f"answers that could not be scored: {counted(found['causes'])}"
         )
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
@@ -123,13 +123,13 @@ def print_influence(found: dict[str, Any]) -> None:
     whom."""
     turns = found["turns"]
     columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
-    table = titled("right, turn by turn", columns)
+    table = titled("right answers by turn", columns)
     for agent in turns[0]["right"]:
         table.add_row(agent, *(figure(turn["right"][agent]) for turn in turns))
     table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
     table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
     out.print(table)
-    table = titled("reward, turn by turn", columns)
+    table = titled("reward by turn", columns)
     for agent in turns[0]["rewards"]:
         table.add_row(agent, *(figure(turn["rewards"][agent]) for turn in turns))
     out.print(table)
@@ -141,7 +141,7 @@ def print_influence(found: dict[str, Any]) -> None:
 
 def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
     shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
-    table = titled("from turn to turn", ["", *(share.replace("_", " ") for share in shares)])
+    table = titled("changes between turns", ["", *(share.replace("_", " ") for share in shares)])
     table.columns[0].no_wrap = True
     for number, step in enumerate(steps, start=1):
         for name, change in [*step["agents"].items(), ("all", step["team"])]:
@@ -149,7 +149,8 @@ def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
             table.add_row(f"{number} to {number + 1}  {name}", *row, end_section=name == "all")
     out.print(table)
     out.print(
-        "  corrected: the share of the wrong that improved; spoiled: of the right that declined",
+        "  corrected: share of wrong answers that improved; spoiled: share of right answers that "
+        "declined",
         soft_wrap=True,
     )
 
@@ -162,8 +163,8 @@ def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(pair["speaker"], pair["listener"], *persuaded, *misled)
     out.print(table)
     out.print(
-        "  persuaded: of the times the listener was wrong and the speaker right, it was right "
-        "next; misled: the reverse",
+        "  persuaded: share of cases with a wrong listener and a right speaker in which the "
+        "listener was right next; misled: the reverse",
         soft_wrap=True,
     )
 
@@ -189,14 +190,14 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
     out.print(table)
     notes = {row["protocol"]: row["note"] for row in rows if row["note"]}
     notes |= {
-        f"{row['protocol']} broke {row['faults']} times": counted(row["causes"])
+        f"{row['protocol']}: {row['faults']} faults": counted(row["causes"])
         for row in rows
         if row["faults"]
     }
     notes |= {f"no {protocol}": why for protocol, why in found["left_out"].items()}
     notes |= {
-        "behind": f"how much more {compared} the {first} has, task by task",
-        "tokens, seconds": "for one answer; n samples make it",
+        "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
+        "tokens, seconds": "per answer, which takes n samples",
         f"{found['confidence']:.0%}": f"{found['resamples']:,} bootstrap resamples of the tasks",
     }
     for name, text in notes.items():
@@ -244,7 +245,7 @@ def print_finished(summary: dict[str, Any], runs: Path) -> None:
         f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
         f"  {step_took(summary['profile'])}\n"
         f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
-        f"  see them play   motet play {runs / summary['name']!s}\n",
+        f"  show episodes   motet play {runs / summary['name']!s}\n",
         soft_wrap=True,
     )
 
@@ -288,9 +289,9 @@ def print_cost(cost: "Cost") -> None:
     table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
     table.add_row("completions", f"{cost.completions:,}")
     table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
-    table.add_row("tokens, at most", f"{cost.longest_completions:,}")
+    table.add_row("tokens (maximum)", f"{cost.longest_completions:,}")
     out.print(table)
-    table = titled("memory, estimated", ["part", "GiB"])
+    table = titled("estimated memory", ["part", "GiB"])
     for part, size in cost.memory.items():
         table.add_row(
             part,
@@ -300,7 +301,7 @@ def print_cost(cost: "Cost") -> None:
     out.print(table)
     for line in cost.warnings:
         out.print(f"  {line}")
-    out.print(f"  {cost.steps:,} steps; nothing was started, nothing was written")
+    out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
 
 
 def print_episode(episode: Episode) -> None:
@@ -359,17 +360,17 @@ def print_tree(episode: Episode) -> None:
 
 def print_replay(again: "Replay") -> None:
     """Print whether a replayed step equals the recorded one."""
-    begun = f"the checkpoint of step {again.start}" if again.start else "the beginning of the run"
+    begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
     out.print(f"step {again.step}, from {begun}")
     verdict = {
         True: Text("the same", "green"),
         False: Text("different", "red"),
-        None: Text("nothing on record"),
+        None: Text("not recorded"),
     }
     if again.sampled:
         out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
     else:
-        out.print(f"  learnt from {len(again.episodes)} episodes on record")
+        out.print(f"  trained on {len(again.episodes)} recorded episodes")
     if again.compared:
         out.print(
             f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
@@ -377,7 +378,7 @@ def print_replay(again: "Replay") -> None:
     for name, (then, now) in again.different.items():
         out.print(f"    {name} was {then!r} and is {now!r}")
     if again.same_weights is not None:
-        beside = "  weights and optimisers, beside the checkpoint of this step: "
+        beside = "  weights and optimizers, compared with the checkpoint of this step: "
         out.print(Text.assemble(beside, verdict[again.same_weights]))
 
 
@@ -407,6 +408,6 @@ def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
         if row["differs"]:
             name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
             out.print(
-                f"  {name} has {', '.join(row['differs'])} where {first} has not",
+                f"  {name} differs from {first}: {', '.join(row['differs'])}",
                 soft_wrap=True,
             )

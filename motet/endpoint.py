@@ -83,8 +83,8 @@ class Patience:
         """Call this before each request. Raises: ServerAway."""
         if self._failed >= PATIENCE:
             raise ServerAway(
-                f"{self._server} gave nothing for {PATIENCE} calls in a row, so no more are made; "
-                f"the last: {self._last}"
+                f"{self._server} failed in {PATIENCE} calls in a row, so it is not called again. "
+                f"The last error: {self._last}"
             )
 
     def answered(self) -> None:
@@ -174,9 +174,9 @@ class Server:
         if passing.wait > self.timeout_seconds:
             raise EndpointFault(
                 passing.cause,
-                f"{passing}, and asks to wait {passing.wait:.0f} s; expected at most the time "
-                f"limit of "
-                f"{self.timeout_seconds:g} s: raise the limit, or ask less often",
+                f"{passing}. It asks to wait {passing.wait:.0f} s; expected at most "
+                f"timeout_seconds, {self.timeout_seconds:g} s: raise timeout_seconds, or lower "
+                "concurrency",
             )
         return passing.wait
 
@@ -198,7 +198,7 @@ class Server:
                 "unreachable", f"{self.url}: the connection failed: {self._public(what)}"
             ) from error
         except httpx.HTTPError as error:
-            raise self.garbled(f"what cannot be decoded ({type(error).__name__})") from error
+            raise self.garbled(f"a body that cannot be decoded ({type(error).__name__})") from error
         if status != 200:
             raise self._refused(status, headers, body)
         return body
@@ -356,13 +356,15 @@ class Endpoint:
         try:
             content = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, RecursionError) as error:
-            raise self.server.garbled(f"what is no JSON: {self.server.shown(body)}") from error
+            raise self.server.garbled(
+                f"a body that is not JSON: {self.server.shown(body)}"
+            ) from error
         except (KeyError, IndexError, TypeError) as error:
             raise self.server.garbled(
                 f"JSON without choices[0].message.content: {self.server.shown(body)}"
             ) from error
         if not isinstance(content, str) or not content.strip():
-            raise self.server.garbled(f"no text: {self.server.shown(body)}")
+            raise self.server.garbled(f"a message without text: {self.server.shown(body)}")
         whole = self.server.without_key(content)  # completions are written to files
         return whole.encode(
             "utf-8", "replace"

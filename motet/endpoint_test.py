@@ -218,7 +218,7 @@ def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
     fault, requests = ask(says(429, b"quota", Retry_After="3600"), OK, waits=waits)
     assert (fault.cause, len(requests), waits) == ("refused", 1, [])
     assert (
-        "status 429: quota, and asks to wait 3600 s; expected at most the time limit of 5 s"
+        "status 429: quota. It asks to wait 3600 s; expected at most timeout_seconds, 5 s"
         in str(fault)
     )
 
@@ -266,11 +266,11 @@ def test_an_endless_answer_is_cut_off():
     [
         (
             b"<html><body>Sign in</body></html>",
-            "what is no JSON: '<html><body>Sign in</body></html>'",
+            "a body that is not JSON: '<html><body>Sign in</body></html>'",
         ),
-        (b"", "what is no JSON: ''"),
-        (b"\xff\xfe\x00", "what is no JSON"),
-        (b"[" * 100_000, "what is no JSON"),
+        (b"", "a body that is not JSON: ''"),
+        (b"\xff\xfe\x00", "a body that is not JSON"),
+        (b"[" * 100_000, "a body that is not JSON"),
         (b"[]", "JSON without choices[0].message.content: '[]'"),
         (b"null", "JSON without choices"),
         (b"7", "JSON without choices"),
@@ -280,9 +280,9 @@ def test_an_endless_answer_is_cut_off():
         ),
         (b'{"choices": []}', "JSON without choices"),
         (b'{"choices": [{"text": "old protocol"}]}', "JSON without choices"),
-        (b'{"choices": [{"message": {"content": null}}]}', "no text"),
-        (b'{"choices": [{"message": {"content": 7}}]}', "no text"),
-        (b'{"choices": [{"message": {"content": " "}}]}', "no text"),
+        (b'{"choices": [{"message": {"content": null}}]}', "a message without text"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "a message without text"),
+        (b'{"choices": [{"message": {"content": " "}}]}', "a message without text"),
     ],
 )
 def test_what_is_no_chat_completion_is_garbled(body, what):

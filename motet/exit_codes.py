@@ -34,22 +34,22 @@ def resume_hint(runs: Path, name: str) -> Iterator[None]:
         if refusal(error) is not None and (place / "config.yaml").is_file():
             elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
             error.add_note(
-                f"Then go on with: motet train {place / 'config.yaml'} --resume{elsewhere}"
+                f"Then resume with: motet train {place / 'config.yaml'} --resume{elsewhere}"
             )
         raise
 
 
 ADVICE = {
-    errno.ENOSPC: "free some room",
-    errno.EDQUOT: "free some room, or ask for a larger quota",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or ask for a larger quota",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
     errno.EROFS: "make it writable",
-    errno.EACCES: "give this user the right to it",
-    errno.EPERM: "give this user the right to it",
-    errno.ENOENT: "it is gone: bring it back, or look at who moves or deletes it",
-    errno.ENOTDIR: "it is gone: bring it back, or look at who moves or deletes it",
+    errno.EACCES: "give this user access to it",
+    errno.EPERM: "give this user access to it",
+    errno.ENOENT: "it was moved or deleted while in use: restore it",
+    errno.ENOTDIR: "it was moved or deleted while in use: restore it",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "look at the disk",
+    errno.EIO: "check the disk",
 }
 """Advice to the user for each error number of the operating system."""
 
@@ -61,7 +61,7 @@ def refusal(error: Exception) -> str | None:
     exception.
     """
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
-        said = (str(error).splitlines() or ["no memory is left"])[0]
+        said = (str(error).splitlines() or ["no memory left"])[0]
         return (
             f"out of memory: {said.rstrip('.')}: use a smaller model, a narrower dtype, or "
             f"another device"

@@ -194,8 +194,8 @@ def value_error(
         return error_BL
     if old_values_BL is None:
         raise ValueError(
-            f"value_error got clip {clip} but no old_values_BL: pass the values that acted, or "
-            f"clip None"
+            f"value_error got clip {clip} but no old_values_BL: pass the values from sampling "
+            "time, or clip None"
         )
     _check_shapes(values_BL=values_BL, old_values_BL=old_values_BL)
     held_BL = old_values_BL + (values_BL - old_values_BL).clamp(-clip, clip)
@@ -245,6 +245,6 @@ def _check_shapes(**tensors: Tensor) -> None:
     wrong result."""
     if len({tensor.shape for tensor in tensors.values()}) > 1:
         raise ValueError(
-            "shapes differ: "
+            "got different shapes, expected equal ones: "
             + ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
         )

@@ -38,16 +38,14 @@ def look_at(path: Path) -> Literal["file", "folder", "nothing"]:
         return "nothing"
     except OSError as error:
         raise ConfigError(
-            f"{shortened(str(path))} cannot be looked at: {error.strerror}; expected a path that "
-            f"can be read"
+            f"{shortened(str(path))} cannot be accessed: {error.strerror}; expected a readable path"
         ) from error
     if stat.S_ISDIR(mode):
         return "folder"
     if not stat.S_ISREG(mode):
         raise ConfigError(
-            f"{shortened(str(path))} is a device, a pipe or a socket; expected a regular file or a "
-            f"folder: "
-            f"write what comes out of a pipe to a file first"
+            f"{shortened(str(path))} is a device, a pipe or a socket; expected a regular file or "
+            "a folder: write the data to a file first"
         )
     return "file"
 

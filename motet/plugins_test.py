@@ -59,6 +59,6 @@ def test_a_path_that_cannot_be_looked_at_is_said_and_one_that_cannot_be_is_nothi
     (tmp_path / "file").write_text("")
     looked = [look_at(tmp_path / name) for name in ("file", "", "none", "file/inside", "\0")]
     assert looked == ["file", "folder", "nothing", "nothing", "nothing"]
-    with pytest.raises(ConfigError, match="cannot be looked at: File name too long") as refused:
+    with pytest.raises(ConfigError, match="cannot be accessed: File name too long") as refused:
         look_at(tmp_path / ("x" * 5000))
     assert len(str(refused.value)) < 400

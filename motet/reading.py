@@ -74,9 +74,7 @@ def _check(path: Path, found: os.stat_result, most: int) -> None:
 
 
 def _too_large(path: Path, most: int) -> ConfigError:
-    return ConfigError(
-        f"{path} is larger than {_sized(most)}, the most that is read of such a file"
-    )
+    return ConfigError(f"{path} is larger than {_sized(most)}; expected at most this size")
 
 
 def _sized(count: int) -> str:

@@ -77,11 +77,15 @@ class RewardServer:
         try:
             result = json.loads(body)["result"]
         except (ValueError, RecursionError) as error:
-            raise server.garbled(f"what is no JSON: {server.shown(body)}") from error
+            raise server.garbled(f"a body that is not JSON: {server.shown(body)}") from error
         except (KeyError, IndexError, TypeError) as error:
             raise server.garbled(f"JSON without result: {server.shown(body)}") from error
         if not isinstance(result, list) or len(result) != count:
-            got = f"{len(result)} scores" if isinstance(result, list) else "no list of scores"
+            got = (
+                f"{len(result)} scores"
+                if isinstance(result, list)
+                else "a result that is not a list"
+            )
             raise server.garbled(f"{got} for {count} chats: {server.shown(body)}")
         for score in result:
             if (

@@ -162,13 +162,13 @@ def test_a_server_that_gives_no_answer_is_a_fault(behaviour, cause, requests, sa
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html>", "what is no JSON: '<html>'"),
-        (b"", "what is no JSON"),
-        (b"[" * 100_000, "what is no JSON"),
+        (b"<html>", "a body that is not JSON: '<html>'"),
+        (b"", "a body that is not JSON"),
+        (b"[" * 100_000, "a body that is not JSON"),
         (b"[]", "JSON without result"),
         (b"null", "JSON without result"),
         (b'{"results": [1, 1, 1]}', "JSON without result"),
-        (b'{"result": 1}', "no list of scores for 3 chats"),
+        (b'{"result": 1}', "a result that is not a list for 3 chats"),
         (b'{"result": [1, 1]}', "2 scores for 3 chats"),
         (b'{"result": [1, 1, 1, 1]}', "4 scores for 3 chats"),
         (b'{"result": [1, 1, 1.01]}', "the score 1.01"),
@@ -309,8 +309,8 @@ def test_a_server_that_answers_nobody_is_asked_so_often_and_no_more():
     assert found[0] == [0.5] * 3
     assert all(one is AWAY for one in found[1:PATIENCE])
     assert {type(one) for one in found[PATIENCE:]} == {ServerAway}
-    assert f"gave nothing for {PATIENCE} calls in a row" in str(found[PATIENCE])
-    assert "the last: status 503" in str(found[PATIENCE])
+    assert f"failed in {PATIENCE} calls in a row" in str(found[PATIENCE])
+    assert "The last error: status 503" in str(found[PATIENCE])
     assert failing.calls == PATIENCE + 1
 
 

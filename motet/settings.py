@@ -240,15 +240,14 @@ class Algorithm(Settings):
         updates = self.epochs * self.minibatches
         if self.policy_loss == "policy_gradient" and updates > 1:
             raise ValueError(
-                f"policy_loss policy_gradient has no ratio, so it allows one optimiser step per "
-                f"sample set; "
-                f"epochs {self.epochs} x minibatches {self.minibatches} = {updates}. Use "
-                f"policy_loss: clipped_surrogate"
+                "policy_loss policy_gradient has no ratio, so it allows one optimizer step per "
+                f"sample set; epochs {self.epochs} x minibatches {self.minibatches} = {updates}. "
+                "Use policy_loss: clipped_surrogate"
             )
         if self.critic_view is not None and self.baseline != "none":
             raise ValueError(
-                f"critic_view {self.critic_view} and baseline {self.baseline} exclude each other: "
-                f"set one"
+                f"got critic_view {self.critic_view} and baseline {self.baseline}, expected only "
+                "one of them"
             )
         if self.scale != "none" and self.baseline == "none":
             raise ValueError(
@@ -260,19 +259,18 @@ class Algorithm(Settings):
             self._refuse_clipping()
         if self.policy_loss == "cispo" and self.clip_dual is not None:
             raise ValueError(
-                f"clip_dual {self.clip_dual} bounds a clipped surrogate, got policy_loss cispo: "
-                f"drop it"
+                f"clip_dual {self.clip_dual} needs a clipped surrogate, got policy_loss cispo: "
+                "drop it"
             )
         if (self.kl_in == "none") != (self.kl_coefficient == 0.0):
             raise ValueError(
-                f"kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient} contradict each "
-                f"other: "
-                f"set both, or neither (kl_in: none, kl_coefficient: 0)"
+                f"got kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient}, expected both "
+                "or neither: set both, or kl_in: none and kl_coefficient: 0"
             )
         if self.kl_target is not None and self.kl_in == "none":
             raise ValueError(
-                f"kl_target {self.kl_target} adapts kl_coefficient, got kl_in none: set kl_in, or "
-                f"drop kl_target"
+                f"kl_target {self.kl_target} needs kl_in, got kl_in none: set kl_in, or drop "
+                "kl_target"
             )
         if self.stop_at_kl is not None and updates == 1:
             raise ValueError(
@@ -286,8 +284,8 @@ class Algorithm(Settings):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 raise ValueError(
-                    f"{name} {value} bounds a ratio, and policy_loss policy_gradient has none: "
-                    f"use policy_loss: clipped_surrogate, or drop it"
+                    f"{name} {value} needs a ratio, but policy_loss policy_gradient has none: use "
+                    "policy_loss: clipped_surrogate, or drop it"
                 )
 
     def _refuse_without_critic(self) -> None:
@@ -300,25 +298,22 @@ class Algorithm(Settings):
             }
             for what, (asked, advice) in wants.items():
                 if asked:
-                    raise ValueError(
-                        f"{what} is for algorithms with a critic, got critic_view none: {advice}"
-                    )
+                    raise ValueError(f"{what} needs a critic, got critic_view none: {advice}")
             return
         if self.scope == "token" and self.critic_view == "joint":
             raise ValueError(
-                "scope token values the tokens of one agent, got critic_view joint: use "
-                "critic_view: own"
+                "scope token needs one critic per agent, got critic_view joint: use critic_view: "
+                "own"
             )
         if self.critic_view == "joint" and self.reward_sharing == "own" and self.returns == "tree":
             raise ValueError(
-                "critic_view joint values what all agents share, got reward_sharing own: use "
+                "critic_view joint needs a shared reward, got reward_sharing own: use "
                 "critic_view: own, or reward_sharing: all"
             )
         if self.scope == "turn" and self.returns != "tree" and self.gae_lambda != 1.0:
             raise ValueError(
-                f"returns {self.returns} lets no value cross a turn, so gae_lambda "
-                f"{self.gae_lambda} has nothing to look ahead at: "
-                f"set gae_lambda: 1, scope: token, or returns: tree"
+                f"with returns {self.returns}, gae_lambda {self.gae_lambda} has no effect between "
+                "turns: set gae_lambda: 1, scope: token, or returns: tree"
             )
 
     @property
@@ -386,13 +381,13 @@ class Schedule(Settings):
     def _refuse_what_is_not_read(self) -> Self:
         if self.kind == "simultaneous" and self.block != 1:
             raise ValueError(
-                f"block {self.block} is for kind round_robin or turns, got simultaneous: set one, "
-                f"or drop block"
+                f"block {self.block} needs kind round_robin or turns, got simultaneous: set one "
+                "of them, or drop block"
             )
         if self.kind != "turns" and self.warmup:
             raise ValueError(
-                f"warmup {self.warmup} is for kind turns, got {self.kind}: set kind: turns, or "
-                f"drop warmup"
+                f"warmup {self.warmup} needs kind turns, got {self.kind}: set kind: turns, or "
+                "drop warmup"
             )
         return self
 
@@ -492,13 +487,13 @@ class TinyModel(Settings):
     def _refuse_uneven_heads(self) -> Self:
         if self.hidden_size % self.heads or self.hidden_size // self.heads % 2:
             raise ValueError(
-                f"hidden_size {self.hidden_size} over heads {self.heads} is no even width: make it "
-                f"a multiple of 2·heads"
+                f"got hidden_size {self.hidden_size} and heads {self.heads}; expected hidden_size "
+                "to be a multiple of 2·heads"
             )
         if self.heads % self.kv_heads:
             raise ValueError(
-                f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}: each key head "
-                f"serves equally many"
+                f"got heads {self.heads} and kv_heads {self.kv_heads}; expected heads to be a "
+                "multiple of kv_heads"
             )
         return self
 

@@ -90,8 +90,8 @@ def test_the_published_turn_blocks():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"block": 4}, "is for kind round_robin or turns"),
-        ({"kind": "round_robin", "warmup": 2}, "is for kind turns"),
+        ({"block": 4}, "needs kind round_robin or turns"),
+        ({"kind": "round_robin", "warmup": 2}, "needs kind turns"),
     ],
 )
 def test_a_schedule_refuses_what_it_would_not_read(fields, message):

@@ -212,7 +212,7 @@ class _Call:
             return action(*given)
         except SystemExit as error:
             raise EnvironmentFault(
-                f"{self.what} asked to exit, with {error.code!r}; expected an answer"
+                f"{self.what} called sys.exit({error.code!r}); expected a return value"
             ) from error
         finally:
             _guard.running = before
@@ -231,13 +231,13 @@ class _Call:
                 raise self.too_long() from error
             if isinstance(error, asyncio.CancelledError):
                 raise EnvironmentFault(
-                    f"{self.what} was cancelled by its own code; expected an answer"
+                    f"{self.what} was cancelled by its own code; expected a return value"
                 ) from error
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # some libraries define their own, such as Rust panics
-            said = f"{self.what} raised {type(error).__name__}: {error}; expected an answer"
+            said = f"{self.what} raised {type(error).__name__}: {error}; expected a return value"
             raise EnvironmentFault(said) from error
         if self.broken_at is not None:
             raise self.too_long()
@@ -250,9 +250,9 @@ class _Call:
 
     def too_long(self) -> TimedOut:
         return TimedOut(
-            f"{self.what} did not end within {self.seconds:g} s; expected an answer: look at what "
-            f"the environment or its reward "
-            f"waits for or computes, or raise rollout.timeout_seconds"
+            f"{self.what} did not end within {self.seconds:g} s; expected a return value: check "
+            "what the environment or its reward waits for or computes, or raise "
+            "rollout.timeout_seconds"
         )
 
 
@@ -331,7 +331,7 @@ class _Guard:
 
     def broken_off(self, call: _Call) -> BrokenOff:
         call.broken_at = time.monotonic()
-        return BrokenOff(f"{call.what} is broken off")
+        return BrokenOff(f"{call.what} was interrupted")
 
     def _begin(self) -> Callable[[], None]:
         """Start watching. Return a function that stops it and restores signal handlers and the
@@ -396,14 +396,14 @@ class _Guard:
 
     def _tell(self, call: _Call) -> None:
         end = (
-            "so this process ends"
+            "This process ends now"
             if self.ends_process
-            else f"kill -9 {os.getpid()} ends this process"
+            else f"End this process with: kill -9 {os.getpid()}"
         )
         said = (
-            f"\nerror: {call.what} does not end, and cannot be broken off: it is in code that does "
-            f"not come back to Python, or "
-            f"keeps whatever is raised; {end}. A run goes on with --resume\n"
+            f"\nerror: {call.what} does not end and cannot be interrupted: it runs code that does "
+            f"not return to Python, or it catches every exception. {end}. Continue a run with "
+            "--resume\n"
         )
         with suppress(OSError):  # stderr may be closed
             os.write(2, said.encode())

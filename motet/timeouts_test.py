@@ -323,7 +323,7 @@ def test_code_in_c_that_hears_nothing_ends_a_command_with_a_line():
     assert ended.returncode == 1
     said = ended.stderr.strip().splitlines()
     assert len(said) == 1
-    assert said[0].startswith("error: step does not end, and cannot be broken off")
+    assert said[0].startswith("error: step does not end and cannot be interrupted")
     assert "--resume" in said[0]
 
 
@@ -446,9 +446,9 @@ async def exits_in_a_task():
         (cancels_itself, None, "was cancelled by its own code"),
         (cancels_its_task, LONG, "was cancelled by its own code"),
         (awaits_what_it_cancelled, LONG, "was cancelled by its own code"),
-        (exits, LONG, "asked to exit, with 'bye'"),
-        (exits, None, "asked to exit, with 'bye'"),
-        (exits_in_a_task, LONG, "asked to exit, with 'bye'"),
+        (exits, LONG, "called sys.exit('bye')"),
+        (exits, None, "called sys.exit('bye')"),
+        (exits_in_a_task, LONG, "called sys.exit('bye')"),
         (panics, LONG, "raised Panic: at the disco"),
         (panics, None, "raised Panic: at the disco"),
     ],
@@ -457,7 +457,9 @@ def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
     async def run():
         with (
             guarded(seconds),
-            pytest.raises(EnvironmentFault, match=f"step {told}; expected an answer"),
+            pytest.raises(
+                EnvironmentFault, match=re.escape(f"step {told}; expected a return value")
+            ),
         ):
             await within(seconds, "step", step)
         return "goes on"
@@ -466,7 +468,9 @@ def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
 
 
 def test_a_plain_function_that_exits_does_not_end_the_run():
-    with pytest.raises(EnvironmentFault, match="observe asked to exit, with 0; expected an answer"):
+    with pytest.raises(
+        EnvironmentFault, match=r"observe called sys\.exit\(0\); expected a return value"
+    ):
         at_once(LONG, "observe", lambda: sys.exit(0))
 
 

@@ -139,7 +139,7 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
             "no_rope_layers": [1, 0],
             "layer_types": ["chunked_attention", "full_attention"],
         },
-        r"\(Llama4ForCausalLM\) has no base model beside its language head",
+        r"\(Llama4ForCausalLM\) has no base model apart from its language head",
     ),
     "qwen 3 next": (
         "qwen3_next",
@@ -150,18 +150,18 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "lfm 2": ("lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}, ("layers of linear or "
     "recurrent attention")),
     "inkling": ("inkling_text", EXPERTS, "layers of linear or recurrent attention"),
-    "minimax": ("minimax", EXPERTS, "keeps its past in a MiniMaxCache"),
+    "minimax": ("minimax", EXPERTS, "keeps a MiniMaxCache"),
     "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2,
-        "state_size": 4}, "keeps no past"),
+        "state_size": 4}, "keeps no keys and values"),
     "rwkv": ("rwkv", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2},
-        "keeps no past"),
+        "keeps no keys and values"),
     "recurrent gemma": ("recurrent_gemma", SIZES, "seem to only contain LinearAttention layers"),
-    "openai gpt": ("openai-gpt", GPT, "keeps no past"),
+    "openai gpt": ("openai-gpt", GPT, "keeps no keys and values"),
     "trocr": (
         "trocr",
         {"vocab_size": 300, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4,
             "decoder_ffn_dim": 48},
-        "gives a row other logits beside longer rows than alone",
+        "gives a row other logits in a batch with longer rows than alone",
     ),
 }  # fmt: skip
 REFUSED: Mapping[str, str] = {kind: cause for kind, (_, _, cause) in _REFUSED.items()}

@@ -66,7 +66,7 @@ def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, ask
 
 def test_what_the_machine_has_not_is_said_before_any_work():
     with pytest.raises(
-        motet.ConfigError, match=r"attention is flash_attention_2, and device is cpu; expected cuda"
+        motet.ConfigError, match=r"attention is flash_attention_2, but device is cpu; expected cuda"
     ):
         motet.dry_run(run_config(), ["models.tiny.attention=flash_attention_2"])
 

@@ -117,7 +117,7 @@ def test_who_plays_alone_can_be_said(run):
     ]
     assert notes == ["played by the policy of b", "played by the policy of a"]
     with pytest.raises(
-        motet.ConfigError, match="there is no agent 'c' to play alone; agents are a, b"
+        motet.ConfigError, match="single names agent 'c'; expected one of the agents a, b"
     ):
         measured(run, single="c")
 
@@ -134,7 +134,7 @@ def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
     assert one_turn["naive concatenation"]["success"] == one_turn["untrained team"]["success"]
     assert "the game has one turn" in one_turn["naive concatenation"]["note"]
     assert measured(run_config())["left_out"] == {
-        "single agent": "Coded has no alone(), which is the game as one agent plays it"
+        "single agent": "Coded does not define alone(), the game for one agent"
     }
     relay = run_config(
         environment={"name": "relay"},
@@ -144,7 +144,7 @@ def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
     )
     assert (
         measured(relay)["left_out"]["naive concatenation"]
-        == "after one turn of this game nothing is decided"
+        == "this game reports no success after one turn"
     )
     alone = measured(
         run_config(game={"players": ["a"]}, team={"a": "p"}, policies={"p": {"model": "tiny"}})
@@ -188,7 +188,7 @@ def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
         motet.ConfigError, match=r"strangers has other held-out tasks .*'eval 0' is"
     ):
         measured(run, against=[strangers])
-    with pytest.raises(motet.ConfigError, match="absent is no run folder"):
+    with pytest.raises(motet.ConfigError, match="absent is not a run folder"):
         measured(run, against=[tmp_path / "absent"])
 
 
@@ -218,8 +218,8 @@ def test_the_table_says_what_the_json_says(run, command):
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"│ {row['protocol']} +│ +{figures[0]} │ +{figures[1]} │", out)
     assert (
-        "best of n: the single agent's best sample, by success and then by reward: an oracle, so "
-        "an upper bound"
+        "best of n: the best sample of the single agent, by success and then by reward: an "
+        "oracle, so an upper bound"
     ) in out
     assert "2,000 bootstrap resamples" in out
 
@@ -227,15 +227,16 @@ def test_the_table_says_what_the_json_says(run, command):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("--baselines --greedy", "got --baselines and --greedy; expected one of them at a time"),
+        ("--baselines --greedy", "got --baselines and --greedy; expected only one of them"),
         ("--baselines --team reference --pass-at 1", "got --baselines and --team, --pass-at"),
-        ("--single a", "--single says what to compare with: add --baselines"),
-        ("--baselines --single c", "there is no agent 'c' to play alone; agents are a, b"),
-        ("--baselines --against absent", "absent is no run folder"),
+        ("--single a", "got --single without --baselines: add --baselines"),
+        ("--baselines --single c", "single names agent 'c'; expected one of the agents a, b"),
+        ("--baselines --against absent", "absent is not a run folder"),
         ("--samples 0", "evaluation.samples: got 0, expected greater than 0"),
         (
             "--pass-at 1,x",
-            "--pass-at is '1,x'; expected different whole numbers with commas, such as 0,1,2",
+            "--pass-at is '1,x'; expected different whole numbers separated by commas, such as "
+            "0,1,2",
         ),
         ("--pass-at 2", "pass_at names 2; expected 1 to 1, the games per task: raise samples"),
     ],

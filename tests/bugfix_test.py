@@ -88,7 +88,8 @@ def test_a_team_trains_on_mutants_over_two_attempts(tmp_path):
 
 def test_paying_an_early_end_again_is_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"BugFix rewards the end .* set algorithm\.repeat_last_reward: false"
+        ConfigError,
+        match=r"BugFix gives a reward only at the end .* set algorithm\.repeat_last_reward: false",
     ):
         motet.train(
             CONFIG,

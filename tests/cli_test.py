@@ -175,12 +175,12 @@ def contents(folder):
         ("evaluation.tasks=0", "evaluation.tasks: got 0, expected greater than 0"),
         # the players
         ("team.left=smal", "team.left names policy 'smal'; policies are: left, right"),
-        ("team.middle=left", ("environment ./game.py:Same has the agents left, right: name each "
-        "once")),
+        ("team.middle=left", ("environment ./game.py:Same has the agents left, right; expected "
+        "the same agents")),
         (
             "team.left=null policies.left=null",
-            ("team names right; environment ./game.py:Same has the agents left, right: name each "
-            "once"),
+            ("team names right; environment ./game.py:Same has the agents left, right; expected "
+            "the same agents"),
         ),
         ("policies.left.train=frozen policies.right.train=frozen", ("every policy is frozen "
         "(left, right)")),
@@ -207,35 +207,35 @@ def contents(folder):
         ("reward.name=length", ("reward.name is 'length'; expected package.module:NAME or "
         "./file.py:NAME")),
         ("reward.name=./game.py:rewad", "game.py defines no 'rewad'"),
-        ("reward.name=./game.py:Nothing", ("which cannot score; expected a function, or a class "
-        "with score")),
+        ("reward.name=./game.py:Nothing", ("which is not a reward; expected a function, or a "
+        "class with a method score")),
         # the tasks
         ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
-        ("environment.name=./game.py:Rows", ("has no tasks of its own: give data.train a name or "
+        ("environment.name=./game.py:Rows", ("has no tasks of its own: set data.train a name or "
         "a path")),
         (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
         ".parquet file")),
         (f"{ROWS}empty.jsonl", "empty.jsonl has 0 rows"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
-        ("data.train.path=half.jsonl", "data.train is set, but Same takes no rows"),
+        ("data.train.path=half.jsonl", "data.train is set, but Same does not read rows"),
         # the models
         (f"{FOLDER}./absent", "model folder './absent' does not exist"),
         (f"{FOLDER}mute", "model folder 'mute' has no tokenizer"),
         (f"{FOLDER}thesis", "model folder 'thesis' has no config.json"),
         (f"{FOLDER}weightless", ("cannot be loaded: it has no model.safetensors and no "
         "model.safetensors.index.json")),
-        ("models.small.device=cuda:77", ("device 'cuda:77' is not on this machine; there are: "
-        "auto,")),
+        ("models.small.device=cuda:77", ("device 'cuda:77' does not exist on this machine; devices "
+        "are: auto,")),
         ("models.small.dtype=float16", "dtype float16 is not supported for a fully trained policy"),
         (f"{LORA}adapter=./absent", "adapter folder './absent' has no adapter_model.safetensors"),
         (f"{LORA}lora.targets=[nope]", ("adapter 'left' does not fit this model: Target modules "
         "{'nope'} not found")),
-        ("models.small.embedded.context=8", ("the first prompt of agent left has 8 tokens, and "
-        "model small has a context of 8")),
+        ("models.small.embedded.context=8", ("the first prompt of agent left has 8 tokens, "
+        "but model small has a context of 8 tokens")),
         # warm-up
         ("warmup.stepz=3", "warmup.stepz: unknown key; did you mean steps?"),
-        ("warmup.steps=3", "Same has neither demonstrations nor solutions to warm up on"),
+        ("warmup.steps=3", "Same has no demonstrations and no solutions for the warm-up"),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(
@@ -261,32 +261,35 @@ def refused(motet, place, line, complaint):
         ("train quoted.yaml", "quoted.yaml:12: train.steps: got '2', expected a whole number"),
         (
             "train absent.yaml",
-            "absent.yaml does not exist; expected a config file, or the folder of a run",
+            "absent.yaml does not exist; expected a config file or a run folder",
         ),
         ("train list.yaml", 'list.yaml: got ["a"], expected keys and values'),
         ("train half.yaml", "half.yaml:2: not YAML"),
         (
             "train thesis",
-            "thesis has no config.yaml; expected a config file, or the folder of a run",
+            "thesis has no config.yaml; expected a config file or a run folder",
         ),
         ("train run.yaml --dry-run train.stepz=2", "train.stepz: unknown key; did you mean steps?"),
         # the run folder
         (
             "train run.yaml",
             (
-                "runs/tiny exists; --resume goes on with that run, --overwrite deletes it and "
-                "starts anew"
+                "runs/tiny exists; expected a new name: --resume continues that run, --overwrite "
+                "deletes it and starts again"
             ),
         ),
-        ("train run.yaml name=thesis --runs . --overwrite", "thesis exists and is no run folder"),
-        ("train run.yaml --runs list.yaml", "list.yaml is a file; expected a folder for runs"),
+        (
+            "train run.yaml name=thesis --runs . --overwrite",
+            "thesis exists and is not a run folder",
+        ),
+        ("train run.yaml --runs list.yaml", "list.yaml is a file; expected a folder"),
         (
             "train run.yaml name=new --resume",
-            "runs/new holds no run to resume; start it without --resume",
+            "runs/new has no run to resume: start it without --resume",
         ),
         (
             "train run.yaml --resume seed=3",
-            "another config, and a resumed run would be neither: seed was 0 and is 3",
+            "another config: seed was 0 and is 3",
         ),
         (
             "train run.yaml --resume --overwrite",
@@ -295,7 +298,7 @@ def refused(motet, place, line, complaint):
         ("train run.yaml --seeds 0 --resume --overwrite", "got --resume and --overwrite"),
         (
             "train run.yaml --seeds x",
-            "--seeds is 'x'; expected different whole numbers with commas, such as 0,1,2",
+            "--seeds is 'x'; expected different whole numbers separated by commas, such as 0,1,2",
         ),
         ("train run.yaml --seeds 0,0", "--seeds is '0,0'; expected different whole numbers"),
         # warm-up
@@ -305,22 +308,25 @@ def refused(motet, place, line, complaint):
         ),
         (
             "warmup run.yaml warmup.steps=3",
-            "Same has neither demonstrations nor solutions to warm up on",
+            "Same has no demonstrations and no solutions for the warm-up",
         ),
         (
             (
                 "warmup run.yaml environment.name=./game.py:Taught warmup.steps=3 --into "
                 "runs/tiny/models"
             ),
-            "exists already",
+            "exists: move it away",
         ),
         # reading a run
-        ("evaluate runs/begun", "runs/begun has no trained team yet"),
+        ("evaluate runs/begun", "runs/begun has no trained team"),
         (
             "evaluate runs/absent",
-            "runs/absent does not exist; expected a config file, or the folder of a run",
+            "runs/absent does not exist; expected a config file or a run folder",
         ),
-        ("evaluate run.yaml --team reference", "Same has no solutions to play"),
+        (
+            "evaluate run.yaml --team reference",
+            "Same has no solutions; expected solve(state, seed)",
+        ),
         ("evaluate runs/tiny --shuffle-turn 1", "shuffle_turn is 1, but the game has one turn"),
         (
             "evaluate run.yaml rollout.samples=[2,2] --shuffle-turn 2",
@@ -329,16 +335,16 @@ def refused(motet, place, line, complaint):
         ("play runs/tiny --task 3", "task is 3; expected 0 to 2"),
         (
             "play runs/tiny --interactive middle",
-            "there is no agent 'middle' to play; agents are left, right",
+            "got agent 'middle' to play; expected one of left, right",
         ),
-        ("crossplay runs/tiny", "crossplay needs at least two run folders, got 1"),
-        ("crossplay runs/tiny run.yaml", "run.yaml is no run folder"),
-        ("crossplay runs/tiny runs/begun", "runs/begun has no trained team yet"),
+        ("crossplay runs/tiny", "crossplay got 1 run folders, expected at least two"),
+        ("crossplay runs/tiny run.yaml", "run.yaml is not a run folder"),
+        ("crossplay runs/tiny runs/begun", "runs/begun has no trained team"),
         (
             "crossplay runs/tiny runs/other",
             "runs/other plays another game than runs/tiny (environment.highest=2)",
         ),
-        ("compare runs/tiny", "compare needs at least two run folders, got 1"),
+        ("compare runs/tiny", "compare got 1 run folders, expected at least two"),
         (
             "compare runs/tiny runs/begun",
             "runs/begun has no summary.json: expected the folder of a finished run",
@@ -475,7 +481,7 @@ class Slow(Same):
     assert code == 130
     assert said.count("thinking") == 1
     assert "closed" in said.partition("thinking")[2]
-    assert "o on with: motet train" in said.splitlines()[-1]
+    assert "esume with: motet train" in said.splitlines()[-1]
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path, place):
@@ -498,9 +504,9 @@ class Slow(Same):
     line = f"train run.yaml environment.name={tmp_path}/slow.py:Slow --runs {tmp_path}"
     code, said = stopped(place, line, "thinking", "holding on")
     assert code == 130
-    assert "stopping; once more stops without a checkpoint" in said
+    assert "stopping; a second signal stops without a checkpoint" in said
     assert said.splitlines()[-1].startswith(
-        "stopped at once. Go on from what was recorded with: motet train"
+        "stopped at once. Resume from the last checkpoint with: motet train"
     )
 
 
@@ -514,7 +520,7 @@ def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
     cells = dict(re.findall(r"│ ([a-z][^│]*?) +│ +([\d.,]+) │", out))
     # two tasks: 1 + 4 nodes each, 4 answers of both agents in each node, as many joint actions
     assert (cells["nodes (rounds of play)"], cells["completions"]) == ("10", "80")
-    assert (cells["reward calls (joint actions)"], cells["tokens, at most"]) == ("40", "160")
+    assert (cells["reward calls (joint actions)"], cells["tokens (maximum)"]) == ("40", "160")
     assert float(cells["total"]) > 0
     assert "max_nodes: 4096" in out
 
@@ -537,7 +543,7 @@ def test_seeds_are_runs_of_their_own_side_by_side(motet, tmp_path):
     assert re.search(r"│ tiny-seed1 │ +1 │ +2 │", out)
     refusal = motet(f"train run.yaml --seeds 1,2 --runs {tmp_path}")
     assert refusal[0] == 2
-    assert f"{tmp_path}/tiny-seed1 exist; --resume goes on" in refusal[2]
+    assert f"{tmp_path}/tiny-seed1 exist; expected new names: --resume continues" in refusal[2]
     assert not (tmp_path / "tiny-seed2").exists()
 
 
@@ -545,7 +551,7 @@ def test_a_check_goes_through_and_leaves_nothing(motet, place):
     before = contents(place)
     code, out, _ = motet("check run.yaml")
     assert (code, contents(place)) == (0, before)
-    assert "run.yaml: two steps with tiny models went through" in out
+    assert "run.yaml: two steps with tiny models succeeded" in out
 
 
 def test_a_warm_up_of_its_own_says_how_to_start_from_it(motet, tmp_path):
@@ -553,7 +559,7 @@ def test_a_warm_up_of_its_own_says_how_to_start_from_it(motet, tmp_path):
     code, out, _ = motet(f"warmup run.yaml {taught} warmup.steps=2 --into {tmp_path}")
     assert code == 0
     assert f"small is in {tmp_path}/small" in out
-    start = re.search(r"start from there: motet (.*)", out)[1]
+    start = re.search(r"train from it with: motet (.*)", out)[1]
     assert motet(f"{start} {taught} --dry-run")[0] == 0
 
 
@@ -609,7 +615,7 @@ def test_a_person_takes_part_by_typing(motet, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, _, err = motet("play runs/tiny --interactive left")
     assert code == 2
-    assert "what was typed ended before the game" in err
+    assert "the input ended before the game" in err
 
 
 def test_crossplay_is_a_matrix_in_a_table_in_json_and_as_a_picture(motet, tmp_path):

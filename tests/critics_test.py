@@ -145,14 +145,14 @@ def test_a_critic_may_stand_on_a_model_that_nobody_plays_with(train, warmup):
 
 def test_incentives_are_refused_where_nobody_knows_who_was_right(train):
     with pytest.raises(
-        motet.ConfigError, match="Coded has no gold labels: use an environment that says so"
+        motet.ConfigError, match="Coded does not report it: use an environment with says_right"
     ):
         train(run_config(algorithm={"name": "mareinforce", "incentives": {"beta1": 1.0}}))
 
 
 def test_incentives_are_refused_where_nobody_answers_twice():
     with pytest.raises(
-        motet.ConfigError, match=r"what changes between turns, and rollout\.samples \[1\] plays one"
+        motet.ConfigError, match=r"need at least two turns, but rollout\.samples \[1\] has one"
     ):
         motet.dry_run(
             ROOT / "configs" / "debate.yaml",
@@ -173,7 +173,7 @@ def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
         ROOT / "configs" / "debate.yaml", [f"schedule={schedule}", "train.steps=50"]
     )
     assert cost.warnings == [
-        f"in 50 steps the schedule lets {policy_turns} learn nothing: shorten its block or warmup"
+        f"the schedule does not train {policy_turns} in 50 steps: shorten its block or warmup"
         for policy_turns in idle
     ]
 

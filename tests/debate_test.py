@@ -189,7 +189,7 @@ def test_a_verifier_that_fails_is_counted_and_no_zero(tmp_path, score, cause):
 def test_a_service_that_the_environment_never_asks_is_refused(section):
     name = section.partition("=")[0]
     with pytest.raises(
-        ConfigError, match=rf"{name} is set, but environment quickstart asks for none: drop it"
+        ConfigError, match=rf"{name} is set, but environment quickstart does not use it: drop it"
     ):
         motet.dry_run(ROOT / "configs" / "quickstart.yaml", [section])
 

@@ -24,7 +24,7 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
     assert len(commands) == 4
     said = [run(command, tmp_path) for command in commands]
     assert "SameNumber keeps 12 rules of environments" in said[0]
-    assert "two steps with tiny models went through" in said[1]
+    assert "two steps with tiny models succeeded" in said[1]
     assert (tmp_path / "runs" / "same_number" / "curve.png").is_file()
     assert "reward:" in said[3]
 

@@ -251,7 +251,7 @@ def test_what_would_be_run_can_be_seen_and_nothing_starts(
     run(command, model, rows, tmp_path / "runs", monkeypatch, "--dry-run")
     out = capsys.readouterr().out
     assert "samples: [2, 2]" in out
-    assert "nothing was started" in out
+    assert "no training was started" in out
     assert not (tmp_path / "runs").exists()
 
 

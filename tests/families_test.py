@@ -303,7 +303,7 @@ train: {steps: 1}
             "missing",
             [
                 "four.yaml:5: team.d names policy 'missing'; policies are: a, b, c",
-                "name one of these, or add policies.missing",
+                "Use one of these, or add policies.missing",
             ],
         ),
         (
@@ -311,8 +311,8 @@ train: {steps: 1}
             "c",
             [
                 "team names a, b, c, d",
-                "has the agents a, b, c: name each once",
-                "team.AGENT=null drops one",
+                "has the agents a, b, c; expected the same agents",
+                "team.AGENT=null removes one",
             ],
         ),
     ],

@@ -264,12 +264,12 @@ def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
 @pytest.mark.parametrize(
     ("expert", "message"),
     [
-        (None, r"there is no expert: add a section with at least\nexpert: \{base_url: "),
+        (None, r"the config has no expert: add a section with at least\nexpert: \{base_url: "),
         (
             {"key_variable": "NO_SUCH_KEY"},
             "expert.key_variable names NO_SUCH_KEY, which is not set: put the key of",
         ),
-        ({"key_variable": "BAD_KEY"}, "BAD_KEY holds what cannot be a key"),
+        ({"key_variable": "BAD_KEY"}, "BAD_KEY does not contain a valid key"),
     ],
 )
 def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
@@ -300,7 +300,7 @@ def test_a_person_gives_feedback_to_a_played_task(coding, monkeypatch, capsys):
     assert "count from zero\ncall aux\n\nRevise" in whole(second.prompts["main"])
     screen = capsys.readouterr().out
     assert "The problem:\ndef twice(x):" in screen
-    assert "a line `helper: ...` for helper alone; an empty line ends.\n> " in screen
+    assert "a line `helper: ...` only for helper. End with an empty line.\n> " in screen
 
 
 def test_a_person_who_leaves_is_a_fault_that_says_what_to_do(coding, monkeypatch):
@@ -314,14 +314,14 @@ def test_a_person_who_leaves_is_a_fault_that_says_what_to_do(coding, monkeypatch
 def test_training_on_a_persons_feedback_needs_a_terminal(coding, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("no terminal\n\n"))
     with pytest.raises(
-        motet.ConfigError, match="there is no terminal to ask at: start the command in a terminal"
+        motet.ConfigError, match="there is no terminal: start the command in a terminal"
     ):
         motet.train(coding({"mode": "human"}), runs=tmp_path, show="silent")
 
 
 def test_feedback_is_given_only_between_turns(coding):
     with pytest.raises(
-        motet.ConfigError, match=r"the game has one turn: play more, with rollout.samples=\[1,1\]"
+        motet.ConfigError, match=r"the game has one turn: use more, such as rollout.samples=\[1,1\]"
     ):
         motet.play(coding({}), ["rollout.samples=[1]"], person="feedback", show="silent")
 

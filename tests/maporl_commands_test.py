@@ -248,5 +248,5 @@ def test_what_would_be_run_can_be_seen_and_nothing_starts(
     out = capsys.readouterr().out
     assert "alpha1: 2.0" in out
     assert "samples: [1, 1, 1]" in out
-    assert "nothing was started" in out
+    assert "no training was started" in out
     assert not (tmp_path / "runs").exists()

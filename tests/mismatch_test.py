@@ -122,7 +122,7 @@ def test_an_ability_that_a_model_does_not_have_stops_the_run_before_its_weights_
         with pytest.raises(MotetError, match=said) as error:
             train(config(folder, sound))
     assert re.match(
-        r"policy p: before its first update training gives log-probabilities .* nats",
+        r"policy p: log-probabilities in training differ by .* nats",
         str(error.value),
     )
     assert "\n" not in str(error.value)

@@ -85,7 +85,7 @@ def test_what_is_in_the_way_of_a_step_leaves_the_one_before(place, error, troubl
     lines, before = PLACES[place]
     run = tmp_path / "runs" / "run"
     with pytest.raises(
-        error, match=rf"after step {before} of 6.*Go on with: motet train .*config\.yaml --resume"
+        error, match=rf"after step {before} of 6.*Resume with: motet train .*config\.yaml --resume"
     ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", lines, trouble))
     assert steps_saved(run)[0] == before
@@ -109,7 +109,7 @@ def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_lo
     run = tmp_path / "runs" / "run"
     with pytest.raises(
         motet.MotetError,
-        match=r"step 3: 100% of the joint actions failed.*the verifier is away\. What is saved",
+        match=r"step 3: 100% of the joint actions failed.*the verifier is away\. The run is saved",
     ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
     assert "the verifier is away" in (run / "episodes" / "train-000003.jsonl").read_text()
@@ -128,7 +128,7 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
     )
     run = tmp_path / "runs" / "run"
     with pytest.raises(
-        motet.TrainingDiverged, match=r"See that step again with: motet replay .*run --step \d\. "
+        motet.TrainingDiverged, match=r"Replay that step with: motet replay .*run --step \d\. "
     ) as told:
         train(config)
     step = int(re.search(r"--step (\d)", str(told.value))[1])
@@ -148,7 +148,7 @@ def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, 
     assert (alarm["step"], alarm["bound"]) == (2, "min_entropy")
     with pytest.raises(
         motet.MotetError,
-        match=r"alarm at step 2: learn/entropy.*What is saved stands after step 2 of 6",
+        match=r"alarm at step 2: learn/entropy.*The run is saved after step 2 of 6",
     ):
         train(run_config(train=STEPS, alarms={**bounds, "stop": True}), runs=tmp_path / "stopped")
     stopped = train(run_config(train=STEPS, alarms=bounds), resume=True, runs=tmp_path / "stopped")
@@ -192,7 +192,8 @@ def test_a_count_ranks_as_a_share_does(train):
 
 def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
     with pytest.raises(
-        motet.ConfigError, match=r"train.keep_best is play/rewards, which is no metric.*play/reward"
+        motet.ConfigError,
+        match=r"train.keep_best is play/rewards, which is not a metric.*play/reward",
     ):
         train(run_config(train={**STEPS, "keep_best": "play/rewards"}))
 
@@ -264,7 +265,7 @@ def test_other_tasks_than_the_run_began_with_are_refused(split, train):
     run = train(LONG)
     before = contents(run)
     with pytest.raises(
-        motet.ConfigError, match=rf"data\.{split} gives other tasks than when the run in .* began"
+        motet.ConfigError, match=rf"data\.{split} gives other tasks than at the start of the run in"
     ):
         train(LONG, resume=True, environment=Another(Another.Options()))
     assert contents(run) == before
@@ -293,7 +294,7 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train,
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(
         motet.ConfigError,
-        match="has 3 whole lines, expected the 4 that the checkpoint counted: put the file back",
+        match="has 3 complete lines, expected the 4 that the checkpoint recorded: restore the file",
     ):
         train(LONG, resume=True)
     (run / "metrics.jsonl").write_text("".join([lines[0], "{torn\n", *lines[2:]]))

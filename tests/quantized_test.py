@@ -114,13 +114,13 @@ def test_what_trains_all_weights_of_a_quantised_model_is_refused_with_both_value
     with pytest.raises(motet.ConfigError) as refused:
         motet.read_config(full)
     said = (
-        f"policies.p has train: full, and models.tiny has quantize: {quantize}: use train: "
+        f"policies.p has train: full, but models.tiny has quantize: {quantize}: use train: "
         "lora or frozen, or quantize: none"
     )
     assert said in str(refused.value)
     with pytest.raises(
         motet.ConfigError,
-        match=f"warmup trains all weights, and models.tiny has quantize: {quantize}",
+        match=f"warmup trains all weights, but models.tiny has quantize: {quantize}",
     ):
         motet.read_config(small(model_folder("qwen3"), quantize, warmup={"steps": 1}))
 
@@ -131,7 +131,7 @@ def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whethe
 ):
     with pytest.raises(
         motet.ConfigError,
-        match=r"critic has train: full, and models\.tiny has quantize: 4bit: use critic",
+        match=r"critic has train: full, but models\.tiny has quantize: 4bit: use critic",
     ):
         motet.read_config(
             {**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, **critic}
@@ -140,7 +140,7 @@ def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whethe
 
 def test_an_embedded_model_is_not_quantised():
     with pytest.raises(
-        motet.ConfigError, match="got quantize 4bit with embedded, which is tiny as it is"
+        motet.ConfigError, match="got quantize 4bit with embedded, expected quantize: none"
     ):
         motet.read_config(
             run_config(models={"tiny": {"embedded": {}, "quantize": "4bit"}}, policies=LORA)

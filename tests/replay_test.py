@@ -70,7 +70,7 @@ def test_steps_without_checkpoint_or_record_are_sampled_from_the_beginning(train
     again = replay(run)
     assert (again.step, again.start, again.same, again.same_episodes) == (5, 0, True, True)
     with pytest.raises(
-        motet.ConfigError, match=r"train-000002.jsonl is not there: sample the step again"
+        motet.ConfigError, match=r"train-000002.jsonl does not exist: remove --recorded"
     ):
         replay(run, step=2, recorded=True)
 
@@ -119,5 +119,5 @@ def test_what_cannot_be_replayed_says_why(train, tmp_path):
         replay(tmp_path)
     for name in ("metrics.jsonl", "episodes"):
         (shutil.rmtree if name == "episodes" else type(run).unlink)(run / name)
-    with pytest.raises(motet.ConfigError, match="has no training step on record"):
+    with pytest.raises(motet.ConfigError, match="has no recorded training step"):
         replay(run)

@@ -176,7 +176,7 @@ def test_a_run_resumes_under_its_own_config_only(train):
         motet.ConfigError, match=r"another config.*optimizer\.learning_rate was 0\.01 and is 0\.02"
     ):
         train(run_config(optimizer={"learning_rate": 2e-2}), resume=True)
-    with pytest.raises(motet.ConfigError, match="--resume goes on"):
+    with pytest.raises(motet.ConfigError, match="--resume continues"):
         train(run_config())
     assert contents(run) == before
 
@@ -189,7 +189,7 @@ def test_a_run_resumes_with_as_many_threads_only(train):
         run = train(config)
         before, rows_before = contents(run), rows(run)
         torch.set_num_threads(2)
-        with pytest.raises(motet.ConfigError, match="used 1 CPU threads, this process has 2"):
+        with pytest.raises(motet.ConfigError, match="used 1 CPU threads, this process uses 2"):
             train(config, resume=True)
         assert contents(run) == before
         assert train(config, ["threads=1"], resume=True) == run

@@ -98,7 +98,7 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
         algorithm={"repeat_last_reward": False},
     )
     environment = motet.FreeForm(relayed, agents=["a", "b"])
-    with pytest.raises(motet.ConfigError, match="rewards the end of an episode only"):
+    with pytest.raises(motet.ConfigError, match="gives a reward only at the end of an episode"):
         train({**config, "algorithm": {"repeat_last_reward": True}}, environment=environment)
     run = train(config, environment=environment)
     for episode in episodes(run):
@@ -156,7 +156,7 @@ def test_several_games_of_a_task_give_pass_at_k_and_a_table_of_turns(train):
     ):
         motet.evaluate(run, samples=5, pass_at=[1, 6], show="silent")
     with pytest.raises(
-        motet.ConfigError, match="samples is 5, but greedy and reference games are all alike"
+        motet.ConfigError, match="samples is 5; expected 1, because all greedy and reference games"
     ):
         motet.evaluate(run, samples=5, greedy=True, show="silent")
 

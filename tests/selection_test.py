@@ -199,9 +199,7 @@ def test_a_server_that_says_503_to_everything_ends_it_with_one_message(evaluated
                 "refused", "verifier: http://there answered with status 503 (4 tries)"
             )
 
-    with pytest.raises(
-        ServerAway, match=r"gave nothing for 16 calls in a row.*status 503 \(4 tries\)"
-    ):
+    with pytest.raises(ServerAway, match=r"failed in 16 calls in a row.*status 503 \(4 tries\)"):
         evaluated(Away(), [4])
     assert Away.calls == PATIENCE
 
@@ -238,7 +236,7 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         for row in turn:
             shown = [f"{mean:.3f}" for mean in means(row).values()]
             assert [str(row["k"]), "4", f"{row['tokens_per_task']:,.1f}", *shown] in table_rows
-    assert "chosen out of k games after turn 2" in out
+    assert "chosen from k games after turn 2" in out
     assert all(len(line) <= 80 for line in out.splitlines() if "│" in line)
 
 
@@ -259,22 +257,22 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         ("--verifier nowhere --best-of 0", "best_of names 0; expected 1 to 1, the games per task"),
         (
             "--verifier nowhere --best-of 2,2",
-            "--best-of is '2,2'; expected different whole numbers with commas",
+            "--best-of is '2,2'; expected different whole numbers separated by commas",
         ),
         (
             "--verifier nowhere --greedy --best-of 2",
             "best_of names 2; expected 1 to 1, the games per task",
         ),
-        ("--best-of 2", "--best-of is about what a verifier chooses: add --verifier"),
-        ("--plot x.png", "--plot is about what a verifier chooses: add --verifier"),
+        ("--best-of 2", "got --best-of without --verifier: add --verifier"),
+        ("--plot x.png", "got --plot without --verifier: add --verifier"),
         (
             "--verifier nowhere --plot no/x.png",
-            "--plot is no/x.png; expected a file that ends in .png, in a folder",
+            "--plot is no/x.png; expected a file that ends in .png, in an existing folder",
         ),
         ("--verifier nowhere --plot x.jpg", "--plot is x.jpg; expected a file that ends in .png"),
         (
             "--verifier nowhere --baselines",
-            "got --baselines and --verifier; expected one of them at a time",
+            "got --baselines and --verifier; expected only one of them",
         ),
         (
             f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere",
@@ -292,7 +290,7 @@ def test_what_is_no_verifier_is_refused(evaluated):
     with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
         evaluated(0.5)
     with pytest.raises(
-        ConfigError, match="best_of says among how many games a verifier chooses, and there is none"
+        ConfigError, match="best_of needs a verifier, which chooses among the games"
     ):
         evaluated(None)
 

@@ -39,7 +39,7 @@ def test_a_flipped_bit_in_any_file_of_a_team_is_named_and_the_team_is_not_played
         content = path.read_bytes()
         for place in (0, len(content) // 2, len(content) - 1):
             path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-            with pytest.raises(ConfigError, match=r"put the folder back as it was") as refused:
+            with pytest.raises(ConfigError, match=r"restore the folder") as refused:
                 motet.evaluate(run / part, show="silent")
             if path.name != "hashes.json":
                 assert path.name in str(refused.value)
@@ -60,11 +60,11 @@ def test_a_copy_plays_with_a_card_beside_it_and_not_without_hashes_or_with_a_fil
     (one / "original" / "notes.txt").write_text("x")
     assert reward(copy) == reward(run)
     (one / "chat_template.jinja").write_text("x")
-    with pytest.raises(ConfigError, match=r"chat_template\.jinja is not what the run wrote there"):
+    with pytest.raises(ConfigError, match=r"chat_template\.jinja differs from what the run wrote"):
         reward(copy)
     (one / "chat_template.jinja").unlink()
     (one / "hashes.json").unlink()
-    with pytest.raises(ConfigError, match=r"has no sound hashes\.json"):
+    with pytest.raises(ConfigError, match=r"has no valid hashes\.json"):
         reward(copy)
 
 
@@ -87,6 +87,6 @@ def test_a_run_that_starts_from_a_saved_adapter_sees_a_flipped_bit_too(
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(
-        ConfigError, match=r"adapter_model\.safetensors is not what the run wrote there"
+        ConfigError, match=r"adapter_model\.safetensors differs from what the run wrote"
     ):
         motet.evaluate(config, show="silent")

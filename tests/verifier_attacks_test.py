@@ -209,14 +209,17 @@ def in_bytes(head):
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        ([POST + b"X-Slow: "], "the head did not come within 1 s"),
-        (in_bytes(POST + b"X-Slow: "), "the head did not come within 1 s"),
-        ([POST + b"Content-Length: 2000\r\n\r\n{"], "the body did not come within 1 s"),
-        (in_bytes(POST + b"Content-Length: 2000\r\n\r\n"), "the body did not come within 1 s"),
-        ([POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"], "the body did not come within 1 s"),
+        ([POST + b"X-Slow: "], "the request head did not arrive within 1 s"),
+        (in_bytes(POST + b"X-Slow: "), "the request head did not arrive within 1 s"),
+        ([POST + b"Content-Length: 2000\r\n\r\n{"], "the body did not arrive within 1 s"),
+        (in_bytes(POST + b"Content-Length: 2000\r\n\r\n"), "the body did not arrive within 1 s"),
+        (
+            [POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"],
+            "the body did not arrive within 1 s",
+        ),
         (
             [POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 1000],
-            "the body did not come within 1 s",
+            "the body did not arrive within 1 s",
         ),
     ],
 )
@@ -250,7 +253,7 @@ def test_a_body_in_tiny_pieces_is_refused(patient):
     piece = b"1\r\nx\r\n"
     said = answer_of(patient, POST + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 40_000)
     assert said.startswith(b"HTTP/1.1 400 ")
-    assert b"the body comes in pieces of fewer than 64 bytes" in said
+    assert b"the body has many chunks of fewer than 64 bytes" in said
 
 
 def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
@@ -317,7 +320,7 @@ def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
             with suppress(ConnectionResetError):
                 assert connection.recv(1000) == b""
         assert code == 0
-        assert complaints == "WARNING: 1 requests were not answered within 0.2 s and are given up\n"
+        assert complaints == "WARNING: 1 requests were not answered within 0.2 s and are dropped\n"
 
 
 def test_a_second_signal_ends_it_at_once(verifier_folder):
@@ -380,7 +383,7 @@ def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_fold
         code, complaints = one.stop()
     assert code == 0
     assert complaints.startswith(
-        "WARNING: a connection was refused: as many are being answered as may be"
+        "WARNING: a connection was refused: the limit of --max-connections is reached"
     )
 
 

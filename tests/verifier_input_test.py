@@ -37,21 +37,29 @@ def asked(content, role="assistant", **more):
 
 
 BAD = {
-    "no body": (b"", 400, "the body is no JSON"),
-    "half a body": (b'{"query_responses": [', 400, "the body is no JSON"),
-    "a page": (b"<html></html>", 400, "the body is no JSON"),
-    "no UTF-8": (asked("@").encode().replace(b"@", b"\xff\xfe"), 400, "the body is no JSON"),
-    "UTF-16": (asked("1").encode("utf-16"), 400, "the body is no JSON"),
-    "half a character": (asked("@").encode().replace(b"@", b"\\ud83d"), 400, "the body is no JSON"),
-    "the other half": (asked("@").encode().replace(b"@", b"\\ude00"), 400, "the body is no JSON"),
-    "a control character": (asked("@").encode().replace(b"@", b"\x00"), 400, "the body is no JSON"),
-    "deep": (b"[" * 100_000, 400, "the body is no JSON"),
+    "no body": (b"", 400, "the body is not JSON"),
+    "half a body": (b'{"query_responses": [', 400, "the body is not JSON"),
+    "a page": (b"<html></html>", 400, "the body is not JSON"),
+    "no UTF-8": (asked("@").encode().replace(b"@", b"\xff\xfe"), 400, "the body is not JSON"),
+    "UTF-16": (asked("1").encode("utf-16"), 400, "the body is not JSON"),
+    "half a character": (
+        asked("@").encode().replace(b"@", b"\\ud83d"),
+        400,
+        "the body is not JSON",
+    ),
+    "the other half": (asked("@").encode().replace(b"@", b"\\ude00"), 400, "the body is not JSON"),
+    "a control character": (
+        asked("@").encode().replace(b"@", b"\x00"),
+        400,
+        "the body is not JSON",
+    ),
+    "deep": (b"[" * 100_000, 400, "the body is not JSON"),
     "deep and closed": (
         b'{"query_responses": ' + b"[" * 5000 + b"]" * 5000 + b"}",
         400,
-        "the body is no JSON",
+        "the body is not JSON",
     ),
-    "two values": (asked("1").encode() * 2, 400, "the body is no JSON"),
+    "two values": (asked("1").encode() * 2, 400, "the body is not JSON"),
     "NaN": (b'{"query_responses": NaN}', 422, "query_responses: Input should be a valid"),
     "infinity": (
         asked("@").encode().replace(b'"@"', b"-Infinity"),
@@ -90,7 +98,7 @@ BAD = {
     "no answer": (
         asked("1", "user").encode(),
         422,
-        "the last message is the user's; expected the assistant's answer",
+        "the last message has the role user; expected the assistant's answer",
     ),
     "a role that is none": (
         asked("1", "judge").encode(),
@@ -121,7 +129,7 @@ BAD = {
     "a long text": (
         asked("x" * 1_000_000).encode(),
         422,
-        "1,000,003 characters, expected at most 1,536: 16 for each",
+        "1,000,003 characters; expected at most 1,536: 16 for each",
     ),
     "many messages": (
         asked("1").replace("[[", "[[" + '{"role": "user", "content": ""},' * 9999).encode(),
@@ -138,12 +146,12 @@ BAD = {
         413,
         "more than 262,144 values",
     ),
-    "one string of quotes": (b'{"' + b'\\"' * 2_000_000, 400, "the body is no JSON"),
+    "one string of quotes": (b'{"' + b'\\"' * 2_000_000, 400, "the body is not JSON"),
     "10 MB": (asked("x" * 10_000_000).encode(), 413, "the body has more than 8,388,608 bytes"),
     "a score that is no number": (
         asked(f"4{POISON}2").encode(),
         422,
-        "what is not a finite number",
+        "a score that is not a finite number",
     ),
 }
 

@@ -77,7 +77,7 @@ def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(verif
 
 def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
     with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
-        with pytest.raises(VerifierFault, match=r"status 401: .*no key came"):
+        with pytest.raises(VerifierFault, match=r"status 401: .*the request has no key"):
             asyncio.run(client(one.url).score(CHATS[:2]))
         with pytest.raises(VerifierFault, match=r"status 401: .*the key is wrong"):
             asyncio.run(client(one.url, key="another").score(CHATS[:2]))
@@ -106,7 +106,7 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_fold
         assert {(answer.status_code, answer.headers["retry-after"]) for answer in refused} == {
             (429, "1")
         }
-        assert "of at most 1; ask again later" in refused[0].json()["error"]
+        assert "and at most 1 may wait; ask again later" in refused[0].json()["error"]
         for answer in answers:
             assert answer in refused or answer.json()["result"] == pytest.approx(known, abs=1e-5)
 

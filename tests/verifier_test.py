@@ -244,44 +244,41 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers with "
-        "commas")),
-        ("sample {debate} {exact} --temperatures 0 --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures nan --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures inf --into {new}", "expected both above 0"),
-        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers with "
-        "commas")),
+        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers "
+        "separated by commas")),
+        ("sample {debate} {exact} --temperatures 0 --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures nan --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures inf --into {new}", "finite numbers above 0"),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers "
+        "separated by commas")),
         ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
-        ("sample {debate} {exact} --into {taken}", "exists; expected a file that is not there"),
-        ("sample {debate} {exact} --agents zoe --into {new}", ("there is no agent 'zoe'; agents "
-        "are a, b")),
+        ("sample {debate} {exact} --into {taken}", "exists; expected a file that does not exist"),
+        ("sample {debate} {exact} --agents zoe --into {new}", "agent 'zoe'; expected one of a, b"),
         ("sample {quickstart} --into {new}", "has no question and no grade"),
         ("sample nowhere.yaml", "nowhere.yaml does not exist"),
         ("balance nowhere.jsonl {debate} {exact}", "nowhere.jsonl does not exist"),
         ("balance {answers} {debate} {exact} --writer zoe", ("writer is 'zoe'; expected expert or "
         "one of the agents a, b")),
         ("balance {answers} {debate} {exact} --writer expert", "the config has no expert"),
-        ("balance {answers} {debate} {exact} --split eval", "no task has the id"),
+        ("balance {answers} {debate} {exact} --split eval", "have no task"),
         ("balance {answers} {debate} {exact} --each 0", "expected 1 or more"),
         ("balance {answers} {debate} {exact} --temperature 0", "a temperature above 0"),
-        ("balance {answers} {debate} {exact} --into {answers}", ("exists; expected a file that is "
-        "not there")),
-        ("balance {empty} {debate} {exact} --into {new}", ("has no answers; expected one in every "
-        "line")),
-        ("balance {noise} {debate} {exact} --into {new}", "noise:1 is no answer"),
-        ("train {tiny} {empty} --into {new}", "has no answers; expected one in every line"),
-        ("train {tiny} {noise} --into {new}", "noise:1 is no answer"),
+        ("balance {answers} {debate} {exact} --into {answers}", ("exists; expected a file that "
+        "does not exist")),
+        ("balance {empty} {debate} {exact} --into {new}", "has no answers; expected one per line"),
+        ("balance {noise} {debate} {exact} --into {new}", "noise:1 is not an answer"),
+        ("train {tiny} {empty} --into {new}", "has no answers; expected one per line"),
+        ("train {tiny} {noise} --into {new}", "noise:1 is not an answer"),
         ("train {tiny} {taken} --into {new}", "is a folder; expected a regular file"),
-        ("train {tiny} {one} --into {new}", ("1 questions with held_out 0.1 leave 1 to train on "
-        "and 0")),
-        ("train {tiny} {right} --into {new}", ("answers to learn from are right; expected both "
-        "kinds")),
+        ("train {tiny} {one} --into {new}", ("held_out 0.1 of 1 questions leaves "
+        "1 for training and 0")),
+        ("train {tiny} {right} --into {new}", "training answers are right; expected both kinds"),
         ("train {noise} {answers} --into {new}", "noise"),
-        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that is not there"),
+        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that does not exist"),
         ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
         ("train {tiny} {answers} held_out=0.001 --into {new}", "leave"),
-        ("train {tiny} {answers} train=lora --into {new}", "an embedded model knows nothing yet"),
-        ("train {tiny} {tiny} --into {new}", "is no answer"),
+        ("train {tiny} {answers} train=lora --into {new}", "an embedded model has random weights"),
+        ("train {tiny} {tiny} --into {new}", "is not an answer"),
         ("serve {new}", "has no verifier.json"),
     ],
 )  # fmt: skip

@@ -126,7 +126,7 @@ def balance_answers(
     _check_quota(each, tries, temperature)
     if Path(into).exists():
         raise ConfigError(
-            f"{into} exists; expected a file that is not there: name another, or delete it"
+            f"{into} exists; expected a file that does not exist: choose another name, or delete it"
         )
     use_threads(settings)
     asks = ("expert",) if writer == "expert" else ()
@@ -167,10 +167,11 @@ def _player(setup: TaskSetup, models: Models, agent: str) -> PolicyWriter:
 def _check_amounts(temperatures: Sequence[float], games: int, tasks: int | None) -> None:
     if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
         raise ConfigError(
-            f"got temperatures {list(temperatures)} and games {games}; expected both above 0"
+            f"got temperatures {list(temperatures)} and games {games}; expected finite numbers "
+            "above 0"
         )
     if tasks is not None and tasks < 1:
-        raise ConfigError(f"tasks is {tasks}; expected 1 or more, or all of them: leave it out")
+        raise ConfigError(f"tasks is {tasks}; expected 1 or more: omit it for all tasks")
 
 
 def _check_quota(each: int, tries: int, temperature: float) -> None:
@@ -185,7 +186,7 @@ def _check_agents(setup: TaskSetup, agents: Sequence[str]) -> None:
     unknown = [agent for agent in agents if agent not in setup.team.agents]
     if unknown:
         raise ConfigError(
-            f"there is no agent {unknown[0]!r}; agents are {', '.join(setup.team.agents)}"
+            f"got agent {unknown[0]!r}; expected one of {', '.join(setup.team.agents)}"
         )
 
 
@@ -204,7 +205,7 @@ def _check_writer(setup: TaskSetup, writer: str | None) -> None:
         )
     if writer == "expert" and setup.config.expert is None:
         raise ConfigError(
-            "writer is expert, and the config has no expert: add a section with base_url and model"
+            "writer is expert, but the config has no expert: add a section with base_url and model"
         )
 
 
@@ -229,7 +230,7 @@ async def _writer_of(
 def _tasks(setup: TaskSetup, split: TaskSplit) -> list[Task]:
     if split not in setup.tasks:
         raise ConfigError(
-            f"there are no tasks for {split}: give data.{split} a name or a path, or use another "
-            f"split"
+            f"got no tasks for {split}; expected some: set data.{split} to a name or a path, or "
+            "use another split"
         )
     return setup.tasks[split]

@@ -66,7 +66,7 @@ def measure_baselines(
         soloist = tuple(setup.team.agents)[-1] if single is None else single
         if soloist not in setup.team.agents:
             raise ConfigError(
-                f"there is no agent {soloist!r} to play alone; agents are "
+                f"single names agent {soloist!r}; expected one of the agents "
                 f"{', '.join(setup.team.agents)}"
             )
         trained = [] if run is None else [run_loop(_trained(TRAINED, setup, run, scratch, show))]
@@ -103,7 +103,8 @@ def _other(run: Path, setup: TaskSetup, show: Show) -> BaselineResult:
     different."""
     if run_of(run) is None:
         raise ConfigError(
-            f"{run} is no run folder: expected a folder with a config.yaml, such as runs/quickstart"
+            f"{run} is not a run folder: expected a folder with a config.yaml, such as "
+            "runs/quickstart"
         )
     same = setup.config.evaluation
     count = "null" if same.tasks is None else same.tasks
@@ -117,9 +118,7 @@ def _other(run: Path, setup: TaskSetup, show: Show) -> BaselineResult:
                 if first is None
                 else f"{first[1]!r} where {first[0]!r} is"
             )
-            raise ConfigError(
-                f"{run} has other held-out tasks ({what}): only the same ones can be compared"
-            )
+            raise ConfigError(f"{run} has other held-out tasks ({what}); expected the same tasks")
         return run_loop(_trained(f"trained team of {run.name}", theirs, run, scratch, show))
 
 
@@ -253,12 +252,12 @@ def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Cros
 def _refuse_others(runs: Sequence[str | Path], command: str) -> None:
     """Raise ConfigError if there are fewer than two runs, or if one is not a run folder."""
     if len(runs) < 2:
-        raise ConfigError(f"{command} needs at least two run folders, got {len(runs)}")
+        raise ConfigError(f"{command} got {len(runs)} run folders, expected at least two")
     for run in runs:
         if not (Path(run) / "config.yaml").is_file():
             raise ConfigError(
-                f"{run} is no run folder: expected a folder with a config.yaml, such as "
-                f"runs/quickstart"
+                f"{run} is not a run folder: expected a folder with a config.yaml, such as "
+                "runs/quickstart"
             )
 
 
@@ -273,6 +272,6 @@ def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) 
         found = differing({"environment": one, "turns": turns}, other)
         if found:
             raise ConfigError(
-                f"{run} plays another game than {runs[0]} ({', '.join(found)}): cross-play needs "
-                f"one game"
+                f"{run} plays another game than {runs[0]} ({', '.join(found)}); expected runs of "
+                "the same game"
             )

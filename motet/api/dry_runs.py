@@ -83,7 +83,8 @@ def check(
     if settings.verifier is not None and settings.verifier.constant is None:
         plain["verifier"] = {"constant": STAND_IN_SCORE}
         stand_ins["verifier"] = (
-            f"a score of {STAND_IN_SCORE} for every answer: the run's own was not asked"
+            f"a score of {STAND_IN_SCORE} for every answer, because the check does not use the "
+            "run's verifier"
         )
     for policy in plain["policies"].values():
         policy["adapter"] = None

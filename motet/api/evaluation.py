@@ -64,8 +64,7 @@ def evaluate(
     """
     if best_of and verifier is None:
         raise ConfigError(
-            "best_of says among how many games a verifier chooses, and there is none: add a "
-            "verifier"
+            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
         )
     one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
@@ -114,7 +113,8 @@ def _settings(
     settings = read_config(target, [*overrides, *games])
     if one and samples not in (None, 1):
         raise ConfigError(
-            f"samples is {samples}, but greedy and reference games are all alike: play one"
+            f"samples is {samples}; expected 1, because all greedy and reference games of a task "
+            "are equal"
         )
     most = 1 if one else settings.evaluation.samples
     if samples is None and not one:
@@ -132,12 +132,13 @@ def _settings(
 def _refuse_shuffle(turn: int, turns: int) -> None:
     if turns == 1:
         raise ConfigError(
-            f"shuffle_turn is {turn}, but the game has one turn: nothing follows what is heard"
+            f"shuffle_turn is {turn}, but the game has one turn; expected a game with a later "
+            "turn that reads the messages"
         )
     if not 1 <= turn < turns:
         raise ConfigError(
-            f"shuffle_turn is {turn}; expected 1 to {turns - 1}: something must follow what is "
-            f"heard"
+            f"shuffle_turn is {turn}; expected 1 to {turns - 1}, because a later turn must read "
+            "the messages"
         )
 
 
@@ -188,7 +189,7 @@ def _with_typed_feedback(
 ) -> RunConfig:
     if len(settings.rollout.samples) == 1:
         raise ConfigError(
-            "feedback is given between turns, but the game has one turn: play more, with "
+            "feedback is given between turns, but the game has one turn: use more, such as "
             "rollout.samples=[1,1]"
         )
     return read_config(target, [*overrides, "environment.feedback.mode=human"])
@@ -219,7 +220,7 @@ def play(
             raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
         if person is not None and person not in setup.team.agents:
             raise ConfigError(
-                f"there is no agent {person!r} to play; agents are {', '.join(setup.team.agents)}"
+                f"got agent {person!r} to play; expected one of {', '.join(setup.team.agents)}"
             )
 
         async def one() -> Evaluation:

@@ -53,7 +53,7 @@ def replay(
         last = steps_of(setup)
         number = last_played(folder) if step is None else step
         if not 1 <= number <= last:
-            raise ConfigError(f"got step {number}; expected 1 to {last}, the steps of the run")
+            raise ConfigError(f"got step {number}; expected 1 to {last}, the last step of the run")
         found = run_loop(bases.raw(setup, scratch, folder.models))
         unwarmed = [
             name
@@ -62,8 +62,8 @@ def replay(
         ]
         if unwarmed:
             raise ConfigError(
-                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its warm-up "
-                f"was over"
+                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its "
+                "warm-up ended; resume it first"
             )
         models = assemble(setup, found, train=True)
         progress.stage("replay", 1)

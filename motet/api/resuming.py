@@ -51,40 +51,39 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     file is incomplete, or if no checkpoint is valid.
     """
     if not (place / "config.yaml").is_file():
-        raise ConfigError(f"{place} holds no run to resume; start it without --resume")
+        raise ConfigError(f"{place} has no run to resume: start it without --resume")
     _check_config(place, settings)
     root = place / "checkpoints"
     if not checkpoint.folders(root):
         return Resumed()
     found, broken = checkpoint.newest(root)
-    warnings = [f"passed over a broken checkpoint: {line}" for line in broken]
+    warnings = [f"skipped an invalid checkpoint: {line}" for line in broken]
     then, now = found.state["machine"], machine()
     if then["threads"] != now["threads"]:
         raise ConfigError(
-            f"the run used {then['threads']} CPU threads, this process has "
-            f"{torch.get_num_threads()}: results "
-            f"would differ in the last bits; set threads={then['threads']}"
+            f"the run used {then['threads']} CPU threads, this process uses "
+            f"{torch.get_num_threads()}, which changes results in the last bits: set "
+            f"threads={then['threads']}"
         )
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:
             raise ConfigError(
-                f"data.{split} gives other tasks than when the run in {place} began, and a resumed "
-                f"run would be neither: bring "
-                f"the old ones back, or start again with --overwrite"
+                f"data.{split} gives other tasks than at the start of the run in {place}; "
+                "expected the same tasks: restore them, or start again with --overwrite"
             )
     differs = [
         f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
     ]
     if differs:
         warnings.append(
-            f"another machine: {'; '.join(differs)}: results may differ from an unbroken run in "
-            f"the last bits"
+            f"the machine has changed ({'; '.join(differs)}): results may differ from an "
+            "uninterrupted run in the last bits"
         )
     folder = RunFolder(place)
     _check_metrics(folder, found)
     if not folder.metrics.exists():
         warnings.append(
-            f"{folder.metrics} is gone, and with it {found.state['metrics_lines']} lines"
+            f"{folder.metrics} does not exist, so its {found.state['metrics_lines']} lines are lost"
         )
     if settings.report.episodes == "all":
         warnings += lost_episodes(folder, found.step)
@@ -109,8 +108,7 @@ def _check_config(place: Path, settings: RunConfig) -> None:
     if changed:
         told = "; ".join(f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed)
         raise ConfigError(
-            f"{place} was started with another config, and a resumed run would be neither: {told}. "
-            f"Resume "
+            f"{place} was started with another config: {told}. Resume with "
             f"{place / 'config.yaml'}, or start again with --overwrite"
         )
 

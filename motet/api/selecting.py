@@ -37,10 +37,9 @@ async def open_verifier(target: VerifierLike, setup: TaskSetup) -> AnswerVerifie
     ]
     if missing:
         raise ConfigError(
-            f"{type(setup.environment).__name__} has no {' and no '.join(missing)}: a verifier "
-            f"reads question(task) before an "
-            f"answer, and grade(task, text) says whether that is right; give it both "
-            f"(docs/evaluation.md)"
+            f"{type(setup.environment).__name__} has no {' and no '.join(missing)}; expected "
+            "question(task), the prompt that a verifier reads, and grade(task, text), whether an "
+            "answer is right: define both (docs/evaluation.md)"
         )
     verifier = scorer_of(target, setup.config)
     if isinstance(target, str | Path):
@@ -89,7 +88,7 @@ async def _try(verifier: AnswerVerifier) -> None:
         await verifier.score([(Message("user", "1 + 1?"), Message("assistant", "2"))])
     except RewardFault as fault:
         raise ConfigError(
-            f"{fault}; expected a verifier that scores answers: start it, or mend the address"
+            f"{fault}; expected a verifier that scores answers: start it, or correct the address"
         ) from fault
 
 

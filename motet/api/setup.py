@@ -32,11 +32,9 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
         return make_config(config, overrides)
     path = Path(config)
     if look_at(path) == "nothing":
-        raise ConfigError(f"{path} does not exist; expected a config file, or the folder of a run")
+        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
     if path.is_dir() and not (path / "config.yaml").is_file():
-        raise ConfigError(
-            f"{path} has no config.yaml; expected a config file, or the folder of a run"
-        )
+        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
     return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
 
 
@@ -79,8 +77,8 @@ async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Sho
         missing = [str(folder) for folder in trained.values() if not folder.is_dir()]
         if missing:
             raise ConfigError(
-                f"{run} has no trained team yet: {missing[0]} is missing. Finish it with motet "
-                f"train --resume"
+                f"{run} has no trained team: {missing[0]} is missing. Finish the run with motet "
+                "train --resume"
             )
         for folder in trained.values():
             check_seal(folder)

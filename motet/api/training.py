@@ -96,7 +96,7 @@ def train(
             summary = run_loop(run.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(
-                f"stopped at once. Go on from what was recorded with: {resume_command}"
+                f"stopped at once. Resume from the last checkpoint with: {resume_command}"
             ) from error
         summary = {"name": settings.name, **summary}
         write_json(folder.summary, summary)
@@ -135,8 +135,8 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     ]
     if biased:
         found.append(
-            f"top_p or top_k restricts what {', '.join(biased)} can say: the policy gradient is "
-            f"biased, as if it could say all"
+            f"top_p or top_k restricts the tokens of {', '.join(biased)}, which biases the policy "
+            "gradient"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
     found += shortened_contexts(
@@ -145,8 +145,8 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     both = setup.tasks.shared
     if both:
         found.append(
-            f"{both} held-out tasks are trained on too: give data.train and data.eval splits that "
-            f"do not meet"
+            f"{both} held-out tasks are also training tasks: use splits of data.train and "
+            "data.eval that do not overlap"
         )
     found += [
         f"{count} rows of data.{split} give no task"
@@ -155,8 +155,8 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     idle, steps = _never_due(setup), steps_of(setup)
     if idle:
         found.append(
-            f"in {steps} steps the schedule lets {', '.join(idle)} learn nothing: shorten its "
-            f"block or warmup"
+            f"the schedule does not train {', '.join(idle)} in {steps} steps: shorten its block "
+            "or warmup"
         )
     return found
 
@@ -235,8 +235,7 @@ def warmup(
         taken = [name for name in settings.models if (folder / name).exists()]
         if taken:
             raise ConfigError(
-                f"{folder / taken[0]} exists already: move it away, or name another folder with "
-                f"--into"
+                f"{folder / taken[0]} exists: move it away, or choose another folder with --into"
             )
         with Progress(show) as progress:
             settled = run_loop(bases.settle(setup, raw, folder, None, progress))

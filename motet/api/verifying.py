@@ -55,7 +55,8 @@ def train_verifier(
     folder, given = Path(into), some_answers(answers)
     if folder.exists():
         raise ConfigError(
-            f"{folder} exists; expected a folder that is not there: name another, or delete it"
+            f"{folder} exists; expected a folder that does not exist: choose another name, or "
+            "delete it"
         )
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -72,9 +73,8 @@ def train_verifier(
         )
         if not all(read):
             raise ConfigError(
-                f"none of {len(kept if not read[0] else apart)} answers fits the model's context "
-                f"of "
-                f"{verifier.context_length} tokens: use a model with a longer one"
+                f"none of {len(kept if not read[0] else apart)} answers fit the model's context "
+                f"of {verifier.context_length} tokens: use a model with a longer context"
             )
         figures, epoch = _learn(settings, verifier, read[0], read[1], progress)
         said = {**asdict(figures), "epoch": epoch, "unreadable": sum(passed)}
@@ -178,7 +178,7 @@ def _key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ConfigError(
-            f"--key-variable names {variable}, which is not set: put the server's key in it"
+            f"--key-variable names {variable}, which is not set: set it to the server's key"
         )
     return key
 
@@ -197,8 +197,7 @@ def _fresh(
     lora = settings.lora if settings.train == "lora" else None
     if lora is not None and base.embedded is not None:
         raise ConfigError(
-            "an embedded model knows nothing yet, and train: lora would leave it so: use train: "
-            "full"
+            "an embedded model has random weights, so train: lora cannot train it: use train: full"
         )
     return Verifier.new(
         source,

@@ -51,8 +51,7 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
         length = len(encode(words, prompt))
         if length >= context:
             raise ConfigError(
-                f"the first prompt of agent {agent} has {length} tokens, and model {model} has a "
-                f"context of {context}: "
-                "expected room for an answer. Shorten the prompt, or use a model with a longer "
-                "context"
+                f"the first prompt of agent {agent} has {length} tokens, but model {model} has a "
+                f"context of {context} tokens; expected room for an answer: shorten the prompt, "
+                "or use a model with a longer context"
             )

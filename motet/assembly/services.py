@@ -92,8 +92,8 @@ class Services(Mapping[str, Any]):
                 and name not in others
             ):
                 raise ConfigError(
-                    f"{name} is set, but environment {environment} asks for none: drop it ({name}: "
-                    "null)"
+                    f"{name} is set, but environment {environment} does not use it: drop it "
+                    f"({name}: null)"
                 )
 
     @property
@@ -160,12 +160,12 @@ def _key(section: str, chosen: ExpertConfig | VerifierConfig) -> str | None:
     key = os.environ.get(chosen.key_variable, "").strip()
     if not key:
         raise ConfigError(
-            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key of "
-            f"{chosen.base_url} in it, "
-            f"or drop key_variable where the server wants none"
+            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key "
+            f"of {chosen.base_url} in it, or drop key_variable if the server needs no key"
         )
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
-            f"{chosen.key_variable} holds what cannot be a key; expected letters, digits and signs"
+            f"{chosen.key_variable} does not contain a valid key; expected printable ASCII "
+            "characters"
         )
     return key

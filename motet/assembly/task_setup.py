@@ -86,9 +86,9 @@ def open_task_setup(
             and stage.rewards_at_end
         ):
             raise ConfigError(
-                f"{type(stage).__name__} rewards the end of an episode only, and "
-                "algorithm.repeat_last_reward: true would pay an early "
-                f"end once more for every turn not played: set algorithm.repeat_last_reward: false"
+                f"{type(stage).__name__} gives a reward only at the end of an episode, but "
+                "algorithm.repeat_last_reward: true repeats it for every turn not played: set "
+                "algorithm.repeat_last_reward: false"
             )
         if train and config.algorithm.incentives.any:
             _check_incentives(config, stage)
@@ -107,15 +107,14 @@ def _check_incentives(config: RunConfig, stage: Environment[Any]) -> None:
     """
     if not stage.says_right:
         raise ConfigError(
-            f"algorithm.incentives need to know who was right, and {type(stage).__name__} has no "
-            "gold labels: "
-            f"use an environment that says so, such as debate, or drop them"
+            f"algorithm.incentives need to know who is right, but {type(stage).__name__} does not "
+            "report it: use an environment with says_right, such as debate, or drop "
+            "algorithm.incentives"
         )
     if len(config.rollout.samples) < 2:
         raise ConfigError(
-            "algorithm.incentives are for what changes between turns, and rollout.samples "
-            f"{list(config.rollout.samples)} "
-            f"plays one: play more, or drop them"
+            "algorithm.incentives need at least two turns, but rollout.samples "
+            f"{list(config.rollout.samples)} has one: use more turns, or drop algorithm.incentives"
         )
 
 
@@ -175,15 +174,15 @@ def _reward(config: RunConfig) -> Any:
         isinstance(found, type) or not callable(found)
     ):
         raise ConfigError(
-            f"reward.name is {name!r}, which cannot score; expected a function, or a class with "
-            "score"
+            f"reward.name is {name!r}, which is not a reward; expected a function, or a class "
+            "with a method score"
         )
     if isinstance(found, type):
         schema = found.Options if hasattr(found, "Options") else None
         if schema is None and options:
             raise ConfigError(
-                f"reward sets {', '.join(options)}, but {config.reward.name} has no options: give "
-                "it an inner Options"
+                f"reward sets {', '.join(options)}, but {config.reward.name} has no options: "
+                "define an inner class Options"
             )
         return (
             found()
@@ -192,8 +191,8 @@ def _reward(config: RunConfig) -> Any:
         )
     if options:
         raise ConfigError(
-            f"reward sets {', '.join(options)}, but {config.reward.name} is a function: it has no "
-            "options"
+            f"reward sets {', '.join(options)}, but {config.reward.name} is a function, which has "
+            "no options: drop them, or use a class"
         )
     return found
 
@@ -208,10 +207,9 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
         wrong = sorted(set(config.team) - expected)
         hint = nearest(wrong[0], expected) if wrong else ""
         raise ConfigError(
-            f"team names {', '.join(config.team)}{hint}; environment {config.environment.name} has "
-            "the agents "
-            f"{', '.join(environment.agents)}: name each once; team.AGENT=POLICY adds one, "
-            "team.AGENT=null drops one"
+            f"team names {', '.join(config.team)}{hint}; environment {config.environment.name} "
+            f"has the agents {', '.join(environment.agents)}; expected the same agents: "
+            "team.AGENT=POLICY adds one, team.AGENT=null removes one"
         )
     return Team(
         agents={agent: config.team[agent].policy for agent in environment.agents},

@@ -89,7 +89,7 @@ def tasks_of(config: RunConfig, environment: Environment[Any], *, train: bool) -
     if wanted not in found:
         name = config.environment.name
         raise ConfigError(
-            f"environment {name} has no tasks of its own: give data.{wanted} a name or a path, "
+            f"environment {name} has no tasks of its own: set data.{wanted} to a name or a path, "
             "with a split"
         )
     for split in found if train else ("eval",):
@@ -101,7 +101,7 @@ def _from_rows(source: DataSource, split: str, environment: Environment[Any]) ->
     """Return the tasks of every row."""
     if not environment.provides(Environment.task):
         raise ConfigError(
-            f"data.{split} is set, but {type(environment).__name__} takes no rows: give it "
+            f"data.{split} is set, but {type(environment).__name__} does not read rows: define "
             "task(row), or drop data"
         )
     rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
@@ -137,8 +137,8 @@ def _refuse_repeats(tasks: list[Task], where: str) -> None:
     repeated = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
     if repeated:
         raise ConfigError(
-            f"{where}: several tasks have the id {repeated[0]!r}; expected an id for each: "
-            f"what one row gives, or the environment itself, must tell its tasks apart"
+            f"{where}: several tasks have the id {repeated[0]!r}; expected unique ids: set a "
+            "different id for each task"
         )
 
 

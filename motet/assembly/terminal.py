@@ -48,9 +48,8 @@ class Terminal:
             except EOFError as error:
                 if not lines:
                     raise PersonLeft(
-                        "the input ended where feedback was to be typed; expected a line, or an "
-                        "empty one: stay at the "
-                        "terminal, or choose another feedback.mode"
+                        "the input ended while feedback was expected; expected a line, or an "
+                        "empty line: stay at the terminal, or choose another feedback.mode"
                     ) from error
         return "\n".join(lines)
 

@@ -55,7 +55,7 @@ class Batch:
         if got != expected:
             lines = [f"  {name} {got[name]}, expected {expected[name]}" for name in got]
             raise ValueError(
-                f"shapes of a Batch for policy {self.policy} do not fit:\n" + "\n".join(lines)
+                f"a Batch for policy {self.policy} has wrong shapes:\n" + "\n".join(lines)
             )
 
     def _tensors(self) -> dict[str, Tensor]:

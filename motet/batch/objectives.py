@@ -86,10 +86,9 @@ def policy_objective(
     updates = algorithm.epochs * algorithm.minibatches
     if updates > 1 and policy_loss.ratio is None:
         raise ConfigError(
-            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimiser step "
-            f"per sample set; epochs "
-            f"{algorithm.epochs} x minibatches {algorithm.minibatches} = {updates}. Use "
-            f"policy_loss: clipped_surrogate"
+            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimizer step "
+            f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
+            f"{updates}. Use policy_loss: clipped_surrogate"
         )
     clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
     adapted = kl_coefficients or {}
@@ -104,8 +103,8 @@ def policy_objective(
         if algorithm.kl_in == "loss":
             if batch.reference_logp_BL is None:
                 raise ValueError(
-                    f"kl_in loss needs reference log-probabilities, samples of {batch.policy} "
-                    f"carry none"
+                    f"kl_in loss needs reference log-probabilities, but samples of {batch.policy} "
+                    "have none"
                 )
             coefficient = (
                 adapted[batch.policy] if batch.policy in adapted else algorithm.kl_coefficient

@@ -110,7 +110,7 @@ def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(
 
 def test_kl_in_the_loss_without_a_reference_is_refused() -> None:
     batch = two_tokens()
-    with pytest.raises(ValueError, match="samples of small carry none"):
+    with pytest.raises(ValueError, match="but samples of small have none"):
         policy_objective(Algorithm(kl_in="loss", kl_coefficient=0.1))(
             batch, batch.behaviour_logp_BL, batch.advantages_BL
         )

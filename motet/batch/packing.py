@@ -89,8 +89,8 @@ def _weighted(
 def _tokens(sample: TrainSample) -> tuple[int, ...]:
     if not sample.completion.tokens:
         raise ValueError(
-            f"{sample.id} of policy {sample.policy} has no tokens: only what a local policy "
-            f"sampled is trained"
+            f"{sample.id} of policy {sample.policy} has no tokens; expected tokens: only "
+            "completions of a local policy can be trained on"
         )
     return sample.completion.tokens
 

@@ -119,7 +119,10 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     place = Path(os.path.realpath(path))
     if place in above:
         chain = " -> ".join(str(one) for one in (*above, place))
-        raise ConfigError(f"{path} extends itself: {chain}; expected a chain that ends")
+        raise ConfigError(
+            f"{path} extends itself: {chain}; expected a chain without a cycle: change `extends` "
+            "in one of these files"
+        )
     document = read_yaml(path)
     layer = _layer(document, path.parent)
     if "extends" not in layer.data:
@@ -127,7 +130,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     base = layer.data.pop("extends")
     if not isinstance(base, str):
         raise ConfigError(
-            f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the name "
+            f"{place_of(document.places, ('extends',))}: extends: got {base!r}, expected the path "
             "of one file"
         )
     base_path = Path(os.path.normpath(path.parent / base))
@@ -188,8 +191,8 @@ def _laid_on(under: Document, over: Document) -> Document:
             there = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(
                 f"{place_of(whole.places, (section, name))}: {section}.{name}: got null, which "
-                f"drops a name that {section} has"
-                f"{nearest(name, known)}; {there}"
+                f"removes a name, but {section} does not have this name{nearest(name, known)}; "
+                f"{there}"
             )
         whole.data[section] = {name: value for name, value in names.items() if value is not None}
     return whole

@@ -204,9 +204,9 @@ def test_a_null_that_drops_nothing_is_refused(small):
     with pytest.raises(ConfigError, match=complaint):
         load_config(small, ["policies.axu=null"])
     small.write_text(SMALL.replace("  main: {policy", "  late: null\n  main: {policy"))
-    assert (
-        complaint_of(small)
-        == "small.yaml:10: team.late: got null, which drops a name that team has; it has aux, main"
+    assert complaint_of(small) == (
+        "small.yaml:10: team.late: got null, which removes a name, but team does not have "
+        "this name; it has aux, main"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ("seed=[1", "override 'seed=[1': not YAML: expected ',' or ']', but got '<stream end>'"),
         (
             "decode={top_k: 1, top_k: 2}",
-            "override 'decode={top_k: 1, top_k: 2}': top_k is said twice: keep one",
+            "override 'decode={top_k: 1, top_k: 2}': top_k is set twice: keep one",
         ),
         (
             "team.main.decode.temprature=1",
@@ -244,12 +244,13 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ("policies.aux.model=big", "policies.aux names model 'big'; models are: tiny"),
         (
             "models.other.path=x",
-            "override 'models.other.path=x': models.other is used by no policy: name it in "
-            "policies, or drop it",
+            "override 'models.other.path=x': models.other is not used by any policy: use it "
+            "in policies, or drop it",
         ),
         (
             "team.aux=[aux, main]",
-            "team.aux lists 2 policies, but rollout.samples has 1 turn(s): one each",
+            "team.aux lists 2 policies, but rollout.samples has 1 turn(s): list at most one per "
+            "turn",
         ),
         (
             "algorithm.name=magprpo",
@@ -272,7 +273,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "models.tiny.embedded.heads=3",
-            "models.tiny.embedded: hidden_size 128 over heads 3 is no even width",
+            "models.tiny.embedded: got hidden_size 128 and heads 3; expected",
         ),
         (
             "policies.aux.train=some",
@@ -280,7 +281,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "policies.aux.lora.rank=4",
-            "policies.aux: got lora settings with train: full; expected them with train: lora",
+            "policies.aux: got lora settings with train: full; expected them only with train: lora",
         ),
         (
             "policies.aux.adapter=x",
@@ -290,11 +291,11 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "data.train.split=test",
             "data.train: got name None and path None, expected exactly one of them",
         ),
-        ("name=../x", "name: got '../x', expected the name of a folder"),
+        ("name=../x", "name: got '../x', expected a folder name"),
         (
             "models={a/b: {path: x}}",
-            "override 'models={a/b: {path: x}}': models.a/b: use letters, digits and _ . - + = in "
-            "a name",
+            "override 'models={a/b: {path: x}}': models.a/b: expected a folder name: "
+            "letters, digits and _ . - + =",
         ),
         ("extends=x.yaml", "extends: unknown key"),
     ],
@@ -313,7 +314,7 @@ def test_a_bad_key_in_a_file_is_named_with_file_and_line(small):
 
 def test_a_policy_that_nobody_plays_is_named_where_it_stands(small):
     assert complaint_of(small, "team.aux=main") == (
-        "small.yaml:6: policies.aux is played by no agent: name it in team, or drop it"
+        "small.yaml:6: policies.aux is not used by any agent: add it to team, or drop it"
     )
 
 
@@ -367,7 +368,7 @@ def test_files_that_extend_each_other_are_refused(tmp_path):
         == "a.yaml:2: extends: absent.yaml does not exist; expected a YAML file"
     )
     (tmp_path / "a.yaml").write_text("extends: [b.yaml]\n")
-    assert "a.yaml:1: extends: got ['b.yaml'], expected the name of one file" in complaint_of(
+    assert "a.yaml:1: extends: got ['b.yaml'], expected the path of one file" in complaint_of(
         tmp_path / "a.yaml"
     )
 

@@ -97,8 +97,7 @@ _FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
 def _run_name(name: str) -> str:
     if not re.fullmatch(_FOLDER_NAME, name):
         raise ValueError(
-            f"got {name!r}, expected the name of a folder: at most 100 letters, digits and _ . - + "
-            "="
+            f"got {name!r}, expected a folder name: at most 100 letters, digits and _ . - + ="
         )
     return name
 
@@ -187,7 +186,7 @@ class RunConfig(Settings):
         named = [
             (section, name) for section in ("models", "policies") for name in getattr(self, section)
         ]
-        advice = "use letters, digits and _ . - + = in a name"
+        advice = "expected a folder name: letters, digits and _ . - + ="
         return [
             (key, f"{'.'.join(key)}: {advice}")
             for key in named
@@ -202,14 +201,14 @@ class RunConfig(Settings):
                 if name not in self.policies:
                     known = ", ".join(self.policies)
                     text = (
-                        f"team.{agent} names policy {name!r}; policies are: {known}: name one "
-                        f"of these, or add policies.{name}"
+                        f"team.{agent} names policy {name!r}; policies are: {known}. Use one of "
+                        f"these, or add policies.{name}"
                     )
                     found.append((("team", agent), text))
             if len(player.policy) > turns:
                 text = (
                     f"team.{agent} lists {len(player.policy)} policies, but rollout.samples has "
-                    f"{turns} turn(s): one each"
+                    f"{turns} turn(s): list at most one per turn"
                 )
                 found.append((("team", agent), text))
         for name, policy in self.policies.items():
@@ -237,14 +236,14 @@ class RunConfig(Settings):
             return [
                 (
                     ("policies", taken[0]),
-                    f"policies.{taken[0]} has the name of a critic: call it something else",
+                    f"policies.{taken[0]} has the same name as a critic: rename it",
                 )
             ]
         critic = critic or CriticConfig()
         if critic.train == "policy" and algorithm.critic_view == "joint":
             text = (
-                "critic.train is policy, but critic_view joint belongs to no single policy: use "
-                "full, lora or head"
+                "critic.train is policy, but a critic with critic_view joint cannot share the "
+                "weights of one policy: use full, lora or head"
             )
             return [(("critic", "train"), text)]
         if critic.train == "policy" and any(
@@ -259,17 +258,16 @@ class RunConfig(Settings):
         }
         if algorithm.scope == "token" and critic.model is not None and read != {critic.model}:
             text = (
-                f"critic.model is {critic.model}, but scope token values the tokens of the "
-                "players, whose models are "
-                f"{', '.join(sorted(read))}: drop critic.model"
+                f"critic.model is {critic.model}, but scope token needs the models of the "
+                f"policies, which are {', '.join(sorted(read))}: drop critic.model"
             )
             return [(("critic", "model"), text)]
         for agent, player in self.team.items():
             models = {self.policies[name].model for name in player.policy}
             if algorithm.scope == "token" and len(models) > 1:
                 text = (
-                    f"team.{agent} speaks with the models {', '.join(sorted(models))}, and "
-                    "scope token needs one per agent"
+                    f"team.{agent} uses the models {', '.join(sorted(models))}, but scope token "
+                    "needs one model per agent: use one model"
                 )
                 return [(("team", agent), text)]
         return []
@@ -280,12 +278,12 @@ class RunConfig(Settings):
         if self.critic is not None and self.critic.model is not None:
             loaded.add(self.critic.model)
         idle = [
-            ("policies", name, "is played by no agent: name it in team")
+            ("policies", name, "is not used by any agent: add it to team")
             for name in self.policies
             if name not in playing
         ]
         idle += [
-            ("models", name, "is used by no policy: name it in policies")
+            ("models", name, "is not used by any policy: use it in policies")
             for name in self.models
             if name not in loaded
         ]
@@ -310,20 +308,20 @@ class RunConfig(Settings):
             for name, policy in self.policies.items():
                 if policy.model == model and policy.train == "full":
                     text = (
-                        f"policies.{name} has train: full, and {fewer}: use train: lora or "
+                        f"policies.{name} has train: full, but {fewer}: use train: lora or "
                         "frozen, or quantize: none"
                     )
                     found.append((("policies", name), text))
             if critic.train == "full" and model in valued:
                 text = (
-                    f"critic has train: full, and {fewer}: use critic.train=lora or head, or "
+                    f"critic has train: full, but {fewer}: use critic.train=lora or head, or "
                     "another critic.model"
                 )
                 found.append((("critic",), text))
             if self.warmup is not None:
                 text = (
-                    f"warmup trains all weights, and {fewer}: drop warmup (warmup: null), or "
-                    "use quantize: none"
+                    f"warmup trains all weights, but {fewer}: drop warmup (warmup: null), or use "
+                    "quantize: none"
                 )
                 found.append((("warmup",), text))
         return found
@@ -393,17 +391,16 @@ def check_trainable(config: RunConfig) -> None:
     """
     if config.frozen == set(config.policies):
         raise ConfigError(
-            f"every policy is frozen ({', '.join(config.policies)}), so there is nothing to train: "
-            f"give one train: full or lora, or use motet evaluate"
+            f"every policy is frozen ({', '.join(config.policies)}); expected at least one with "
+            "train: full or lora: set it, or use motet evaluate"
         )
     check_plan(config.algorithm, config.rollout, len(config.team))
     played = config.train.tasks_per_step * config.rollout.samples[0]
     if config.algorithm.whiten and played < 2:
         raise ConfigError(
-            "algorithm.whiten centres the advantages of a step, and train.tasks_per_step "
-            f"{config.train.tasks_per_step} with "
-            f"rollout.samples {list(config.rollout.samples)} gives {played} at turn 1: play more, "
-            "or set whiten: false"
+            "algorithm.whiten needs at least 2 advantages per step, but train.tasks_per_step "
+            f"{config.train.tasks_per_step} with rollout.samples {list(config.rollout.samples)} "
+            f"gives {played} at turn 1: raise one of them, or set whiten: false"
         )
 
 

@@ -54,7 +54,8 @@ def test_frozen_everything_can_be_evaluated_but_not_trained():
     )
     assert still.frozen == {"aux", "main"}
     with pytest.raises(
-        ConfigError, match=r"every policy is frozen \(aux, main\), so there is nothing to train"
+        ConfigError,
+        match=r"every policy is frozen \(aux, main\); expected at least one with train: full",
     ):
         check_trainable(still)
 
@@ -100,7 +101,7 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
         ({"critic": {}}, "algorithm magrpo has none: set algorithm.critic_view, or drop critic"),
         (
             {"algorithm": {"name": "maac"}, "critic": {"train": "policy"}},
-            "critic_view joint belongs to no single policy",
+            "a critic with critic_view joint cannot share the weights",
         ),
         (
             {
@@ -121,7 +122,7 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
                 "critic": {"model": "large"},
                 "models": {"tiny": {"embedded": {}}, "large": {"path": "large"}},
             },
-            "scope token values the tokens of the players, whose models are tiny",
+            "scope token needs the models of the policies, which are tiny",
         ),
         (
             {
@@ -129,12 +130,15 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
                 "policies": {"critic-aux": {"model": "tiny"}, "main": {"model": "tiny"}},
                 "team": {"aux": "critic-aux", "main": "main"},
             },
-            "policies.critic-aux has the name of a critic",
+            "policies.critic-aux has the same name as a critic",
         ),
-        ({"algorithm": {"name": "iac"}, "critic": {"lora": {}}}, "expected them with train: lora"),
+        (
+            {"algorithm": {"name": "iac"}, "critic": {"lora": {}}},
+            "expected them only with train: lora",
+        ),
         (
             {"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}},
-            "reads the policy's own",
+            "which uses the model of the policy",
         ),
     ],
 )

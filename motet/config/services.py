@@ -29,8 +29,8 @@ def _web_address(url: str) -> str:
         raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000")
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            "got an address with a password in it, which would be recorded: name a variable in "
-            "key_variable"
+            "got an address that contains a password, which would be recorded: put the key in an "
+            "environment variable and set key_variable"
         )
     return url
 
@@ -73,8 +73,8 @@ class ExpertConfig(Settings):
         taken = {"model", "messages", "stream", "temperature", "max_tokens"} & set(self.extra)
         if taken:
             raise ValueError(
-                f"extra sets {', '.join(sorted(taken))}; expected other fields: these are set "
-                "beside it or fixed"
+                f"extra sets {', '.join(sorted(taken))}; expected other fields, because Motet "
+                "sets these itself"
             )
         return self
 
@@ -143,7 +143,7 @@ class VerifierConfig(Settings):
             )
         if len(self.ensemble) == 1:
             raise ValueError(
-                "ensemble has one verifier; expected two or more: name it without an ensemble"
+                "ensemble has one verifier; expected two or more: set it without ensemble"
             )
         kind = given[0]
         for name, field in type(self).model_fields.items():

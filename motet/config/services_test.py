@@ -49,7 +49,7 @@ def test_what_is_no_web_address_is_refused(url):
 
 
 def test_an_address_with_a_password_is_refused_because_it_would_be_recorded():
-    with pytest.raises(ValidationError, match="name a variable in key_variable"):
+    with pytest.raises(ValidationError, match="set key_variable"):
         expert(base_url="https://me:secret@models.example/v1")
 
 

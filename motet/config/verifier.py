@@ -56,8 +56,8 @@ class VerifierTraining(Settings):
     def _plain_where_all_is_trained(self) -> Self:
         if self.model.quantize != "none":
             raise ValueError(
-                f"got model.quantize {self.model.quantize}; a verifier is trained and served "
-                "plain: use none"
+                f"got model.quantize {self.model.quantize}, expected none, because a verifier is "
+                "not quantized"
             )
         return self
 
@@ -65,7 +65,7 @@ class VerifierTraining(Settings):
     def _refuse_what_is_not_used(self) -> Self:
         if self.train == "full" and self.lora != Lora():
             raise ValueError(
-                "got lora settings with train: full; expected them with train: lora: drop one"
+                "got lora settings with train: full; expected them only with train: lora: drop one"
             )
         optimizer, usual = self.optimizer, VerifierOptimizer().final_fraction
         if optimizer.schedule == "constant" and optimizer.final_fraction != usual:

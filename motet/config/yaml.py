@@ -100,7 +100,7 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ConfigError(
-            f"{source}: is nested too deeply; expected at most {_DEEPEST} levels"
+            f"{source}: nested too deeply; expected at most {_DEEPEST} levels"
         ) from error
     places: dict[KeyPath, str] = {}
 
@@ -108,7 +108,7 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
         if node in inside:
             raise ConfigError(
                 f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of "
-                "something else"
+                "another value"
             )
         if len(path) > _DEEPEST:
             raise ConfigError(
@@ -117,8 +117,8 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
             )
         if len(places) > _MOST_VALUES:
             raise ConfigError(
-                f"{source}: has more than {_MOST_VALUES:,} values; expected a config, with rows in "
-                "a file"
+                f"{source}: more than {_MOST_VALUES:,} values; expected fewer: put rows of data "
+                "into a data file"
             )
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return mapping(node, path, (*inside, node))
@@ -140,13 +140,13 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
             key = _scalar(key_node, place(key_node.start_mark))
             if not isinstance(key, str):
                 raise ConfigError(
-                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a text: "
+                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a string: "
                     "write it in quotes"
                 )
             if key in said:
                 first = f", first on line {said[key]}" if lines else ""
                 raise ConfigError(
-                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is said twice{first}: "
+                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is set twice{first}: "
                     "keep one"
                 )
             said[key] = key_node.start_mark.line + 1
@@ -167,7 +167,7 @@ def _scalar(node: yaml.Node, place: str) -> Any:
         return convert(node.value)
     except ValueError as error:
         said = shortened(repr(node.value), 100)
-        raise ConfigError(f"{place}: got {said}, expected what its tag {node.tag} says") from error
+        raise ConfigError(f"{place}: got {said}, expected a value of its tag {node.tag}") from error
 
 
 def _integer(text: str) -> int:
@@ -345,7 +345,7 @@ _WISHES = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
-    "string_type": "a text",
+    "string_type": "a string",
     "model_type": "keys and values",
     "dict_type": "keys and values",
     "tuple_type": "a list",

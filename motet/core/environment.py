@@ -124,6 +124,6 @@ class Environment(ABC, Generic[State]):
 
     def _not_provided(self, name: str) -> NotProvided:
         return NotProvided(
-            f"{type(self).__name__} has no {name}; expected a call only where "
-            f"provides(Environment.{name}) is true: define {name}"
+            f"{type(self).__name__} does not define {name}: define it, or call it only if "
+            f"provides(Environment.{name}) is true"
         )

@@ -64,7 +64,8 @@ def test_a_method_that_is_not_overridden_is_not_provided_and_says_so(method):
     name = method.__name__
     assert not Bare().provides(method)
     with pytest.raises(
-        NotProvided, match=rf"^Bare has no {name}; expected .*provides\(Environment.{name}\)"
+        NotProvided,
+        match=rf"^Bare does not define {name}: .*provides\(Environment.{name}\) is true",
     ):
         asyncio.run(called(Bare(), method))
 

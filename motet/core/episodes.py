@@ -132,13 +132,18 @@ class Completion:
 
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):
-            raise ValueError("a Completion has tokens and logprobs, or neither")
+            raise ValueError(
+                "a Completion got only one of tokens and logprobs; expected both or neither"
+            )
         if (
             self.tokens is not None
             and self.logprobs is not None
             and len(self.tokens) != len(self.logprobs)
         ):
-            raise ValueError(f"{len(self.tokens)} tokens but {len(self.logprobs)} logprobs")
+            raise ValueError(
+                f"a Completion got {len(self.tokens)} tokens and {len(self.logprobs)} logprobs; "
+                "expected equally many"
+            )
 
 
 @dataclass(frozen=True)

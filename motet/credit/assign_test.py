@@ -333,7 +333,7 @@ def test_an_api_partner_is_never_trained():
 
 @pytest.mark.parametrize("samples", [(1,), (4, 1), (1, 4)])
 def test_a_group_baseline_refuses_one_sample_per_group(samples):
-    with pytest.raises(ConfigError, match=r"at least 2 at every turn"):
+    with pytest.raises(ConfigError, match=r"at least 2 samples at every turn"):
         check_plan(ALGORITHMS["magrpo"], Plan(samples=samples), 2)
 
 
@@ -343,18 +343,18 @@ def test_a_group_baseline_refuses_one_sample_per_group(samples):
         (
             {"baseline": "moving_average", "scale": "std"},
             {"samples": (4, 1)},
-            "scale std compares siblings",
+            "scale std compares samples of one Round",
         ),
         ({"group_by": "task"}, {"samples": (4, 1), "expand": "best"}, "leaves one path"),
         (
             {"baseline": "none", "returns": "last"},
             {"samples": (4, 1), "expand": "random"},
-            "returns last must read what came next",
+            "returns last needs the next Round of every joint action",
         ),
         (
             {"baseline": "none", "incentives": {"beta0": 1.0}},
             {"samples": (4, 1), "expand": "random"},
-            "incentives must read",
+            "incentives needs the next Round",
         ),
     ],
 )
@@ -366,7 +366,7 @@ def test_what_would_silently_learn_something_else_is_refused(overrides, plan, me
 def test_paths_pass_with_compare_task_and_without_a_baseline():
     check_plan(resolve("magrpo", {"group_by": "task"}), Plan(samples=(4, 1)), 2)
     check_plan(ALGORITHMS["mareinforce"], Plan(samples=(1, 1)), 2)
-    with pytest.raises(ConfigError, match="greedy_path needs straight paths"):
+    with pytest.raises(ConfigError, match="greedy_path needs 1 sample after turn 1"):
         check_plan(ALGORITHMS["remax"], Plan(samples=(2, 2)), 2)
     with pytest.raises(ConfigError, match="trains one agent"):
         check_plan(ALGORITHMS["grpo"], Plan(samples=(4,)), 2)
@@ -392,22 +392,28 @@ def test_an_unknown_algorithm_names_the_nearest():
     ("fields", "message"),
     [
         ({"scale": "std"}, "needs a baseline"),
-        ({"epochs": 2}, "one optimiser step"),
+        ({"epochs": 2}, "one optimizer step"),
         (
             {"clip_high": 0.3},
-            "clip_high 0.3 bounds a ratio, and policy_loss policy_gradient has none",
+            "clip_high 0.3 needs a ratio, but policy_loss policy_gradient has none",
         ),
-        ({"whiten": True}, "with a critic"),
-        ({"gae_lambda": 0.5}, "with a critic"),
-        ({"scope": "token"}, "with a critic"),
-        ({"critic_view": "joint", "scope": "token"}, "tokens of one agent"),
-        ({"critic_view": "joint", "reward_sharing": "own"}, "what all agents share"),
-        ({"critic_view": "own", "returns": "last", "gae_lambda": 0.5}, "no value cross a turn"),
-        ({"kl_target": 1.0}, "adapts kl_coefficient"),
+        ({"whiten": True}, "needs a critic, got critic_view none"),
+        ({"gae_lambda": 0.5}, "needs a critic, got critic_view none"),
+        ({"scope": "token"}, "needs a critic, got critic_view none"),
+        ({"critic_view": "joint", "scope": "token"}, "scope token needs one critic per agent"),
+        (
+            {"critic_view": "joint", "reward_sharing": "own"},
+            "critic_view joint needs a shared reward",
+        ),
+        (
+            {"critic_view": "own", "returns": "last", "gae_lambda": 0.5},
+            "gae_lambda 0.5 has no effect between turns",
+        ),
+        ({"kl_target": 1.0}, "kl_target 1.0 needs kl_in"),
         ({"stop_at_kl": 1.0}, "several updates"),
-        ({"kl_coefficient": 0.1}, "contradict"),
-        ({"kl_in": "loss"}, "contradict"),
-        ({"critic_view": "own", "baseline": "group_mean"}, "exclude"),
+        ({"kl_coefficient": 0.1}, "expected both or neither"),
+        ({"kl_in": "loss"}, "expected both or neither"),
+        ({"critic_view": "own", "baseline": "group_mean"}, "expected only one of them"),
     ],
 )
 def test_nonsense_is_refused_with_both_values(fields, message):

@@ -102,7 +102,7 @@ def greedy_path(comparison: Comparison) -> Tensor:
     """b = the return of one greedy path from the same task (ReMax, arXiv 2310.10505)."""
     if comparison.greedy_S is None:
         raise ConfigError(
-            "baseline greedy_path got no greedy path: the rollout must play one per task"
+            "baseline greedy_path got no greedy path; expected one per task, played by the rollout"
         )
     return comparison.greedy_S
 
@@ -111,7 +111,7 @@ def moving_average(comparison: Comparison) -> Tensor:
     """b = decayed mean of earlier steps' returns of this agent and turn; 0 at the first step."""
     if comparison.average_S is None:
         raise ConfigError(
-            "baseline moving_average got no state: pass the CreditState of the step before"
+            "baseline moving_average got no state; expected the CreditState of the previous step"
         )
     return comparison.average_S
 
@@ -127,7 +127,9 @@ def leave_one_agent_out(comparison: Comparison) -> Tensor:
     """
     actions = comparison.actions
     if actions is None:
-        raise ConfigError("baseline leave_one_agent_out got no joint actions: pass `actions`")
+        raise ConfigError(
+            "baseline leave_one_agent_out got no joint actions; expected them in `actions`"
+        )
     baseline_S = torch.zeros_like(comparison.returns_S)
     for agent, (sample_J, returns_J) in enumerate(
         zip(actions.sample_NJ, actions.returns_NJ, strict=True)

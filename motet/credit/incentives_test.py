@@ -288,5 +288,7 @@ def test_who_asks_for_incentives_must_be_told_who_was_right():
         "e", Task("t", {}), Round(0, root.prompts, root.prompt_tokens, root.samples, (mute,))
     )
     algorithm = resolve("mareinforce", {"incentives": {"beta1": 1.0}})
-    with pytest.raises(ConfigError, match="no term right/me"):
+    with pytest.raises(
+        ConfigError, match="need the term right/me, but an outcome does not have it"
+    ):
         assign_credit([episode], Scores(), algorithm, CreditState(), TEAM, 1)

@@ -35,7 +35,7 @@ class Forest:
             for name in ("parent_J", "round_J", "turn_J", "pruned_J")
         }
         if len(set(shapes.values())) != 1 or self.parent_J.dim() != 1:
-            raise ValueError(f"a Forest needs four vectors of one length, got {shapes}")
+            raise ValueError(f"got shapes {shapes}; expected four vectors of the same length")
 
 
 def repeat_last_reward(rewards_NJ: Tensor, missing_J: Tensor, gamma: float) -> Tensor:

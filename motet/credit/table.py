@@ -139,9 +139,8 @@ class Table:
         ]
         if missing:
             raise ConfigError(
-                f"algorithm.incentives need to know who was right, but an outcome has no term "
-                f"{RIGHT}{missing[0]}: "
-                f"use an environment with gold labels, or drop them"
+                f"algorithm.incentives need the term {RIGHT}{missing[0]}, but an outcome does not "
+                "have it: use an environment with gold labels, or drop algorithm.incentives"
             )
         right_NJ = torch.tensor(
             [

@@ -31,8 +31,8 @@ def load_rows(
     """
     if (path is None) == (name is None):
         raise ConfigError(
-            f"a dataset has path {path} and name {name}; expected one of them: a local path, or a "
-            "hub name"
+            f"got path {path} and name {name}; expected exactly one: a local path, or the name of "
+            "a dataset on the hub"
         )
     wanted = parse_split(split)
     local = Path(path or str(name))
@@ -43,8 +43,8 @@ def load_rows(
     chosen = [rows[index] for index in wanted.rows(len(rows))]
     if not chosen:
         raise ConfigError(
-            f"{source} has {len(rows)} rows and split {split!r} takes none of them; expected at "
-            "least one"
+            f"split {split!r} selects none of the {len(rows)} rows of {source}; expected at least "
+            "one"
         )
     return chosen
 
@@ -88,7 +88,7 @@ def _files(folder: Path, split: Split) -> list[Path]:
     """
     files = sorted(file for file in folder.rglob("*") if file.suffix in _READERS)
     if not files:
-        raise ConfigError(f"{folder} holds no dataset; expected {', '.join(_READERS)} files")
+        raise ConfigError(f"{folder} has no data files; expected {', '.join(_READERS)} files")
     named = [
         file
         for file in files
@@ -97,8 +97,8 @@ def _files(folder: Path, split: Split) -> list[Path]:
     if not named and len(files) > 1:
         there = ", ".join(str(file.relative_to(folder)) for file in files[:8])
         raise ConfigError(
-            f"{folder} has no file for split {split.name!r}; it has {there}: name one of them, or "
-            "another split"
+            f"{folder} has no file for split {split.name!r}; it has {there}: rename a file, or "
+            "choose another split"
         )
     return named or files
 
@@ -126,7 +126,9 @@ def _jsonl(file: Path) -> list[Row]:
 def _json_list(file: Path) -> list[Row]:
     rows = _parsed(_content(file), str(file))
     if not isinstance(rows, list):
-        raise ConfigError(f"{file} holds one {type(rows).__name__}; expected a list of objects")
+        raise ConfigError(
+            f"{file} holds a single {type(rows).__name__}; expected a list of objects"
+        )
     return [_object(row, f"{file}, row {number}") for number, row in enumerate(rows, start=1)]
 
 
@@ -139,7 +141,8 @@ def _parsed(text: bytes, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
         raise ConfigError(
-            f"{where} is not JSON: {error}; one object per line belongs in a .jsonl file"
+            f"{where} is not JSON: {error}; expected one JSON value (one object per line belongs "
+            "in a .jsonl file)"
         ) from error
 
 
@@ -207,6 +210,6 @@ def _hub(name: str, split: Split, subset: str | None) -> list[Row]:
     except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
         asked = f"dataset {name!r}" + (f", subset {subset!r}" if subset else "")
         raise ConfigError(
-            f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset of the "
-            "hub, or a local path that exists"
+            f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset on the "
+            "hub, or an existing local path"
         ) from error

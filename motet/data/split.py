@@ -48,8 +48,7 @@ def parse_split(text: str) -> Split:
     given = [bound for bound in bounds if bound]
     if len({bound.endswith("%") for bound in given}) > 1:
         raise ConfigError(
-            f"split {text!r} mixes rows and percent; write both bounds of a slice in rows, or both "
-            "with %"
+            f"split {text!r} mixes rows and percent; expected both bounds in rows, or both with %"
         )
     return Split(name, *(_bound(bound) for bound in bounds))
 
@@ -61,7 +60,7 @@ def _bound(text: str | None) -> Bound:
         return int(text)
     percent = int(text[:-1])
     if abs(percent) > 100:
-        raise ConfigError(f"a split is cut at {text}; expected -100% to 100%")
+        raise ConfigError(f"got {text} in a split; expected -100% to 100%")
     return Percent(percent)
 
 

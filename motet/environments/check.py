@@ -32,33 +32,34 @@ DEMONSTRATIONS = 8
 
 
 class Rule(StrEnum):
-    AGENTS = "`agents` are names, each once, and `branches` is True or False"
+    AGENTS = "`agents` are unique names, and `branches` is True or False"
     TASKS = "tasks have unique ids and plain JSON fields, and no eval task is a train task"
-    SURVIVES = "no reply, however odd, raises; a wrong answer is a result"
+    SURVIVES = "no reply raises an exception; a wrong answer is a result"
     OBSERVES = (
-        "observe(state) gives some known agents a text, or a chat of Messages, and the "
-        "same ones if asked again"
+        "observe(state) returns a string or a chat of Messages for one or more known agents, and "
+        "the same prompts if called again"
     )
-    TRANSITION = (
-        "step returns a Transition with a finite reward for every agent of the team and "
-        "finite terms"
-    )
-    SUCCESS = "every end has the term `success` in [0, 1]"
-    VALUE = (
-        "a State is a value: it can be copied, and its copy is equal to it (a frozen dataclass is)"
-    )
-    BRANCHES = "stepping twice from one state gives equal transitions (else set branches = False)"
-    UNCHANGED = "step leaves the state that it is given unchanged (else set branches = False)"
+    TRANSITION = "step returns a Transition with finite terms and a finite reward for every agent"
+    SUCCESS = "the last transition has the term `success` in [0, 1]"
+    VALUE = "a state can be copied, and the copy equals it (use a frozen dataclass)"
+    BRANCHES = "two steps from one state return equal transitions (otherwise set branches = False)"
+    UNCHANGED = "step does not change its argument `state` (otherwise set branches = False)"
     IN_TIME = "no method takes longer than timeout_seconds, whether it awaits, computes or sleeps"
-    ENDS = "an episode ends"
-    SOLVED = "what solve(state, seed) says, for all who act, earns success 1"
+    ENDS = "every episode ends"
+    SOLVED = (
+        "the replies of solve(state, seed) have success 1, and there is one for every acting agent"
+    )
     DEMONSTRATES = (
-        "demonstrate(task, seed) gives a known agent a prompt and a text, the same "
+        "demonstrate(task, seed) returns a prompt and a string for a known agent, and the same "
         "for the same seed"
     )
-    CONVENTION = "convention(task, agent, text) is a label for any text"
-    ANSWER = "answer(task, texts) is a string or None for any texts, the same if asked again"
-    ALONE = "alone() is an environment with one agent, and keeps these rules on the same tasks"
+    CONVENTION = "convention(task, agent, text) returns a string for any text"
+    ANSWER = (
+        "answer(task, texts) returns a string or None for any texts, and the same if called again"
+    )
+    ALONE = (
+        "alone() returns an environment with one agent that follows these rules on the same tasks"
+    )
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,11 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
     chosen = exam.tasks() if tasks is None else tasks
     for task in chosen:
         for what, text in ODD_REPLIES.items():
-            await exam.play(task, _always(text), f"where everyone says {what}")
+            await exam.play(task, _always(text), f"where every agent replies with {what}")
         if environment.provides(Environment.solve):
-            last = await exam.play(task, exam.solution, "where everyone says what solve() says")
+            last = await exam.play(
+                task, exam.solution, "where every agent replies with the text of solve()"
+            )
             exam.require(
                 Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
             )
@@ -199,21 +202,23 @@ class _Exam:
             self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval")
         )
         for split in (train, held_out):
-            self.require(Rule.TASKS, len(split) > 0, "a split without tasks")
+            self.require(Rule.TASKS, len(split) > 0, "a split has no tasks")
             repeated = [
                 name for name, count in Counter(task.id for task in split).items() if count > 1
             ]
-            self.require(Rule.TASKS, not repeated, f"id {', '.join(repeated[:3])} more than once")
+            self.require(
+                Rule.TASKS, not repeated, f"several tasks have the id {', '.join(repeated[:3])}"
+            )
         shared = {task.id for task in train} & {task.id for task in held_out}
         self.require(
-            Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} in train and in eval"
+            Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} is in train and in eval"
         )
         chosen = list(held_out[:3])
         for task in chosen:
             fields = dict(task.fields)
             plain = json.loads(self.ask("json.dumps(task.fields)", json.dumps, fields))
             self.require(
-                Rule.TASKS, plain == fields, f"fields {fields} that JSON gives back as {plain}"
+                Rule.TASKS, plain == fields, f"fields {fields}, which JSON converts to {plain}"
             )
         return chosen
 
@@ -270,8 +275,8 @@ class _Exam:
                     return transition
                 state = transition.state
             raise EnvironmentFault(
-                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: {self.turns} turns {how}, "
-                "and not done"
+                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: not done after {self.turns} "
+                f"turns {how}"
             )
         finally:
             await self.wait_for("close", self.environment.close, begun)
@@ -302,7 +307,7 @@ class _Exam:
         self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
         transition, again = [await self.step_once(state, replies, how) for _ in range(2)]
         self.require(
-            Rule.UNCHANGED, before == state, f"{state!r} after {how}, before it was {before!r}"
+            Rule.UNCHANGED, before == state, f"{before!r} before and {state!r} after {how}"
         )
         self.require(Rule.BRANCHES, transition == again, f"{transition} and then {again} at {how}")
         return transition

@@ -242,32 +242,32 @@ def test_callers_with_an_event_loop_await_the_same():
 @pytest.mark.parametrize(
     ("kind", "rule", "got"),
     [
-        (NoAgents, "each once", "agents []"),
-        (TwiceTheSame, "each once", "['a', 'a']"),
+        (NoAgents, "unique names", "agents []"),
+        (TwiceTheSame, "unique names", "['a', 'a']"),
         (MaybeBranches, "True or False", "branches 'yes'"),
         (NoTasks, "tasks have", "no method tasks"),
-        (OneSplitTwice, "no eval task is a train task", "t in train and in eval"),
-        (SetsInFields, "plain JSON", "gives back as {'words': ['yes']}"),
-        (Fragile, "however odd", "where everyone says nothing: IndexError"),
+        (OneSplitTwice, "no eval task is a train task", "t is in train and in eval"),
+        (SetsInFields, "plain JSON", "which JSON converts to {'words': ['yes']}"),
+        (Fragile, "no reply raises", "where every agent replies with nothing: IndexError"),
         (Quiet, "observe(state)", "no prompts"),
         (Stranger, "observe(state)", "agents ['c']"),
         (ListPrompt, "observe(state)", "['say'] for a"),
-        (Forgetful, "every agent of the team", "rewards={'a': 1.0}"),
+        (Forgetful, "for every agent", "rewards={'a': 1.0}"),
         (NotANumber, "finite reward", "nan"),
-        (Silent, "every end has the term", "terms {}"),
+        (Silent, "the last transition has the term", "terms {}"),
         (Overjoyed, "in [0, 1]", "2.0"),
-        (Identity, "is a value", "Identity.State"),
+        (Identity, "can be copied", "Identity.State"),
         (Counting, "equal transitions", "'count': 2.0"),
-        (Writing, "leaves the state that it is given unchanged", "before it was []"),
-        (Endless, "an episode ends", "32 turns"),
-        (WrongSolution, "earns success 1", "{'success': 0.0}"),
-        (NobodysSolution, "for all who act", "nothing for a"),
-        (StrangeDemonstration, "gives a known agent", "agent='c'"),
-        (Unlabelled, "a label for any text", "None"),
-        (Wavering, "the same if asked again", "'1' and then '2'"),
+        (Writing, "does not change its argument `state`", "[] before and"),
+        (Endless, "every episode ends", "32 turns"),
+        (WrongSolution, "have success 1", "{'success': 0.0}"),
+        (NobodysSolution, "for every acting agent", "nothing for a"),
+        (StrangeDemonstration, "for a known agent", "agent='c'"),
+        (Unlabelled, "returns a string for any text", "None"),
+        (Wavering, "the same if called again", "'1' and then '2'"),
         (AnswersInNumbers, "a string or None", "7"),
         (TwoAlone, "one agent", "agents ['a', 'b']"),
-        (Unclosed, "however odd", "close: OSError: busy"),
+        (Unclosed, "no reply raises", "close: OSError: busy"),
     ],
 )
 def test_a_broken_rule_is_named_with_what_was_got(kind, rule, got):
@@ -357,8 +357,8 @@ def test_what_does_not_branch_need_not_be_a_value():
             state.append(1)
             return Transition(state, {"a": 0.0, "b": 0.0}, len(state) == 2, {"success": 0.0})
 
-    assert "an episode ends" in str(check_environment(Once(), TASKS))
-    assert "is a value" not in str(check_environment(Once(), TASKS))
+    assert "every episode ends" in str(check_environment(Once(), TASKS))
+    assert "can be copied" not in str(check_environment(Once(), TASKS))
 
 
 def test_every_episode_is_closed_with_its_starting_state():

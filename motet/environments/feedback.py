@@ -70,8 +70,8 @@ class FeedbackOptions(Settings):
     def _something_grades(self) -> Self:
         if self.sandbox_slice == "all" and not self.grade_shown:
             raise ValueError(
-                "sandbox_slice all shows every test and grade_shown false lets none of them grade: "
-                "set grade_shown: true, or a smaller slice"
+                "sandbox_slice all shows every test, and with grade_shown false no shown test "
+                "grades: set grade_shown: true, or a smaller slice"
             )
         return self
 
@@ -167,12 +167,12 @@ def _checked(told: Any, name: str, agents: Mapping[str, str]) -> FeedbackText:
     if not isinstance(told, Mapping) or not all(isinstance(text, str) for text in told.values()):
         got = f"{type(told).__name__} {told!r}"[:200]
         raise EnvironmentFault(
-            f"feedback {name} returned {got}; expected a text, or a text per agent"
+            f"feedback {name} returned {got}; expected a string, or a string per agent"
         )
     unknown = [agent for agent in told if agent not in agents]
     if unknown:
         raise EnvironmentFault(
-            f"feedback {name} is for {unknown[0]!r}; the agents are {', '.join(agents)}"
+            f"feedback {name} names agent {unknown[0]!r}; the agents are {', '.join(agents)}"
         )
     return told
 
@@ -181,23 +181,20 @@ def _mode(name: str, expert: ExpertModel | None, person: Person | None) -> Mode:
     if name == "expert_edits":
         if expert is None:
             raise ConfigError(
-                "feedback.mode is expert_edits, and there is no expert: add a section with at "
-                "least\n"
-                "expert: {base_url: http://localhost:8000/v1, model: NAME}"
+                "feedback.mode is expert_edits, but the config has no expert: add a section with "
+                "at least\nexpert: {base_url: http://localhost:8000/v1, model: NAME}"
             )
         return lambda attempt: expert_edits(attempt, expert)
     if expert is not None:
         raise ConfigError(
-            f"there is an expert section, and feedback.mode is {name}, which asks no expert: set "
-            "feedback.mode: expert_edits, "
-            f"or drop expert"
+            f"feedback.mode is {name}, so the expert is never used: set feedback.mode: "
+            "expert_edits, or drop expert"
         )
     if name == "human":
         if person is None:
             raise ConfigError(
-                "feedback.mode is human, and there is no terminal to ask at: start the command "
-                "in a terminal, "
-                "or choose another mode"
+                "feedback.mode is human, but there is no terminal: start the command in a "
+                "terminal, or choose another mode"
             )
         return lambda attempt: human(attempt, person)
     if name in MODES:
@@ -218,7 +215,7 @@ def _own(name: str) -> Mode:
         raise ConfigError(f"feedback.mode: {error}") from error
     if isinstance(found, type) or not callable(found):
         raise ConfigError(
-            f"feedback.mode is {name!r}, which is no function; expected def "
+            f"feedback.mode is {name!r}, which is not a function; expected def "
             f"{name.rpartition(':')[2]}(attempt): ..."
         )
     mode: Mode = found
@@ -306,8 +303,8 @@ async def human(attempt: Attempt, person: Person) -> FeedbackText:
         _joined(
             _whole(attempt),
             f"Result: {_all_or_not(attempt)}.",
-            f"Your feedback? A line is for everybody, a line `{agents[0]}: ...` for {agents[0]} "
-            "alone; an empty line ends.",
+            f"Your feedback? A line is for every agent, a line `{agents[0]}: ...` only for "
+            f"{agents[0]}. End with an empty line.",
         )
     )
     return by_line(typed, agents)

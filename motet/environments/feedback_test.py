@@ -348,7 +348,7 @@ def test_an_authors_function_may_be_async_or_not_and_speak_to_one_or_all(own):
         (
             "number",
             "EnvironmentFault",
-            "own.py:number returned int 7; expected a text, or a text per agent",
+            "own.py:number returned int 7; expected a string, or a string per agent",
         ),
         ("numbers", "EnvironmentFault", "own.py:numbers returned dict {'aux': 7}; expected"),
         ("nothing", "EnvironmentFault", "own.py:nothing returned NoneType None; expected"),
@@ -376,8 +376,11 @@ def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name,
             r"feedback.mode is 'level_feedbak' \(did you mean 'level_feedback'\?\); expected one "
             r"of plain",
         ),
-        ("expert_edits", r"there is no expert: add a section with at least\nexpert: \{base_url: "),
-        ("human", "there is no terminal to ask at: start the command in a terminal"),
+        (
+            "expert_edits",
+            r"the config has no expert: add a section with at least\nexpert: \{base_url: ",
+        ),
+        ("human", "there is no terminal: start the command in a terminal"),
         ("./nowhere.py:say", "feedback.mode: .*nowhere.py does not exist"),
         (
             "json:loaads",
@@ -391,7 +394,9 @@ def test_a_mode_that_cannot_work_is_refused_before_anything_is_played(mode, mess
 
 
 def test_a_class_is_no_mode(own):
-    with pytest.raises(ConfigError, match=r"which is no function; expected def Kind\(attempt\): "):
+    with pytest.raises(
+        ConfigError, match=r"which is not a function; expected def Kind\(attempt\): "
+    ):
         Feedback(FeedbackOptions(mode=own("Kind")))
 
 
@@ -425,6 +430,6 @@ def test_showing_every_test_and_grading_by_none_is_refused():
 
 def test_an_expert_nobody_asks_is_refused():
     with pytest.raises(
-        ConfigError, match=r"expert section, and feedback.mode is plain.*drop expert"
+        ConfigError, match=r"feedback.mode is plain, so the expert is never used: .*drop expert"
     ):
         Feedback(FeedbackOptions(mode="plain"), expert=Saying("Well done."))

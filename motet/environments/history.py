@@ -21,7 +21,8 @@ class Exchange:
     def __post_init__(self) -> None:
         if set(self.asked) != set(self.replies):
             raise ValueError(
-                f"{', '.join(self.asked)} were asked, but {', '.join(self.replies)} replied"
+                f"got replies of {', '.join(self.replies)}; expected replies of "
+                f"{', '.join(self.asked)}, the agents with prompts"
             )
 
 

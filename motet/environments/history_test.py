@@ -127,5 +127,5 @@ def test_flat_text_is_what_was_said_with_an_empty_line_between():
 
 
 def test_an_exchange_names_the_same_agents_twice():
-    with pytest.raises(ValueError, match="aux were asked, but main replied"):
+    with pytest.raises(ValueError, match="got replies of main; expected replies of aux"):
         Exchange({"aux": "write"}, {"main": "def main(): 1"})

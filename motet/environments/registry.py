@@ -105,7 +105,7 @@ def create(
             chosen[name] = services[name]
         elif parameter.default is inspect.Parameter.empty:
             raise ConfigError(
-                f"{where}: {kind.__name__} asks for service {name!r}{nearest(name, services)}; "
+                f"{where}: {kind.__name__} needs the service {name!r}{nearest(name, services)}; "
                 f"services are {', '.join(services)}"
             )
     build: Callable[..., Environment[Any]] = kind  # the base class has no constructor

@@ -81,7 +81,7 @@ def test_a_constructor_gets_the_services_that_it_names():
 
 def test_a_service_nobody_provides_is_named():
     with pytest.raises(
-        ConfigError, match=r"Quickstart asks for service 'sandbox'.*services are verifier"
+        ConfigError, match=r"Quickstart needs the service 'sandbox'.*services are verifier"
     ):
         create(Quickstart, {}, {"verifier": None})
 

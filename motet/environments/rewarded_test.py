@@ -82,7 +82,7 @@ def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     environment = Rewarded(relay(), lambda task, texts: 0.0)
     assert environment.tasks("eval") == relay().tasks("eval")
     assert not environment.provides(Environment.task)
-    assert "earns success 1" in str(check_environment(environment, [TASK]))
+    assert "have success 1" in str(check_environment(environment, [TASK]))
 
 
 def test_a_game_that_is_over_after_some_turns_stays_one():

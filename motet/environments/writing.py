@@ -140,12 +140,15 @@ class WritingEnvironment(Environment[WritingState]):
         if name not in row:
             raise ConfigError(
                 f"a row for writing, kind {self.options.kind}, has no field "
-                f"{name!r}{nearest(name, row)}; it has "
-                f"{', '.join(row)}. Name its column in data: fields: {{{name}: COLUMN}}"
+                f"{name!r}{nearest(name, row)}; it has {', '.join(row)}. Set its column in data: "
+                f"fields: {{{name}: COLUMN}}"
             )
         text = row[name]
         if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"a row for writing has {text!r} as its {name!r}; expected a text")
+            raise ConfigError(
+                f"a row for writing has {text!r} as its {name!r}; expected a string that is not "
+                "empty"
+            )
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
         return Task(f"{self.options.kind}-{digest}", {name: text})
 

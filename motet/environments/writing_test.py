@@ -152,7 +152,7 @@ def test_rows_about_the_same_text_are_the_same_task_and_others_are_not():
             {"promt": "x"},
             r"kind tldr, has no field 'prompt' \(did you mean 'promt'\?\); it has promt",
         ),
-        ({"prompt": " "}, "has ' ' as its 'prompt'; expected a text"),
+        ({"prompt": " "}, "has ' ' as its 'prompt'; expected a string that is not empty"),
         ({"prompt": None}, "has None as its 'prompt'"),
     ],
 )

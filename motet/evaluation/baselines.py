@@ -146,10 +146,7 @@ def _solo(whole: Lineup, soloist: str) -> Lineup | str:
     if len(team.agents) == 1:
         return ONE_AGENT
     if not whole.environment.provides(Environment.alone):
-        return (
-            f"{type(whole.environment).__name__} has no alone(), which is the game as one agent "
-            "plays it"
-        )
+        return f"{type(whole.environment).__name__} does not define alone(), the game for one agent"
     environment = _asked(whole.environment, whole.environment.alone)
     if len(environment.agents) != 1:
         raise ConfigError(
@@ -172,7 +169,7 @@ async def _naive(
         return ONE_AGENT
     first = [game.turns[0][0] for games in untrained.games for game in games]
     if any(set(round_.prompts) != set(whole.team.agents) for round_ in first):
-        return "not every agent speaks in the first turn"
+        return "not every agent acts in the first turn"
     if len(whole.plan.samples) == 1:
         return result(NAIVE, untrained, "the untrained team itself: the game has one turn")
     short = Lineup(
@@ -180,7 +177,7 @@ async def _naive(
     )
     played = await context.play(NAIVE, short)
     if played.summary.success is None and untrained.summary.success is not None:
-        return "after one turn of this game nothing is decided"
+        return "this game reports no success after one turn"
     return result(NAIVE, played)
 
 
@@ -195,7 +192,7 @@ async def _talk(
         return ONE_AGENT
     rounds = [round_ for games in untrained.games for game in games for round_, _ in game.turns]
     if rounds and all(len(round_.prompts) == 1 for round_ in rounds):
-        return "one agent acts at a time, so within a turn there is nobody to hear"
+        return "only one agent acts in each turn, so agents cannot read each other"
     talking = kind(whole.environment, whole.plan)
     plan, team = lengthened(whole.plan, whole.team, talking.rounds_per_turn)
     return result(protocol, await context.play(protocol, Lineup(whole.who, talking, team, plan)))
@@ -213,12 +210,12 @@ async def _chosen(
     """
     each = tokens_per_group(drawn.games, 1)
     if not each:
-        why = "no generated tokens were counted, and answers from behind an API have none"
+        why = "no generated tokens were counted (answers of an API have no tokens)"
         return dict.fromkeys((BEST, MAJORITY), why)
     wanted = max(1, int(budget / each))
     if wanted > 1 and not source.environment.branches:
         why = (
-            f"{type(source.environment).__name__} says branches = False, so no task can be "
+            f"{type(source.environment).__name__} has branches = False, so a task cannot be "
             f"sampled {wanted} times"
         )
         return dict.fromkeys((BEST, MAJORITY), why)
@@ -230,11 +227,12 @@ async def _chosen(
     n = affordable(played.games, budget)
     answer = _answer_of(source.environment)
     oracle = (
-        f"{source.who}'s best sample, by success and then by reward: an oracle, so an upper bound"
+        f"the best sample of {source.who}, by success and then by reward: an oracle, so an upper "
+        "bound"
     )
-    vote = f"{source.who}'s commonest {'text' if answer is verbatim else 'answer'}"
+    vote = f"the most common {'text' if answer is verbatim else 'answer'} of {source.who}"
     if n == 1:
-        oracle = vote = f"{source.who} itself: the tokens buy one sample"
+        oracle = vote = f"{source.who} itself, because the token budget allows one sample"
     return {
         BEST: _pick(BEST, played, n, best_game, oracle),
         MAJORITY: _pick(MAJORITY, played, n, lambda games: majority_game(games, answer), vote),

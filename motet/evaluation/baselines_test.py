@@ -94,7 +94,11 @@ def test_samples_that_are_left_answer_the_task_again():
     answers."""
     found, _ = play(Votes(), samples=5)
     assert found[BEST].games == found[MAJORITY].games == found[UNTRAINED].games
-    assert found[BEST].note == found[MAJORITY].note == "the team itself: the tokens buy one sample"
+    assert (
+        found[BEST].note
+        == found[MAJORITY].note
+        == "the team itself, because the token budget allows one sample"
+    )
     found, _ = play(Votes(), samples=5, budget=12.0)
     assert [len(games) for games in found[BEST].games] == [2, 2, 2]
     for games, answers in zip(found[UNTRAINED].games, found[BEST].games, strict=True):
@@ -144,9 +148,9 @@ def test_one_agent_alone_has_the_policy_and_the_room_of_the_team_but_no_role():
 
 def test_agents_that_take_turns_have_nobody_to_hear():
     _, left_out = play(Sum(acting=lambda turn: (("ann", "bob")[turn],)), turns=2)
-    nobody = "one agent acts at a time, so within a turn there is nobody to hear"
+    nobody = "only one agent acts in each turn, so agents cannot read each other"
     assert left_out[PIPELINE] == left_out[DISCUSSION] == nobody
-    assert left_out[NAIVE] == "not every agent speaks in the first turn"
+    assert left_out[NAIVE] == "not every agent acts in the first turn"
 
 
 def test_a_game_that_does_not_branch_is_not_sampled_twice():
@@ -154,7 +158,7 @@ def test_a_game_that_does_not_branch_is_not_sampled_twice():
     assert (
         left_out[BEST]
         == left_out[MAJORITY]
-        == "Sum says branches = False, so no task can be sampled 3 times"
+        == "Sum has branches = False, so a task cannot be sampled 3 times"
     )
     assert play(Sum(branches=False))[0][BEST].n == 1
     assert UNTRAINED in found
@@ -166,10 +170,7 @@ def test_answers_whose_tokens_nobody_knows_cannot_be_bought():
             return Sampled((), tuple(Completion("api", "1", "stop") for _ in request.keys))
 
     _, left_out = play(Sum(), sampler=Endpoint())
-    assert (
-        left_out[BEST]
-        == "no generated tokens were counted, and answers from behind an API have none"
-    )
+    assert left_out[BEST] == "no generated tokens were counted (answers of an API have no tokens)"
 
 
 def test_what_an_author_got_wrong_is_said():

@@ -178,6 +178,6 @@ async def _ask(chats: Sequence[Chat], verifier: AnswerVerifier) -> list[float]:
             f"a score of {wrong[0]}" if wrong else f"{len(scores)} scores for {len(chats)} answers"
         )
         raise VerifierFault(
-            "garbled", f"the verifier gave {got}; expected one in [0, 1] for every answer"
+            "garbled", f"the verifier gave {got}; expected one score in [0, 1] per answer"
         )
     return scores

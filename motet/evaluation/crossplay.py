@@ -58,8 +58,7 @@ def _success(evaluation: Evaluation, pair: str) -> float:
     if summary.success is None:
         raise MotetError(
             f"{pair}: none of {summary.episodes} episodes ended with the term success "
-            f"({summary.faults} faults), and that is "
-            f"what cross-play compares"
+            f"({summary.faults} faults); expected it, because cross-play compares it"
         )
     return summary.success
 

@@ -31,8 +31,8 @@ def shifted(said: Mapping[str, TurnReplies]) -> dict[str, TurnReplies]:
     the first."""
     if len(said) < 2:
         raise ConfigError(
-            f"shuffled messages need replies on at least 2 tasks, got {len(said)}: evaluate more "
-            "tasks"
+            f"shuffled messages: got replies on {len(said)} tasks, expected at least 2: evaluate "
+            "more tasks"
         )
     tasks = list(said)
     return {task: said[donor] for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)}
@@ -45,7 +45,8 @@ def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
         round_ = round_.outcomes[0].next if round_ is not None else None
     if round_ is None:
         raise ConfigError(
-            f"episode {episode.id} ended before turn {turn + 1}: there is nothing to hear from it"
+            f"episode {episode.id} ended before turn {turn + 1}, so it has no replies of that "
+            "turn; expected an episode that reaches it"
         )
     return {
         agent: Reply(completions[0].text, completions[0].stop)
@@ -66,8 +67,8 @@ class MessageShuffle(Wrapper[ShuffledState]):
     ) -> None:
         if not environment.branches:
             raise ConfigError(
-                f"shuffled messages step {type(environment).__name__} once per agent from one "
-                "state; expected branches = True"
+                "shuffled messages step several times from one state, but "
+                f"{type(environment).__name__} has branches = False; expected branches = True"
             )
         super().__init__(environment)
         self.turn = turn
@@ -77,7 +78,8 @@ class MessageShuffle(Wrapper[ShuffledState]):
         """Raises: EnvironmentFault if the task has no donors."""
         if task.id not in self.donors:
             raise EnvironmentFault(
-                f"no donors for task {task.id}; expected replies for every task that is played"
+                f"got no recorded replies for task {task.id}; expected them for every task that "
+                "is played"
             )
         return ShuffledState(task.id, 0, await self.environment.start(task, seed))
 
@@ -108,15 +110,15 @@ class MessageShuffle(Wrapper[ShuffledState]):
             missing = [name for name in replies if name != agent and name not in donor]
             if missing:
                 raise EnvironmentFault(
-                    f"the donor of task {state.task} says nothing for {', '.join(missing)} at "
-                    f"turn {self.turn}"
+                    f"the recorded replies for task {state.task} have none of "
+                    f"{', '.join(missing)} at turn {self.turn}"
                 )
             heard |= {name: donor[name] for name in replies if name != agent}
         transition = await self.environment.step(believed, heard, seed)
         if transition.done:
             raise EnvironmentFault(
-                f"with shuffled messages the episode ends for {agent}, with the real ones it goes "
-                "on: the end depends on what was said"
+                f"with shuffled messages the episode of {agent} ends, with the real messages it "
+                "continues; expected an end that does not depend on messages"
             )
         return transition.state
 
@@ -124,8 +126,8 @@ class MessageShuffle(Wrapper[ShuffledState]):
         prompts = self.environment.observe(view)
         if agent not in prompts:
             raise EnvironmentFault(
-                f"with shuffled messages {agent} would not act, with the real ones it does: the "
-                "turns depend on what was said"
+                f"with shuffled messages {agent} does not act, with the real messages it does; "
+                "expected turns that do not depend on messages"
             )
         return prompts[agent]
 

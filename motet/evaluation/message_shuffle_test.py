@@ -117,7 +117,7 @@ def test_a_reader_who_believes_what_it_hears_now_fails():
 def test_donors_are_the_replies_on_the_next_task():
     said = {name: {"a": Reply(name)} for name in "xyz"}
     assert shifted(said) == {"x": said["y"], "y": said["z"], "z": said["x"]}
-    with pytest.raises(ConfigError, match="at least 2 tasks, got 1"):
+    with pytest.raises(ConfigError, match="got replies on 1 tasks, expected at least 2"):
         shifted({"x": said["x"]})
 
 
@@ -127,9 +127,9 @@ def test_missing_donors_are_faults():
         state = await environment.start(TASK, 0)
         await environment.step(state, {"a": Reply("x"), "b": Reply("y")}, 0)
 
-    with pytest.raises(EnvironmentFault, match="no donors for task 12-34"):
+    with pytest.raises(EnvironmentFault, match="got no recorded replies for task 12-34"):
         asyncio.run(run({}))
-    with pytest.raises(EnvironmentFault, match="says nothing for b at turn 0"):
+    with pytest.raises(EnvironmentFault, match="have none of b at turn 0"):
         asyncio.run(run({"12-34": {"a": Reply("x")}}))
 
 
@@ -143,7 +143,7 @@ def test_a_view_that_ends_before_the_real_game_is_a_fault():
 
     donors = {"t": dict.fromkeys("abc", Reply("stop"))}
     with pytest.raises(
-        EnvironmentFault, match="the episode ends for a, with the real ones it goes on"
+        EnvironmentFault, match="the episode of a ends, with the real messages it continues"
     ):
         asyncio.run(
             prompts_and_end(
@@ -157,7 +157,7 @@ def test_an_environment_that_cannot_branch_is_refused():
         branches = False
 
     with pytest.raises(
-        ConfigError, match="step Once once per agent from one state; expected branches = True"
+        ConfigError, match="but Once has branches = False; expected branches = True"
     ):
         MessageShuffle(Once(), 0, {})
 
@@ -177,6 +177,6 @@ def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():
         "y": {"a": Reply("one", "stop"), "b": Reply("oneone", "stop")},
     }
     with pytest.raises(
-        ConfigError, match="episode x ended before turn 2: there is nothing to hear"
+        ConfigError, match="episode x ended before turn 2, so it has no replies of that turn"
     ):
         shuffled(relay(), episodes, 1)

@@ -31,7 +31,7 @@ class Playthrough:
         rewards = self.turns[turn][1].rewards
         if not rewards:
             raise ValueError(
-                f"the game of task {self.task.id} broke at turn {turn}: it has no reward"
+                f"the episode of task {self.task.id} failed at turn {turn}, so it has no reward"
             )
         return sum(rewards.values()) / len(rewards)
 

@@ -206,9 +206,9 @@ def test_prompts_that_are_nobodys_are_left_to_whoever_plays(kind):
 
 @pytest.mark.parametrize("kind", [Pipeline, Discussion])
 def test_the_embedded_games_keep_every_rule_under_a_protocol(kind):
-    assert "earns success 1" in str(check_environment(kind(Relay(Relay.Options()))))
+    assert "have success 1" in str(check_environment(kind(Relay(Relay.Options()))))
     with Sandbox(workers=1) as sandbox:
-        assert "earns success 1" in str(
+        assert "have success 1" in str(
             check_environment(kind(Quickstart(Quickstart.Options(), sandbox=sandbox)))
         )
 

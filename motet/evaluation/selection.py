@@ -121,7 +121,7 @@ def accuracies(games: Candidates, k: int, seed: int) -> dict[str, float]:
     Raises: ValueError unless 1 <= k <= n.
     """
     if not 1 <= k <= len(games):
-        raise ValueError(f"{k} of {len(games)} games; expected 1 <= k <= n")
+        raise ValueError(f"got k = {k} of n = {len(games)} games; expected 1 <= k <= n")
     chosen = subsets(len(games), k, seed)
     return {
         "single": single_accuracy(games),

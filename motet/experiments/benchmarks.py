@@ -29,7 +29,7 @@ def environment_of(dataset_type: str, agents: int) -> BenchmarkEnvironment:
         )
     if dataset_type in ("tldr", "arxiv"):
         if agents > 2:
-            raise ValueError("expected 1 or 2: the text has two parts")
+            raise ValueError("expected 1 or 2, because the text has two parts")
         parts = ["summary", "detail"] if dataset_type == "tldr" else ["background", "method"]
         return BenchmarkEnvironment(
             "writing",

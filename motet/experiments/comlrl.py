@@ -99,7 +99,8 @@ def _dataset_type(config: Translation) -> str:
     if inferred is None:
         raise config.error(
             "dataset.name",
-            f"{name!r} does not say what it holds: set dataset.type to one of {expected}",
+            f"got {name!r}, which does not imply the type of the dataset: set dataset.type to one "
+            f"of {expected}",
         )
     return inferred
 
@@ -146,8 +147,8 @@ def _set_feedback(config: Translation) -> None:
         if config.get("external.memory_mode", "none") != "none":
             if not config.get(key, True):
                 config.ignore(
-                    "{key} is for external.memory_mode: last; a full history holds all that was "
-                    "said",
+                    "{key} needs external.memory_mode: last; a full history contains all previous "
+                    "turns",
                     key,
                 )
         elif key in config:
@@ -157,9 +158,7 @@ def _set_feedback(config: Translation) -> None:
 
 def _set_expert(config: Translation) -> None:
     if config.get("external.mode") != "expert_edits":
-        config.ignore(
-            "{key} is asked under external.mode: expert_edits only", "external.expert_model"
-        )
+        config.ignore("{key} needs external.mode: expert_edits", "external.expert_model")
         return
     source = "external.expert_model" if "external.expert_model" in config else "external.mode"
     model: str = config.get("external.expert_model", EXPERT_MODEL)
@@ -230,7 +229,8 @@ def _set_kl_penalty(config: Translation) -> None:
     if in_loss and in_reward:
         raise config.error(
             "trainer.beta",
-            "a divergence in the loss, and reference_kl_enabled one in the reward: keep one",
+            "it sets a KL term in the loss, and reference_kl_enabled sets one in the reward: keep "
+            "one",
         )
     if in_loss:
         config.set("algorithm.kl_in", "loss", "trainer.beta")
@@ -241,7 +241,7 @@ def _set_kl_penalty(config: Translation) -> None:
         config.set("algorithm.kl_in", "reward", "trainer.reference_kl_enabled")
         config.set("algorithm.kl_coefficient", coefficient, "trainer.reference_kl_enabled")
     else:
-        config.ignore("{key} waits for reference_kl_enabled: true", "trainer.reference_kl_coef")
+        config.ignore("{key} needs reference_kl_enabled: true", "trainer.reference_kl_coef")
 
 
 def _ignore_sections_that_are_off(config: Translation) -> None:
@@ -251,10 +251,10 @@ def _ignore_sections_that_are_off(config: Translation) -> None:
             for key, written in config.values.items()
             if written.key.startswith("reward_processor.")
         ]
-        config.ignore("reward_processor.enabled is false, so rewards are as they are", *keys)
+        config.ignore("reward_processor.enabled is false, so rewards are not changed", *keys)
     if not config.get("wandb.enabled", False):
         config.ignore(
-            "wandb is off: wandb.enabled=true turns it on, with an entity of your own, and "
-            "needs pip install 'motet[wandb]'",
+            "wandb is off: to turn it on, set wandb.enabled=true and wandb.entity, and run pip "
+            "install 'motet[wandb]'",
             *(key for key in config.values if key.startswith("wandb.")),
         )

@@ -54,14 +54,15 @@ dtype = one_of(
 pairing = one_of(
     {"align": "aligned", "aligned": "aligned", "cross": "crossed", "crossed": "crossed"}
 )
-_MODEL_TYPE = NoEffect("a model's own config says what it is")
+_MODEL_TYPE = NoEffect("the type follows from the model's own config")
 _REMOTE_CODE = NoEffect(
-    "Motet runs no code that comes with a model; transformers knows the published models by itself",
+    "Motet never runs code from a model folder; transformers supports the published models "
+    "without it",
     silent=(None, False),
 )
-_TEMPORARY_FILES = NoEffect("code runs in the sandbox, which leaves no files", silent=(None, False))
-_PASSTHROUGH = NoEffect("what later prompts hold of earlier ones is environment.history")
-_ROWS = Unsupported("say how many rows in the split: train_split: train[:128]")
+_TEMPORARY_FILES = NoEffect("code runs in the sandbox, which keeps no files", silent=(None, False))
+_PASSTHROUGH = NoEffect("environment.history sets what later prompts contain of earlier ones")
+_ROWS = Unsupported("set the number of rows in the split: train_split: train[:128]")
 
 KEYS: KeyTable = {
     # keys that set one key of Motet's config
@@ -134,15 +135,15 @@ KEYS: KeyTable = {
     "output.base_dir": Combined(text),
     "wandb.enabled": Combined(boolean),
     # keys without effect
-    "wandb.dir": NoEffect("its files are in the run folder"),
+    "wandb.dir": NoEffect("the files of wandb are in the run folder"),
     "model.type": _MODEL_TYPE,
-    "model.max_length": NoEffect("a prompt may be as long as the model's context"),
+    "model.max_length": NoEffect("the limit of a prompt is the model's context"),
     "trainer.logging_steps": NoEffect("every step is recorded", silent=(1,)),
     "trainer.eval_batch_size": NoEffect(
-        "held-out tasks are decoded together; train.rows_per_batch bounds it"
+        "all held-out tasks are decoded together; train.rows_per_batch limits the batch"
     ),
     "output.verbose": NoEffect(
-        "every episode is in the run folder: motet play shows one", silent=(False,)
+        "every episode is recorded in the run folder; motet play shows one", silent=(False,)
     ),
     "output.save_final_model": NoEffect(
         "the trained team is always saved, in the folder `team` of the run", silent=(True,)
@@ -155,29 +156,30 @@ KEYS: KeyTable = {
     "model.model_kwargs.trust_remote_code": _REMOTE_CODE,
     "model.tokenizer_kwargs.trust_remote_code": _REMOTE_CODE,
     "tokenizer.padding_side": NoEffect(
-        "nothing that is learnt or sampled hangs on padding", silent=("left",)
+        "padding has no effect on sampling or training", silent=("left",)
     ),
     # unsupported keys
     "trainer.early_termination_weight": Unsupported(
-        "the trainers stopped reading it when rewards became returns; "
-        "here a branch that ends early earns its last reward "
-        "again on the turns it does not play (algorithm.repeat_last_reward): drop it"
+        "the published trainers no longer read it. In Motet, a branch that ends early gets its "
+        "last reward again for each turn not played (algorithm.repeat_last_reward): drop it"
     ),
     "model.model_kwargs.device_map": Unsupported(
-        "a model is on one device: say agent_devices, or let Motet choose"
+        "a model is on one device: set agent_devices, or drop it"
     ),
     "model.special_tokens": Unsupported(
-        "new tokens need new embeddings: add them to a copy of the model, and give its folder as "
-        "model.name",
+        "new tokens need new embeddings: add them to a copy of the model, and set model.name to "
+        "its folder",
         allowed=(None, {}),
     ),
     "trainer.num_return_sequences": Unsupported(
-        "an answer per prompt is num_generations: say that", allowed=(None, 1)
+        "the number of answers per prompt is num_generations: set that instead", allowed=(None, 1)
     ),
-    "trainer.reference_devices": Unsupported("a reference stands on its model's device: drop it"),
+    "trainer.reference_devices": Unsupported(
+        "a reference model is on the device of its policy: drop it"
+    ),
     "dataset.size": _ROWS,
     "dataset.eval_size": _ROWS,
-    "patches": Unsupported("they mended another trainer: drop them", allowed=(None, {})),
+    "patches": Unsupported("the patches are for another trainer: drop it", allowed=(None, {})),
 }
 """The keys of all trainers."""
 
@@ -198,22 +200,23 @@ CRITIC_KEYS: KeyTable = {
     "critic_model.type": _MODEL_TYPE,
     **dict.fromkeys(
         (f"critic_model.{name}" for name in ("temperature", "top_p", "top_k", "max_length")),
-        NoEffect("a critic says nothing, and reads as much as its model can"),
+        NoEffect("a critic does not generate text, and its limit is the context of its model"),
     ),
-    "trainer.reward_norm_eps": NoEffect("the spread of advantages has a floor of its own"),
+    "trainer.reward_norm_eps": NoEffect(
+        "Motet uses its own epsilon for the standard deviation of advantages"
+    ),
     "trainer.critic_type": Unsupported(
-        "a critic that reads the answer too (q) would bias the gradient when it is subtracted "
-        "from the return: use v",
+        "a critic that also reads the answer (q) would bias the gradient as a baseline: use v",
         allowed=(None, "v"),
     ),
     "trainer.ac_epochs": Unsupported(
-        "a policy gradient without a ratio allows one pass: for more, say "
+        "a policy gradient without a ratio allows one epoch: for more, set "
         "motet.algorithm.name=ippo (maac: mappo)",
         allowed=(None, 1),
     ),
     **dict.fromkeys(
         ("trainer.value_head_hidden_dim", "trainer.critic_value_head_hidden_dim"),
-        Unsupported("a value head is one linear layer"),
+        Unsupported("a value head is one linear layer: drop it"),
     ),
 }
 """The keys of trainers with a critic. The others refuse them."""

@@ -318,8 +318,8 @@ def test_every_published_word_for_a_choice_is_known():
         ("external.sandbox_slice", "some", "got 'some', expected a whole number, or all"),
         ("model.torch_dtype", "int8", "model.torch_dtype: got 'int8', expected one of float32"),
         ("wandb.enabled", "yes", "expected true or false"),
-        ("agents", [1], "expected a text, or a list of them"),
-        ("dataset.name", 5, "expected a text"),
+        ("agents", [1], "expected a string or a list of strings"),
+        ("dataset.name", 5, "expected a string"),
         (
             "trainer.eval_interval",
             -1,

@@ -27,7 +27,7 @@ def set_agents(config: Translation, agents: Sequence[str]) -> list[ModelOnDevice
     models = _agent_models(config, len(agents))
     source = "agents" if "agents" in config else "model.name"
     if "agents" in config:
-        config.ignore("{key} gives way to agents", "model.name")
+        config.ignore("{key} is overridden by agents", "model.name")
     for agent, (path, device) in zip(agents, models, strict=True):
         name = "base" if len(set(models)) == 1 else agent
         config.set(f"models.{name}.path", path, source)
@@ -89,18 +89,21 @@ def _set_critics_on_policies(config: Translation, critics: Critics) -> None:
     if critics == "one for all agents":
         raise config.error(
             _SEPARATE,
-            "one critic reads what all agents read, so it is no part of any one of them: drop it",
+            "one critic reads the prompts of all agents, so it cannot be part of one agent's "
+            "model: drop it",
         )
     written = config.values[_SEPARATE].key
     for key in ("critics", "critic_model.name"):
         if key in config:
             raise config.error(
-                key, f"with {written}: false a critic is a head on its agent's model: drop one"
+                key,
+                f"with {written}: false, a critic is a head on its agent's model: remove one "
+                "of both",
             )
     config.set("critic.train", "policy", _SEPARATE)
     config.copy("trainer.value_clip_range", "algorithm.clip_value")
     config.ignore(
-        "{key} is for use_separate_critic: true",
+        "{key} needs use_separate_critic: true",
         "trainer.critic_learning_rate",
         "trainer.critic_devices",
         _CRITIC_DTYPE,
@@ -113,7 +116,7 @@ def _set_separate_critics(
     if _SEPARATE in config:
         config.set("critic.train", "full", _SEPARATE)
     config.copy("trainer.critic_learning_rate", "critic.optimizer.learning_rate")
-    config.ignore("{key} is for use_separate_critic: false", "trainer.value_clip_range")
+    config.ignore("{key} needs use_separate_critic: false", "trainer.value_clip_range")
     defaults = list(agent_models if critics == "one per agent" else agent_models[:1])
     models = _critic_models(config, defaults)
     agent_dtype = config.get(_AGENT_DTYPE)
@@ -125,8 +128,8 @@ def _set_separate_critics(
     if len(set(models)) > 1:
         raise config.error(
             source,
-            "expected one model on one device for all critics, or each agent's own model and "
-            "device",
+            "expected one model on one device for all critics, or for each critic the model and "
+            "device of its agent",
         )
     config.set("critic.model", "critic", source)
     config.set("models.critic.path", models[0].path, source)

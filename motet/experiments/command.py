@@ -24,7 +24,7 @@ from motet.experiments.translate import TRAINERS, translate
 from motet.experiments.translation import Translation
 
 EPILOG = """\
-Overrides lie over the config, flags over both; what is said last counts. For example:
+Overrides replace keys of the config, and flags replace both. The last value counts. Examples:
 
 """
 COMLRL_EXAMPLES = """\
@@ -58,7 +58,7 @@ MAPORL_FLAGS: dict[str, tuple[str, dict[str, Any]]] = {
         "alpha",
         {
             "type": lambda text: read_value(text, "--alpha"),
-            "help": "incentives, [alpha0, alpha1, beta0, beta1]",
+            "help": "the incentives: [alpha0, alpha1, beta0, beta1]",
         },
     ),
 }
@@ -119,30 +119,39 @@ def _parser(trainer: str) -> argparse.ArgumentParser:
     examples = MAPORL_EXAMPLES if trainer == "maporl" else COMLRL_EXAMPLES
     parser = argparse.ArgumentParser(
         prog=f"train_{trainer}.py",
-        description=f"Trains with {trainer} as the published experiments did; "
-        "experiments/README.md says what keys become.",
+        description=(
+            f"Train with {trainer} as in the published experiments. experiments/README.md "
+            "explains how keys are translated."
+        ),
         epilog=EPILOG + examples.format(trainer=trainer),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--config", type=Path, required=True, help="a config in the published form")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        required=True,
+        help="a config with the keys of the published experiments",
+    )
     parser.add_argument(
         "--override",
         nargs="*",
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="what lies over the config; values are YAML; may be given again. motet.KEY=VALUE "
-        "reaches Motet's own keys",
+        help=(
+            "set a key; the value is YAML; can be repeated. motet.KEY=VALUE sets one of Motet's "
+            "own keys"
+        ),
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show Motet's config and the cost, start nothing"
+        "--dry-run", action="store_true", help="show Motet's config and the cost without training"
     )
     if trainer == "maporl":
         parser.add_argument(
             "--reload",
             action="store_true",
-            help="go on with the last run of this config and these flags",
+            help="resume the last run of this config and these flags",
         )
     parser.set_defaults(reload=False)
     group = parser.add_argument_group("flags")

@@ -60,7 +60,7 @@ def test_one_critic_each_of_the_agents_own_different_models():
     assert set(config.models) == {"helper", "main"}
     with pytest.raises(
         ConfigError,
-        match="file: critics: expected one model on one device for all critics, or each",
+        match="file: critics: expected one model on one device for all critics, or for each",
     ):
         resolved(agents=pair, critics=["b/b", "a/a"])
 
@@ -95,14 +95,14 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
         None,
         0.2,
     )
-    assert notes(shared) == ("iac.critic_learning_rate is for use_separate_critic: true",)
+    assert notes(shared) == ("iac.critic_learning_rate needs use_separate_critic: true",)
     with pytest.raises(
         ConfigError,
-        match=r"critic_model\.name: with iac\.use_separate_critic: false a critic is a head",
+        match=r"critic_model\.name: with iac\.use_separate_critic: false, a critic is a head",
     ):
         resolved(shared, critic_model={"name": "some/model"})
     with pytest.raises(
-        ConfigError, match=r"maac\.use_separate_critic: one critic reads what all agents read"
+        ConfigError, match=r"maac\.use_separate_critic: one critic reads the prompts of all agents"
     ):
         resolved(shared, "maac")
 
@@ -110,7 +110,7 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
 def test_values_are_clipped_on_the_policy_only_and_a_line_says_so():
     assert resolved({"value_clip_range": 0.2}).algorithm.clip_value is None
     assert notes({"value_clip_range": 0.2}) == (
-        "iac.value_clip_range is for use_separate_critic: false",
+        "iac.value_clip_range needs use_separate_critic: false",
     )
 
 
@@ -146,9 +146,9 @@ def test_a_step_plays_as_many_tasks_as_fill_an_agents_buffer(keys, tasks):
     [
         (
             {"critic_type": "q"},
-            "file: iac.critic_type: a critic that reads the answer too (q) would bias",
+            "file: iac.critic_type: a critic that also reads the answer (q) would bias",
         ),
-        ({"ac_epochs": 4}, "iac.ac_epochs: a policy gradient without a ratio allows one pass"),
+        ({"ac_epochs": 4}, "iac.ac_epochs: a policy gradient without a ratio allows one epoch"),
         ({"value_head_hidden_dim": 64}, "a value head is one linear layer"),
         ({"value_loss_coef": "much"}, "iac.value_loss_coef: got 'much', expected a number"),
     ],

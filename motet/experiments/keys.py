@@ -87,13 +87,13 @@ def texts(value: Any) -> tuple[str, ...]:
     """Convert a string or a list of strings. None is an empty list."""
     listed = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise ValueError("expected a text, or a list of them")
+        raise ValueError("expected a string or a list of strings")
     return tuple(listed)
 
 
 def text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("expected a text")
+        raise ValueError("expected a string")
     return value
 
 

@@ -85,16 +85,16 @@ def _set_score(config: Translation) -> None:
         if labels:
             raise config.error(
                 "reward_feedback",
-                "agents would be told who is right: drop it, or say "
+                "it would tell the agents who is right: drop it, or set "
                 "motet.environment.show_scores=exact",
             )
         config.set("environment.show_scores", "verifier", "reward_feedback")
     if labels:
-        config.ignore("{key} waits for no_reward_model: false", "server_dict")
+        config.ignore("{key} needs no_reward_model: false", "server_dict")
     elif "server_dict" in config:
         config.set("verifier.base_url", _verifier_address(config), "server_dict")
     if not config.get("non_box_penalty", False):
-        config.ignore("{key} waits for non_box_penalty: true", "penalty_reward_value")
+        config.ignore("{key} needs non_box_penalty: true", "penalty_reward_value")
     elif "penalty_reward_value" in config:
         penalty = -config["penalty_reward_value"]
         config.set("environment.format_penalty", penalty, "penalty_reward_value")
@@ -105,12 +105,13 @@ def _verifier_address(config: Translation) -> str:
     models = _model_per_agent(config, "base_model", "another_policy_base_model")
     missing = [model for model in models if model not in servers]
     if missing:
-        raise config.error("server_dict", f"has no address for {missing[0]}")
+        raise config.error("server_dict", f"got no address for {missing[0]}, expected one")
     addresses = {servers[model] for model in models}
     if len(addresses) > 1:
         raise config.error(
             "server_dict",
-            "names several verifiers for this team; expected one address: one scores everybody",
+            "got several addresses for this team, expected one, because one verifier scores all "
+            "agents",
         )
     return addresses.pop()
 
@@ -147,7 +148,7 @@ def _set_agents(config: Translation) -> None:
     different_models: bool = config.get("diff_model_training", False)
     if not different_models:
         config.ignore(
-            "{key} waits for diff_model_training: true",
+            "{key} needs diff_model_training: true",
             "another_policy_base_model",
             "another_policy_sft_model_path",
         )
@@ -186,7 +187,7 @@ def _model_per_agent(config: Translation, first: str, others: str) -> list[str]:
     if len(config[others]) != count - 1:
         raise config.error(
             others,
-            f"got {len(config[others])} models, expected {count - 1}: one for each agent but "
+            f"got {len(config[others])} models, expected {count - 1}: one for each agent except "
             "the first",
         )
     return [config[first], *config[others]]
@@ -200,7 +201,7 @@ def _set_model(config: Translation, model: str, path: str) -> None:
     ):
         chosen = [key for key in choices if config.get(key, False)]
         if len(chosen) > 1:
-            raise config.error(chosen[1], f"{chosen[0]} is true too: keep one")
+            raise config.error(chosen[1], f"{chosen[0]} is also true: keep one of both")
         for key in chosen:
             config.set(f"models.{model}.{setting}", choices[key], key)
 
@@ -224,8 +225,8 @@ def _first_turn_is_frozen(config: Translation) -> bool:
     if not config.get("policy_separation", False):
         raise config.error(
             "task_training",
-            "one policy plays all turns, so nobody would learn: say true, or policy_separation: "
-            "true",
+            "one policy plays all turns, so nothing would be trained: set it to true, or set "
+            "policy_separation: true",
         )
     return True
 
@@ -238,7 +239,7 @@ def _set_training(config: Translation, section: str) -> None:
         if lora:
             config.copy(f"peft_config.{key}", f"{section}.lora.{setting}")
         else:
-            config.ignore("{key} waits for peft: true", f"peft_config.{key}")
+            config.ignore("{key} needs peft: true", f"peft_config.{key}")
 
 
 # -------------------------------------------------------------------------------------- learning
@@ -248,7 +249,7 @@ def _set_schedule(config: Translation) -> None:
     turn_based = "turn_based_training"
     if not config.get(turn_based, False):
         config.ignore(
-            "{key} waits for turn_based_training: true",
+            "{key} needs turn_based_training: true",
             "turn_based_training_num",
             "update_initial_turn",
         )
@@ -257,8 +258,8 @@ def _set_schedule(config: Translation) -> None:
         if config["round_num"] > 2:
             raise config.error(
                 turn_based,
-                "task_training: false leaves the blocks of turn 1 nobody to train: drop one of "
-                "the two",
+                "with task_training: false, nothing is trained in the blocks of turn 1: remove "
+                "one of the two keys",
             )
         return  # only the second turn learns, so there is nothing to alternate
     warmup = config.get("update_initial_turn", UPDATE_INITIAL_TURN)
@@ -308,4 +309,4 @@ def _set_reports(config: Translation) -> None:
     if report_to == "wandb":
         config.set("report.wandb", {}, "report_to")
     else:
-        config.ignore("{key} waits for report_to: wandb", "run_name")
+        config.ignore("{key} needs report_to: wandb", "run_name")

@@ -29,18 +29,16 @@ def servers(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(
         isinstance(one, str) and one.endswith("/predict") for one in value.values()
     ):
-        raise ValueError("expected model: address, where every address ends in /predict")
+        raise ValueError("expected MODEL: ADDRESS, with addresses that end in /predict")
     return {model: address.removesuffix("/predict") for model, address in value.items()}
 
 
-_RECORDED = NoEffect("every step and every episode is recorded")
-_DECODED = NoEffect("local_rollout_forward_batch_size bounds what is decoded at a time")
+_RECORDED = NoEffect("Motet records every step and every episode")
+_DECODED = NoEffect("local_rollout_forward_batch_size limits the decoding batch")
 _STEPS = NoEffect("eval_steps and save_steps count steps", silent=("steps",))
-_RELOAD = NoEffect(
-    "the flag --reload says it: it goes on with the run of this config", silent=(False,)
-)
-_NOT_PUNISHED = "only an answer without its box is punished (non_box_penalty): drop it"
-_LEFT_OUT = Unsupported("the published code did not do it either: drop it")
+_RELOAD = NoEffect("use the flag --reload, which resumes the run of this config", silent=(False,))
+_NOT_PUNISHED = "Motet has only a penalty for answers without a box (non_box_penalty): drop it"
+_LEFT_OUT = Unsupported("the published code does not use it either: drop it")
 
 KEYS: KeyTable = {
     # keys that set one key of Motet's config
@@ -110,13 +108,15 @@ KEYS: KeyTable = {
     "report_to": Combined(one_of({"wandb": "wandb", "tensorboard": "tensorboard", "none": "none"})),
     # keys without effect
     "peft_config.lora_dropout": NoEffect(
-        "there is no dropout; the published code turned it off too", silent=(0, 0.0)
+        "Motet uses no dropout, like the published code", silent=(0, 0.0)
     ),
-    "peft_config.task_type": NoEffect("every model here continues text", silent=("CAUSAL_LM",)),
-    "half_precision_backend": NoEffect("bf16 and fp16 say it", silent=(True, False)),
-    "max_input_length": NoEffect("a prompt may be as long as the model's context"),
-    "reward_model_dir": NoEffect("the server of the verifier has loaded it"),
-    "another_policy_base_model_name": NoEffect("another_policy_base_model says it"),
+    "peft_config.task_type": NoEffect(
+        "every model is a causal language model", silent=("CAUSAL_LM",)
+    ),
+    "half_precision_backend": NoEffect("bf16 and fp16 set it", silent=(True, False)),
+    "max_input_length": NoEffect("the limit of a prompt is the model's context"),
+    "reward_model_dir": NoEffect("the server of the verifier loads the model"),
+    "another_policy_base_model_name": NoEffect("another_policy_base_model sets it"),
     "num_sample_generations": _RECORDED,
     "logging_steps": _RECORDED,
     "logging_strategy": _RECORDED,
@@ -129,31 +129,32 @@ KEYS: KeyTable = {
     # unsupported keys
     "peft_config.bias": Unsupported("an adapter has no biases: drop it", allowed=(None, "none")),
     "peft_config.loftq_config": Unsupported(
-        "an adapter starts at nothing on the model as it is: drop it"
+        "an adapter starts at zero on the unchanged model: drop it"
     ),
     "special_tokens": Unsupported(
         "new tokens need new embeddings: add them to a copy of the model", allowed=(None, {})
     ),
     "stop_token": Unsupported(
-        "an answer ends where the model ends it: say eos", allowed=(None, "eos")
+        "an answer ends with the model's end-of-sequence token: set it to eos",
+        allowed=(None, "eos"),
     ),
     "value_simplification": Unsupported(
-        "critics read what agents read, what others said included: a question alone does not say "
-        "how a turn will end"
+        "critics read the whole prompts of agents, because the question alone does not determine "
+        "the value of a turn: drop it"
     ),
     "gamma": Unsupported(
-        "within an answer nothing is discounted; between turns rule_discount is",
+        "there is no discount within an answer: set rule_discount, the discount between turns",
         allowed=(None, 1, 1.0),
     ),
-    "whiten_rewards": Unsupported("advantages are whitened: drop it"),
-    "adafactor": Unsupported("AdamW steps, as it did in the published code: say false"),
+    "whiten_rewards": Unsupported("Motet whitens advantages instead: drop it"),
+    "adafactor": Unsupported("the optimizer is AdamW, as in the published code: set it to false"),
     "early_stopping": _LEFT_OUT,
     "summary": _LEFT_OUT,
     "non_eos_penalty": Unsupported(_NOT_PUNISHED),
     "score_penalty_for_nonvalid": Unsupported(_NOT_PUNISHED),
     "min_output_length": Unsupported(_NOT_PUNISHED, allowed=(None, 0)),
-    "answer_detecting": Unsupported("answers are read as they stand: say false"),
-    "reward_baseline": Unsupported("a critic is the baseline: drop it", allowed=(None, 0, 0.0)),
-    "deepspeed": Unsupported("one process trains: drop it"),
-    "debug": Unsupported("say motet.train.steps for a short run"),
+    "answer_detecting": Unsupported("answers are used as generated: set it to false"),
+    "reward_baseline": Unsupported("the critic is the baseline: drop it", allowed=(None, 0, 0.0)),
+    "deepspeed": Unsupported("Motet trains in one process: drop it"),
+    "debug": Unsupported("set motet.train.steps for a short run"),
 }

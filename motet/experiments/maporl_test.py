@@ -286,7 +286,7 @@ def test_a_first_turn_that_learns_nothing_leaves_the_second_to_learn_always():
     assert {name for name, policy in config.policies.items() if policy.train == "frozen"} == {
         "first"
     }
-    with pytest.raises(ConfigError, match="leaves the blocks of turn 1 nobody to train"):
+    with pytest.raises(ConfigError, match="nothing is trained in the blocks of turn 1"):
         resolved(later, {"turn_based_training": True, "round_num": 3})
 
 
@@ -313,7 +313,7 @@ def test_a_consensus_of_one_or_more_is_never_reached(word):
     ("run_name", "first", "report_to: wandb"),
 ])  # fmt: skip
 def test_a_key_that_waits_for_another_says_so(word, waiting, told):
-    assert translated({word: waiting}).notes == (f"{word} waits for {told}",)
+    assert translated({word: waiting}).notes == (f"{word} needs {told}",)
     assert plain({word: waiting}) == plain()
 
 
@@ -329,15 +329,16 @@ def test_a_key_that_waits_for_another_says_so(word, waiting, told):
         ({"collaboration_separation": True},
          "collaboration_separation: needs policy_separation: true"),
         ({"task_training": False},
-         "task_training: one policy plays all turns, so nobody would learn"),
-        ({"reward_feedback": True}, "reward_feedback: agents would be told who is right"),
-        ({"bf16": True, "fp16": True}, "layer 1: fp16: bf16 is true too: keep one"),
+         "task_training: one policy plays all turns, so nothing would be trained"),
+        ({"reward_feedback": True}, "reward_feedback: it would tell the agents who is right"),
+        ({"bf16": True, "fp16": True}, "layer 1: fp16: bf16 is also true: keep one of both"),
         ({"adam_beta1": 0.9}, "adam_beta1: expected both, adam_beta1 and adam_beta2"),
         ({"server_dict": {"m": "http://here"}},
-         "expected model: address, where every address ends in /predict"),
-        ({**SERVER, "base_model": "b/b"}, "server_dict: has no address for b/b"),
+         "expected MODEL: ADDRESS, with addresses that end in /predict"),
+        ({**SERVER, "base_model": "b/b"}, "server_dict: got no address for b/b"),
         ({**DIFFERENT, "agent_num": 3},
-         "another_policy_base_model: got 1 models, expected 2: one for each agent but the first"),
+         "another_policy_base_model: got 1 models, expected 2: one for each agent except the "
+         "first"),
         ({"diff_model_training": True}, "another_policy_base_model is missing"),
         ({"rule_horizon": "first"},
          "rule_horizon: got 'first', expected one of discounted_sum, last, current"),
@@ -352,7 +353,7 @@ def test_what_makes_no_sense_is_one_clear_line(layer, message):
 
 def test_two_verifiers_cannot_score_one_team():
     servers = {"some/model": "http://a/predict", "other/model": "http://b/predict"}
-    with pytest.raises(ConfigError, match="server_dict: names several verifiers for this team"):
+    with pytest.raises(ConfigError, match="server_dict: got several addresses for this team"):
         resolved(DIFFERENT, {"no_reward_model": False, "server_dict": servers})
 
 

@@ -116,7 +116,7 @@ class PublishedConfig:
         section = written.key.partition(".")[0]
         if section in self._other_trainers:
             mine = "".join(
-                f"this trainer reads the section {own}: say it there, or "
+                f"this trainer reads the section {own}: set the key there, or "
                 for own in self._own_sections[:1]
             )
             return written.error(f"{mine}use train_{self._other_trainers[section]}.py")
@@ -137,9 +137,9 @@ class PublishedConfig:
                 continue
             if self._in_own_section(other) == self._in_own_section(chosen):
                 raise other.error(
-                    f"is another spelling of {chosen.key}, and says something else: keep one"
+                    f"is another name of {chosen.key} but has a different value: keep one"
                 )
-            self.notes.append(f"{other.key} gives way to {chosen.key}")
+            self.notes.append(f"{other.key} is overridden by {chosen.key}")
         return chosen
 
     def _in_own_section(self, written: PublishedValue) -> bool:

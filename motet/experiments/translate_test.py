@@ -76,7 +76,8 @@ def test_grpo_is_main_alone():
 def test_the_section_of_another_trainer_is_refused_with_the_right_one():
     with pytest.raises(
         ConfigError,
-        match=r"magrpo: this trainer reads the section grpo: say it there, or use train_magrpo\.py",
+        match=r"magrpo: this trainer reads the section grpo: set the key there, or use "
+        r"train_magrpo\.py",
     ):
         resolved(magrpo(), trainer="grpo")
 
@@ -89,7 +90,7 @@ def test_a_list_of_agents_gives_their_number_and_a_model_each():
         "main": "a/a",
     }
     assert config.environment.options["helpers"] == 2
-    assert "model.name gives way to agents" in notes(magrpo(), {"agents": ["a/a", "b/b"]})
+    assert "model.name is overridden by agents" in notes(magrpo(), {"agents": ["a/a", "b/b"]})
     with pytest.raises(
         ConfigError, match=r"agents: got 2 models for 3 agent\(s\), expected one each"
     ):
@@ -145,7 +146,7 @@ def test_null_in_a_later_layer_takes_a_key_back():
 def test_in_one_layer_the_trainers_section_goes_before_the_model_and_says_so():
     layer = magrpo(temperature=0.6) | {"model": {"name": "some/model", "temperature": 0.7}}
     assert resolved(layer).decode.temperature == 0.6
-    assert notes(layer) == ("model.temperature gives way to magrpo.temperature",)
+    assert notes(layer) == ("model.temperature is overridden by magrpo.temperature",)
     assert resolved(layer, {"model": {"temperature": 0.2}}).decode.temperature == 0.2
 
 
@@ -155,8 +156,8 @@ def test_two_spellings_of_one_key_must_agree():
         == 1e-5
     )
     message = (
-        r"magrpo\.agent_learning_rate: is another spelling of magrpo\.learning_rate, and "
-        r"says something else: keep one"
+        r"magrpo\.agent_learning_rate: is another name of magrpo\.learning_rate but "
+        r"has a different value: keep one"
     )
     with pytest.raises(ConfigError, match=message):
         resolved(magrpo(agent_learning_rate=2e-5, learning_rate=1e-5))
@@ -246,7 +247,8 @@ def test_the_type_of_a_published_dataset_is_known_by_its_name(name, environment)
 def test_another_dataset_must_say_its_type():
     with pytest.raises(
         ConfigError,
-        match=r"'my/rows' does not say what it holds: set dataset\.type to one of humaneval, ",
+        match=r"got 'my/rows', which does not imply the type of the dataset: set "
+        r"dataset\.type to one of humaneval, ",
     ):
         resolved(magrpo(), {"dataset": {"name": "my/rows"}})
     with pytest.raises(ConfigError, match=r"dataset\.type: got 'chess', expected one of humaneval"):
@@ -258,11 +260,12 @@ def test_writing_has_two_parts_and_one_or_two_agents():
     assert list(resolved(magrpo(), rows).team) == ["summary", "detail"]
     assert list(resolved(magrpo(num_agents=1), rows).team) == ["writer"]
     with pytest.raises(
-        ConfigError, match=r"magrpo\.num_agents: got 3, expected 1 or 2: the text has two parts"
+        ConfigError,
+        match=r"magrpo\.num_agents: got 3, expected 1 or 2, because the text has two parts",
     ):
         resolved(magrpo(num_agents=3), rows)
     with pytest.raises(
-        ConfigError, match=r"agents: got 3, expected 1 or 2: the text has two parts"
+        ConfigError, match=r"agents: got 3, expected 1 or 2, because the text has two parts"
     ):
         resolved(magrpo(), rows, {"agents": ["a/a", "b/b", "c/c"]})
 
@@ -343,7 +346,7 @@ def test_a_divergence_is_in_the_loss_or_in_the_reward_and_off_at_zero():
         resolved(magrpo(beta=0.1, reference_kl_enabled=True))
     off = magrpo(reference_kl_coef=0.3)
     assert resolved(off).algorithm.kl_in == "none"
-    assert notes(off) == ("magrpo.reference_kl_coef waits for reference_kl_enabled: true",)
+    assert notes(off) == ("magrpo.reference_kl_coef needs reference_kl_enabled: true",)
 
 
 # ---------------------------------------------------------------------------------- between turns
@@ -366,8 +369,8 @@ def test_the_older_switches_mean_a_prompt_without_history():
     full = {"external": {"memory_mode": "full", "original_prompt": False}}
     assert resolved(magrpo(), full).environment.options["history"] == "own"
     assert notes(magrpo(), full) == (
-        "external.original_prompt is for external.memory_mode: last; a full history holds all "
-        "that was said",
+        "external.original_prompt needs external.memory_mode: last; a full history contains all "
+        "previous turns",
     )
     assert "history" not in feedback(mode="plain")
 
@@ -377,9 +380,7 @@ def test_an_expert_is_asked_by_name_and_only_in_its_mode():
     assert (asked.model, asked.key_variable) == ("deepseek-coder", "DEEPSEEK_API_KEY")
     idle = {"external": {"mode": "plain", "expert_model": "deepseek-coder"}}
     assert resolved(magrpo(), idle).expert is None
-    assert notes(magrpo(), idle) == (
-        "external.expert_model is asked under external.mode: expert_edits only",
-    )
+    assert notes(magrpo(), idle) == ("external.expert_model needs external.mode: expert_edits",)
 
 
 def test_an_expert_that_nobody_knows_needs_an_address():
@@ -407,7 +408,7 @@ def test_a_reward_processor_that_is_off_does_nothing_and_says_so():
     off = {"reward_processor": {"enabled": False, "shift": -4}}
     assert "reward" not in resolved(magrpo(), off).environment.options
     assert notes(magrpo(), off) == (
-        "reward_processor.enabled is false, so rewards are as they are",
+        "reward_processor.enabled is false, so rewards are not changed",
     )
     assert resolved(
         magrpo(reward_shift=-2.1), {"reward_processor": {"enabled": False}}

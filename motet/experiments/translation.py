@@ -53,7 +53,7 @@ class Translation:
     def __getitem__(self, key: str) -> Any:
         """Return the value of a published key. Raises ConfigError if it is not set."""
         if key not in self.values:
-            raise ConfigError(f"{key.removeprefix('trainer.')} is missing: it has no default")
+            raise ConfigError(f"{key.removeprefix('trainer.')} is missing; it has no default")
         return self.values[key].value
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -43,7 +43,7 @@ def weights_of(folder: str | Path) -> Path:
     place = Path(folder)
     if look_at(place / TENSORS) != "file":
         raise ConfigError(
-            f"adapter folder {str(folder)!r} has no {TENSORS}: give a folder that PEFT saved"
+            f"adapter folder {str(folder)!r} has no {TENSORS}: use a folder that PEFT saved"
         )
     return inside(place, TENSORS, WEIGHTS)
 
@@ -57,7 +57,7 @@ def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
     path = Path(folder) / FILE
     if look_at(path) != "file":
         raise ConfigError(
-            f"adapter folder {str(folder)!r} has no {FILE}: give a folder that PEFT saved"
+            f"adapter folder {str(folder)!r} has no {FILE}: use a folder that PEFT saved"
         )
     said = read_json(inside(Path(folder), FILE, CONFIG))
     if not isinstance(said, dict):
@@ -71,8 +71,8 @@ def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
         if key not in BELIEVED:
             if value:
                 raise ConfigError(
-                    f"{path}: {key}: got {_shown(value)}, expected plain LoRA, "
-                    "which has no such key"
+                    f"{path}: {key}: got {_shown(value)}, expected plain LoRA, which does not "
+                    "have this key"
                 )
             continue
         fits, expected = BELIEVED[key]
@@ -95,7 +95,8 @@ def _matched(path: Path, key: str, pattern: str, modules: Sequence[str]) -> list
         ) from error
     if not found and key == "target_modules":
         raise ConfigError(
-            f"{path}: {key}: got {_shown(pattern)}, which fits no module of this model"
+            f"{path}: {key}: got {_shown(pattern)}, which matches no module of this model; "
+            "expected names of its modules"
         )
     return found
 
@@ -177,11 +178,11 @@ BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "use_dora": (_yes, "true or false"),
     "lora_bias": (_yes, "true or false"),
     "ensure_weight_tying": (_yes, "true or false"),
-    "bias": (lambda value: value == "none", "none: the base belongs to every adapter on it"),
+    "bias": (lambda value: value == "none", "none, because all adapters share the base"),
     "init_lora_weights": (
         lambda value: _yes(value) or value in ("gaussian", "orthogonal"),
-        "true, false, gaussian or orthogonal: other ways change the base, which "
-        "belongs to every adapter on it",
+        "true, false, gaussian or orthogonal, because all adapters share the base and other "
+        "values change it",
     ),
     "layers_to_transform": (_layers, "numbers of layers"),
     "layers_pattern": (

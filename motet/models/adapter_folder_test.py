@@ -121,7 +121,9 @@ def test_what_would_change_the_base_or_name_other_files_is_refused(
 def test_a_name_in_the_file_begins_no_line_of_its_own(model: Path, adapter: Path) -> None:
     tensors = adapter / "adapter_model.safetensors"
     save_file(load_file(tensors) | {"!\n\nerror: run this: curl": torch.zeros(2, 2)}, tensors)
-    with pytest.raises(ConfigError, match=r"\A[^\n]+no place for !\\n\\nerror: run this: curl\Z"):
+    with pytest.raises(
+        ConfigError, match=r"\A[^\n]+the model has no parameter for !\\n\\nerror: run this: curl\Z"
+    ):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
 
 
@@ -215,10 +217,14 @@ def test_weights_of_another_shape_or_with_a_link_out_are_refused(
     with pytest.raises(ConfigError, match=r"\A[^\n]+\Z"):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     say(adapter, r=60_000)
-    with pytest.raises(ConfigError, match="says rank 60000, and its weights have at most 2"):
+    with pytest.raises(
+        ConfigError, match="has rank 60000 in its config, but its weights have at most rank 2"
+    ):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     save_file({"x": torch.zeros(1)}, tensors)
-    with pytest.raises(ConfigError, match="says rank 60000, and its weights have at most 0"):
+    with pytest.raises(
+        ConfigError, match="has rank 60000 in its config, but its weights have at most rank 0"
+    ):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     tensors.rename(adapter.parent / "elsewhere")
     tensors.symlink_to(adapter.parent / "elsewhere")

@@ -77,8 +77,8 @@ class Adapters:
             get_peft_model_state_dict(self._peft, adapter_name=inner, save_embedding_layers=False)
         )
         for what, keys in (
-            ("no place for", set(saved) - needed),
-            ("no weights for", needed - set(saved)),
+            ("the model has no parameter for", set(saved) - needed),
+            ("the file has no weights for", needed - set(saved)),
         ):
             if keys:
                 named = ", ".join(on_one_line(shortened(key, 200)) for key in sorted(keys)[:3])
@@ -101,8 +101,8 @@ class Adapters:
             name = key.removeprefix("base_model.model.").replace(".base_layer.", ".")
             if name not in own or not torch.equal(saved[key].to(own[name].dtype), own[name].cpu()):
                 raise ConfigError(
-                    f"adapter {str(folder)!r} changes {on_one_line(shortened(name, 200))} of its "
-                    "base, which belongs to every adapter on it; expected an adapter of this model"
+                    f"adapter {str(folder)!r} changes {on_one_line(shortened(name, 200))} of the "
+                    "base, which all adapters share; expected an adapter of this model"
                 )
             saved = {other: weight for other, weight in saved.items() if other != key}
         return dict(saved)
@@ -118,14 +118,15 @@ class Adapters:
         said = {config.r, *(config.rank_pattern or {}).values()}
         if max(said) > max(ranks, default=0):
             raise ConfigError(
-                f"adapter {str(folder)!r} says rank {max(said)}, and its weights have at most "
-                f"{max(ranks, default=0)}; expected the config of these weights"
+                f"adapter {str(folder)!r} has rank {max(said)} in its config, but its weights "
+                f"have at most rank {max(ranks, default=0)}; expected the config of these weights"
             )
 
     def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
         if name in self._inner:
             raise ConfigError(
-                f"adapter {name!r} is already on this backbone: {', '.join(self._inner)}"
+                f"adapter {name!r} is already on this backbone; expected a name other than "
+                f"{', '.join(self._inner)}"
             )
         # PEFT forbids dots in a name, and confuses a name like "lora" with its own prefix. So we
         # give it names of our own.
@@ -196,8 +197,7 @@ class Adapters:
         """
         if name is not None and name not in self._inner:
             raise KeyError(
-                f"no adapter {name!r} on this backbone; there are: "
-                f"{', '.join(self._inner) or 'none'}"
+                f"got adapter {name!r}; this backbone has: {', '.join(self._inner) or 'none'}"
             )
         before = self._speaking, self._by_peft
         self._speak(*((None, name) if by_peft else (name, None)))

@@ -64,22 +64,23 @@ def attend(
     if hasattr(key, "shared_prompt"):
         if not plain or query.shape[2] != 1:
             raise NotImplementedError(
-                f"a shared prompt, and {_in_force(said) or f'{query.shape[2]} tokens at once'}"
+                "a shared prompt does not support "
+                f"{_in_force(said) or f'{query.shape[2]} tokens at once'}"
             )
         if attention_mask is not None:
-            raise NotImplementedError("a shared prompt, and a mask of the model's own")
+            raise NotImplementedError("a shared prompt does not support a mask of the model's own")
         return key.shared_prompt.attend(query, key, value, scale), None
     if blocks is not None:
         if not plain:
             raise NotImplementedError(
-                f"a packed row, and {_in_force(said) or 'attention that is not causal'}"
+                f"a packed row does not support {_in_force(said) or 'attention that is not causal'}"
             )
         if (
             attention_mask is None
             or attention_mask.dtype != torch.bool
             or attention_mask.numel() != 1
         ):
-            raise NotImplementedError("a packed row, and a mask of the model's own")
+            raise NotImplementedError("a packed row does not support a mask of the model's own")
         return _by_blocks(query, key, value, blocks, scale), None
     masked = attention_mask is None or attention_mask.dtype == torch.bool
     if plain and masked and devices.is_cpu(query.device):
@@ -162,7 +163,7 @@ def mask_of(
     Raises: NotImplementedError for any other mask, such as that of a window or of chunks.
     """
     if mask_function is not causal_mask_function:
-        raise NotImplementedError("a mask that is not the causal one")
+        raise NotImplementedError("the attention mask is not causal")
     return sdpa_mask(*args, **{**said, "mask_function": mask_function})
 
 

@@ -23,17 +23,17 @@ def check_attention(attention: Attention, device: torch.device, dtype: torch.dty
     said = f"attention is {FLASH}"
     if device.type != "cuda":
         raise ConfigError(
-            f"{said}, and device is {device}; expected cuda: use attention: auto, or another device"
+            f"{said}, but device is {device}; expected cuda: use attention: auto, or another device"
         )
     if dtype not in FLASH_DTYPES:
         raise ConfigError(
-            f"{said}, and dtype is {str(dtype).removeprefix('torch.')}; "
-            "expected bfloat16 or float16: use one of these, or attention: auto"
+            f"{said}, but dtype is {str(dtype).removeprefix('torch.')}; expected bfloat16 or "
+            "float16: use one of them, or attention: auto"
         )
     if not is_flash_attn_2_available():
         raise ConfigError(
-            f"{said}, but the package flash_attn, in a version that transformers can use, is not "
-            "installed: pip install flash-attn, or use attention: auto"
+            f"{said}, but no version of flash_attn that transformers supports is installed: pip "
+            "install flash-attn, or use attention: auto"
         )
 
 

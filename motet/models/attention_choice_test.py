@@ -155,13 +155,13 @@ def test_flash_attention_is_taken_where_all_is_there(dtype: torch.dtype) -> None
         (
             CPU,
             torch.bfloat16,
-            "and device is cpu; expected cuda: use attention: auto, or another device",
+            "but device is cpu; expected cuda: use attention: auto, or another device",
         ),
-        (torch.device("mps"), torch.bfloat16, "and device is mps; expected cuda"),
+        (torch.device("mps"), torch.bfloat16, "but device is mps; expected cuda"),
         (
             GPU,
             torch.float32,
-            "and dtype is float32; expected bfloat16 or float16: use one of these, or attention: "
+            "but dtype is float32; expected bfloat16 or float16: use one of them, or attention: "
             "auto",
         ),
     ],
@@ -179,13 +179,13 @@ def test_flash_attention_is_refused_without_its_package(monkeypatch: pytest.Monk
     monkeypatch.setattr(attention_choice, "is_flash_attn_2_available", lambda: False)
     with pytest.raises(
         ConfigError,
-        match=r"package flash_attn, .* is not installed: pip install flash-attn, or use att",
+        match=r"no version of flash_attn .* is installed: pip install flash-attn, or use att",
     ):
         check_attention(FLASH, GPU, torch.bfloat16)
 
 
 def test_a_model_is_loaded_with_none_that_this_machine_has_not(folder_of: FolderOf) -> None:
-    with pytest.raises(ConfigError, match="attention is flash_attention_2, and device is cpu"):
+    with pytest.raises(ConfigError, match="attention is flash_attention_2, but device is cpu"):
         Backbone.load(folder_of(), device="cpu", dtype="bfloat16", attention=FLASH)
 
 
@@ -200,8 +200,8 @@ def test_a_model_whose_class_has_not_what_is_asked_is_refused_before_its_weights
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", None)
     has = "flash_attention_2" if attention == "sdpa" else "sdpa"
     said = (
-        f"its attention is {attention}, and of LlamaForCausalLM transformers has eager and {has}; "
-        "expected one of these"
+        f"its attention is {attention}, but transformers implements LlamaForCausalLM only with "
+        f"eager and {has}; expected one of them"
     )
     with pytest.raises(ConfigError, match=said):
         Backbone.load(folder_of("llama"), device="cpu", attention=attention)

@@ -120,8 +120,8 @@ class Backbone:
         """
         if trainable_full and quantize != "none":
             raise ConfigError(
-                f"model {str(source)!r} is to be trained whole and has quantize {quantize}: "
-                "use none"
+                f"model {str(source)!r} has train: full and quantize {quantize}; expected "
+                "quantize: none"
             )
         place = resolve_device(device)
         check_dtype(dtype, place, trainable_full)
@@ -143,8 +143,8 @@ class Backbone:
         )
         if checkpointing and not any(blocks_of(model)):
             raise ConfigError(
-                f"model {str(source)!r} has no blocks that can be computed again: "
-                "use checkpointing: false"
+                f"model {str(source)!r} has no blocks that support checkpointing: use "
+                "checkpointing: false"
             )
         loaded.capabilities = capabilities_of(loaded, source)
         loaded.sampling = sampling_of(source) if trainable_full else {}
@@ -348,8 +348,8 @@ class Backbone:
     def _check_frozen(self, name: str) -> None:
         if self.trainable_full:
             raise ConfigError(
-                f"adapter {name!r} needs a frozen base, got one that is fully trained: "
-                "load it twice"
+                f"adapter {name!r} needs a frozen base, got a fully trained one: define the model "
+                "twice in models"
             )
 
     def _came(self, name: str) -> None:
@@ -377,8 +377,8 @@ class Backbone:
                 raise
             raise ConfigError(
                 f"adapter {name!r} does not fit this model ({type(self.model).__name__}; "
-                f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}): "
-                "name the linear layers that it may change, such as lora.targets: [q_proj, v_proj]"
+                f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}): set "
+                "the names of its linear layers, such as lora.targets: [q_proj, v_proj]"
             ) from error
 
     def policy(self, adapter: str | None) -> AbstractContextManager[None]:
@@ -464,7 +464,8 @@ class Backbone:
         if adapter is None:
             if self.adapters:
                 raise ValueError(
-                    "the base under adapters is as it was loaded: there is nothing to save"
+                    "the base of adapters is unchanged, so there is nothing to save: save the "
+                    "adapters"
                 )
             with self._masters.in_place():
                 self.model.save_pretrained(folder)

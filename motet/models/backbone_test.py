@@ -323,7 +323,7 @@ def test_an_adapter_of_an_embedding_that_peft_saved_is_loaded_where_its_base_is_
     weights = load_file(tmp_path / "adapter_model.safetensors")
     (base,) = (key for key in weights if ".base_layer." in key)
     save_file(weights | {base: weights[base] + 1}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(ConfigError, match=r"changes model\.embed_tokens\.weight of its base"):
+    with pytest.raises(ConfigError, match=r"changes model\.embed_tokens\.weight of the base"):
         Backbone.load(source).load_adapter("p", tmp_path)
 
 

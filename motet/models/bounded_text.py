@@ -99,7 +99,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = 
     if beyond is not None and max(ids, default=0) >= beyond:
         spelt = tokenizer.convert_ids_to_tokens(max(ids))
         raise NoEmbedding(
-            f"a text has {spelt!r}, a token of the tokenizer that the model has no embedding of"
+            f"a text contains {spelt!r}, a token of the tokenizer without an embedding in the model"
         )
     return list(ids)
 
@@ -181,7 +181,9 @@ class _TextWorker:
     def _exchange(self, asked: Mapping[str, Any], what: str, seconds: float) -> Any:
         blamed = next(str(asked[key]) for key in ("template", "pattern", "name") if key in asked)
         if self._over[blamed] >= TRIES:
-            raise TextLimit(f"{what} came to its limits at {TRIES} texts, and is asked no more")
+            raise TextLimit(
+                f"{what} reached its limits for {TRIES} texts, so it is not called again"
+            )
         try:
             process = self._process = self._process or self._started()
             line = json.dumps(asked).encode() + b"\n"
@@ -200,7 +202,7 @@ class _TextWorker:
         if said["kind"] == "template":
             raise TemplateRefused(said["failed"])
         kind = TextLimit if said["kind"] == "limit" else TextFailed
-        raise kind(f"{what} failed at a text: {said['failed']}")
+        raise kind(f"{what} failed for a text: {said['failed']}")
 
     def _answered(
         self, process: "subprocess.Popen[bytes]", line: bytes, what: str, seconds: float
@@ -220,14 +222,15 @@ class _TextWorker:
                     answer += part
                 elif _processor_seconds(process.pid) - used > seconds or time.monotonic() > until:
                     raise TextLimit(
-                        f"{what} takes more than {seconds:g} s at a text; "
-                        "expected far less than one"
+                        f"{what} takes more than {seconds:g} s for a text; expected far less than "
+                        "one second"
                     )
                 if len(answer) > _MOST_ANSWER:
-                    raise TextLimit(f"{what} makes more than {_MOST_ANSWER >> 20} MiB of a text")
+                    raise TextLimit(f"{what} makes more than {_MOST_ANSWER >> 20} MiB from a text")
         except BrokenPipeError as error:
             raise TextLimit(
-                f"{what} ended the process in which it worked on a text, by its memory or a fault"
+                f"{what} ended its process while working on a text, because of its memory limit "
+                "or a crash"
             ) from error
         return bytes(answer)
 
@@ -249,14 +252,14 @@ class _TextWorker:
             process.kill()
             code = process.wait()
             why = (
-                f"ended with {code} as it started"
+                f"ended with exit code {code} at its start"
                 if in_time
                 else f"was not ready after {START_SECONDS:g} s"
             )
             raise TextFailed(
-                f"the process for chat templates and tokenizers {why}: "
-                f"has it the memory and the right to run {sys.executable} -P "
-                f"{place.with_name('text_worker.py')} ?"
+                f"the process for chat templates and tokenizers {why}: check that enough memory "
+                f"is free and that this user may run {sys.executable} -P "
+                f"{place.with_name('text_worker.py')}"
             )
         return process
 

@@ -83,9 +83,9 @@ def _check_rows(backbone: CausalLM, source: str | Path) -> None:
     name = f"model {str(source)!r} ({type(backbone.model).__name__})"
     if backbone.model.base_model is backbone.model:
         raise ConfigError(
-            f"{name} has no base model beside its language head (its base_model_prefix is "
-            f"{backbone.model.base_model_prefix!r}), so its hidden states cannot be read: "
-            "use another model"
+            f"{name} has no base model apart from its language head (base_model_prefix is "
+            f"{backbone.model.base_model_prefix!r}), so its hidden states cannot be read: use "
+            "another model"
         )
     try:
         apart, moved = _apart(backbone), _moved_by_others(backbone)
@@ -94,28 +94,28 @@ def _check_rows(backbone: CausalLM, source: str | Path) -> None:
     except FAILURES as error:
         said = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ConfigError(
-            f"{name} cannot be read row by row from one cache ({said}{_first_line(error)}): "
-            "expected a causal language model with a cache of keys and values, not "
-            "a recurrent or hybrid one"
+            f"{name} does not support one cache for several rows ({said}{_first_line(error)}): "
+            "expected a causal language model with a cache of keys and values, not a recurrent or "
+            "hybrid one"
         ) from error
     chosen = (
         ""
         if backbone.attention == "auto"
-        else f", or attention: auto in place of {backbone.attention}"
+        else f", or attention: auto instead of {backbone.attention}"
     )
     exact = backbone.dtype == torch.float32 and stored_as(backbone.model.config) == "none"
     bound = 0.01 if exact else 0.3
     if apart > bound:
         raise ConfigError(
-            f"{name} gives a row other logits beside longer rows than alone (by {apart:.0%} of "
-            "their spread): it reads padding, or keeps state in its cache that cannot be selected "
-            f"by row. Use another model{chosen}"
+            f"{name} gives a row other logits in a batch with longer rows than alone (by "
+            f"{apart:.0%} of their spread): it reads padding, or its cache cannot be selected by "
+            f"row. Use another model{chosen}"
         )
     if moved > bound:
         raise ConfigError(
-            f"{name} gives a row other logits where another row of its batch is at position "
-            f"{backbone.context_length - 1}: its positions depend on the longest row. "
-            "Lower model_max_length in its tokenizer_config.json to where they do not"
+            f"{name} gives a row other logits if another row of its batch is at position "
+            f"{backbone.context_length - 1}: its positions depend on the longest row. Lower "
+            "model_max_length in its tokenizer_config.json"
         )
 
 
@@ -195,7 +195,7 @@ def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
     mask_PL = rows.prompt_mask_PL
     cache = backbone.logits(rows.prompts_PL, mask_PL, positions(mask_PL), keep=1)[1]
     if type(cache) is not DynamicCache:
-        kind = "no past" if cache is None else f"its past in a {type(cache).__name__}"
+        kind = "no keys and values" if cache is None else f"a {type(cache).__name__}"
         raise NotImplementedError(f"it keeps {kind}")
     recurrent = {
         type(layer).__name__
@@ -214,7 +214,7 @@ def _answers(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
     _, mask_PL, of_B, tokens_BL, answered_BL = rows
     cache, more = _prompts(backbone, rows), tokens_BL.shape[1]
     if share and not shareable(cache):
-        raise NotImplementedError("layers that do not keep all of the past")
+        raise NotImplementedError("some layers do not keep all keys and values")
     share_prompts(cache, of_B, mask_PL, more) if share else give_room(cache, of_B, more)
     seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
     said = []
@@ -227,7 +227,7 @@ def _answers(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
     if share and not all(
         isinstance(layer, SharedPrompt) and layer.attended for layer in cache.layers
     ):
-        raise NotImplementedError("layers that attend by themselves")
+        raise NotImplementedError("some layers use their own attention function")
     return torch.cat(said, dim=1)
 
 

@@ -109,7 +109,8 @@ def test_a_model_that_goes_on_wrongly_from_its_cache_in_one_of_two_ways_is_refus
     backbone = Backbone.load(folder_of("llama"))
     backbone.model.__class__ = type("Forgetful", (LlamaForCausalLM,), {"forward": forward})
     with pytest.raises(
-        ConfigError, match=r"\(Forgetful\) gives a row other logits beside longer rows than alone"
+        ConfigError,
+        match=r"\(Forgetful\) gives a row other logits in a batch with longer rows than alone",
     ):
         tried_again(backbone)
 
@@ -124,6 +125,6 @@ def test_a_window_that_is_longer_than_the_trial_is_seen(tmp_path: Path) -> None:
 def test_a_window_that_shows_in_the_mask_alone_is_seen() -> None:
     """A model need not pass its window to the attention function."""
     window = sliding_window_causal_mask_function(2048)
-    with pytest.raises(NotImplementedError, match="not the causal one"):
+    with pytest.raises(NotImplementedError, match="the attention mask is not causal"):
         attention.mask_of(batch_size=1, q_length=3, kv_length=3, mask_function=window)
     assert attention.mask_of(batch_size=1, q_length=3, kv_length=3) is None

@@ -275,15 +275,15 @@ class _SampledTokens:
         ]
         if not all(np.isfinite(row).all() for row in logprobs):
             raise TrainingDiverged(
-                "the model's logits are not finite numbers, so nothing can be sampled: "
-                "lower the learning rate, or compute in float32"
+                "the model's logits are not finite, so no token can be sampled: lower the "
+                "learning rate, or compute in float32"
             )
         for row, own, logp, (text, error), ended in zip(
             rows, tokens, logprobs, self._texts(tokens), stopped, strict=True
         ):
             request = self._requests[row]
             if error:
-                message = f"policy {request.policy}: the tokenizer failed at an answer: {error}"
+                message = f"policy {request.policy}: the tokenizer failed for an answer: {error}"
                 self._completions[row] = Fault("sampler", TokenizerFault.cause, message)
                 continue
             self._completions[row] = Completion(

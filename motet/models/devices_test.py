@@ -74,7 +74,7 @@ def test_each_of_two_gpus_is_there_and_a_third_is_not(machine: Machine) -> None:
     assert [resolve_device(name).index for name in ("cuda", "cuda:0", "cuda:1")] == [None, 0, 1]
     with pytest.raises(
         ConfigError,
-        match=r"device 'cuda:2' is not on this machine; there are: auto, cuda, "
+        match=r"device 'cuda:2' does not exist on this machine; devices are: auto, cuda, "
         r"cuda:0, cuda:1, cpu$",
     ):
         resolve_device("cuda:2")
@@ -86,7 +86,7 @@ def test_mps_is_a_device_where_it_is_there_alone(machine: Machine) -> None:
     machine(cuda=1)
     with pytest.raises(
         ConfigError,
-        match=r"device 'mps' is not on this machine; there are: auto, cuda, cuda:0, cpu$",
+        match=r"device 'mps' does not exist on this machine; devices are: auto, cuda, cuda:0, cpu$",
     ):
         resolve_device("mps")
 
@@ -126,7 +126,7 @@ def test_a_gpu_that_is_full_says_how_full_in_one_line(machine: Machine) -> None:
         raise torch.OutOfMemoryError(said)
     assert str(caught.value) == (
         "cuda:0 ran out of memory playing 3 answers (1.0 of 16.0 GiB free, 12.0 GiB held): "
-        "CUDA out of memory. Tried to allocate 2.00 GiB. To need less, lower x; "
+        "CUDA out of memory. Tried to allocate 2.00 GiB. To use less memory, lower x; "
         "motet train CONFIG --dry-run estimates what a step needs"
     )
 
@@ -136,7 +136,8 @@ def test_of_mps_nothing_is_asked_that_cuda_alone_can_say(monkeypatch: pytest.Mon
     with (
         pytest.raises(
             OutOfMemory,
-            match=r"^mps ran out of memory playing: MPS backend out of memory\. To need less, x;",
+            match=r"^mps ran out of memory playing: MPS backend out of memory\. To use "
+            r"less memory, x;",
         ),
         memory.oom_hint("playing", "x", torch.device("mps")),
     ):

@@ -140,7 +140,7 @@ def inside(folder: Path, name: str, most: int = CONFIG) -> Path:
     except (OSError, RuntimeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is a link to itself"
         raise ConfigError(
-            f"{folder / name} cannot be read: {said}; expected a regular file that you may read"
+            f"{folder / name} cannot be read: {said}; expected a readable regular file"
         ) from error
     return place
 
@@ -171,8 +171,8 @@ def _located(source: str | Path, part: ModelPart) -> Path:
         raise ConfigError(f"model folder {str(source)!r} does not exist: {error}") from error
     except OSError as error:
         raise ConfigError(
-            f"model folder {str(source)!r} cannot be read: {error.strerror}; "
-            "expected one that you may read"
+            f"model folder {str(source)!r} cannot be read: {error.strerror}; expected a readable "
+            "folder"
         ) from error
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
@@ -239,7 +239,8 @@ def _shards(folder: Path) -> list[str] | None:
     places = _object(inside(folder, INDEX)).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ConfigError(
-            f"{folder / INDEX}: weight_map: got {_shown(places)}, expected the file of every weight"
+            f"{folder / INDEX}: weight_map: got {_shown(places)}, expected the file name of every "
+            "weight"
         )
     names = sorted({str(name) for name in places.values()})
     for name in names:
@@ -290,7 +291,7 @@ def _config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
     for key, value in kept.items():
         if callable(getattr(PretrainedConfig, key, None)):
             raise ConfigError(
-                f"{path}: {key}: is no key of a config; expected what save_pretrained writes"
+                f"{path}: {key}: not a key of a config; expected a file that save_pretrained wrote"
             )
         _check_numbers(path, key, value)
     if not isinstance(kept.get("quantization_config", {}), dict):
@@ -333,7 +334,7 @@ def _check_numbers(path: Path, key: str, value: Any, nested: bool = False) -> No
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_EXPERTS:
         raise ConfigError(
-            f"{path}: {shortened(key, 100)}: got {len(items)} of them, expected at most "
+            f"{path}: {shortened(key, 100)}: got {len(items)} items, expected at most "
             f"{MOST_EXPERTS:,}"
         )
     for item in items:
@@ -373,8 +374,8 @@ def _tokenizer_config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
 
 
 _WORDS = {
-    str: "a text", bool: "true or false", int: "a number", float: "a fraction", list: "a list",
-    dict: "keys and values",
+    str: "a string", bool: "true or false", int: "a number", float: "a floating-point number",
+    list: "a list", dict: "keys and values",
 }  # fmt: skip
 
 
@@ -425,11 +426,11 @@ def _check_tokenizer(path: Path) -> None:
     if _growth(said.get("normalizer")) > MOST_GROWTH:
         # The added tokens are normalized when the file is read.
         raise ConfigError(
-            f"{path}: normalizer: makes texts more than {MOST_GROWTH:,} times as long; "
-            "expected one that does not"
+            f"{path}: normalizer: makes texts more than {MOST_GROWTH:,} times longer; expected at "
+            "most this factor"
         )
     if _has_key(said.get("decoder"), "Regex"):
-        raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain texts")
+        raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain strings")
 
 
 def _growth(normalizer: Any) -> float:
@@ -500,7 +501,7 @@ def _check_values(path: Path, value: Any, depth: int) -> None:
         raise ConfigError(f"{path}: got {value}, expected numbers")
     if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
         raise ConfigError(
-            f"{path}: got {_shown(value)}, which has half a character; expected texts of whole ones"
+            f"{path}: got {_shown(value)}, which contains a lone surrogate; expected valid Unicode"
         )
     if isinstance(value, dict | list):
         for item in (*value, *value.values()) if isinstance(value, dict) else value:

@@ -173,12 +173,12 @@ def test_an_added_token_that_the_model_cannot_read_is_a_fault_of_the_text_that_s
     for prompt in ("a <picture>", (Message("user", "a <picture>"),)):
         with pytest.raises(
             SamplerFault,
-            match="a text has '<picture>', a token of the tokenizer that the model has no",
+            match="a text contains '<picture>', a token of the tokenizer without an",
         ):
             encode(found.tokenizer, prompt)
     add_token(folder, "<over>", bos_token="<over>")
     with pytest.raises(
-        ConfigError, match=r"tokens up to 302, and its config\.json a vocab_size of 300"
+        ConfigError, match=r"tokens up to 302, but vocab_size in its config\.json is 300"
     ):
         Backbone.load(folder, device="cpu")
 

@@ -77,9 +77,9 @@ class LocalLearner:
             for parameter in state.parameters:
                 if owner.setdefault(parameter, name) != name:
                     raise ConfigError(
-                        f"policies {owner[parameter]} and {name} train the same weights; "
-                        "expected each its own: give both agents one policy, or "
-                        "each an adapter or a backbone"
+                        f"policies {owner[parameter]} and {name} train the same weights; expected "
+                        "different weights: use one policy for both agents, or an adapter or a "
+                        "model for each"
                     )
 
     async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
@@ -92,8 +92,8 @@ class LocalLearner:
         batch = batch.to(policy.backbone.device)
         answers, tokens = batch.tokens_BL.shape
         learning = (
-            f"learning from {answers} answers of up to {tokens} tokens to "
-            f"{len(batch.prompts_PL)} prompts"
+            f"training on {answers} answers of up to {tokens} tokens to {len(batch.prompts_PL)} "
+            "prompts"
         )
         learning += f" of up to {batch.prompts_PL.shape[1]}"
         with oom_hint(learning, _LESS, policy.backbone.device), policy.active():
@@ -111,7 +111,7 @@ class LocalLearner:
         assert isinstance(critic, Critic)
         batch = batch.to(critic.backbone.device)
         texts, tokens = batch.tokens_BL.shape
-        learning = f"learning the values of {texts} texts of up to {tokens} tokens"
+        learning = f"training the values of {texts} texts of up to {tokens} tokens"
         with oom_hint(learning, _LESS, critic.backbone.device), critic.active():
             loss, metrics = objective(batch, critic.values(batch.tokens_BL, batch.mask_BL))
             self._backward(batch.critic, loss)
@@ -159,7 +159,7 @@ class LocalLearner:
         for group in state.adamw.param_groups:
             group["lr"] = rate
         stepping = (
-            f"stepping {sum(p.numel() for p in state.parameters):,} weights of "
+            f"in the optimizer step of {sum(p.numel() for p in state.parameters):,} weights of "
             f"{state.learning.name}"
         )
         with oom_hint(stepping, _SMALLER, state.learning.backbone.device):
@@ -190,9 +190,9 @@ class LocalLearner:
         state = self._train_states[name]
         kind = "critic" if isinstance(state.learning, Critic) else "policy"
         return TrainingDiverged(
-            f"{kind} {name}, optimiser step {state.steps_done + 1} of {state.steps}: "
-            f"{what} at learning rate {state.rate:.3g}; the weights are those of the step before. "
-            "Lower optimizer.learning_rate, or look at the step's episodes"
+            f"{kind} {name}, optimizer step {state.steps_done + 1} of {state.steps}: {what} at "
+            f"learning rate {state.rate:.3g}; the weights were not changed. Lower "
+            "optimizer.learning_rate, or check the episodes of the step"
         )
 
     # ---------------------------------------------------------------------------------- checkpoints
@@ -221,15 +221,14 @@ def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> 
     kind = "critic" if isinstance(learning, Critic) else "policy"
     if not parameters:
         raise ConfigError(
-            f"{kind} {learning.name} has no trainable weights; expected some: "
-            "list it under team.frozen"
+            f"{kind} {learning.name} has no trainable weights; expected some: set train: frozen "
+            "for it"
         )
     for parameter in parameters:
         if parameter.dtype != torch.float32:
             raise ConfigError(
-                f"{kind} {learning.name} would train weights of {parameter.dtype}; "
-                "expected float32 masters, computed with in a narrower type: "
-                "small updates are rounded away otherwise"
+                f"{kind} {learning.name} would train weights of {parameter.dtype}; expected "
+                "float32 weights, because small updates are lost in narrower types"
             )
     return _TrainState(learning, parameters, settings, steps, make_optimizer(parameters, settings))
 

@@ -210,7 +210,7 @@ def test_a_loss_that_is_no_number_stops_before_the_backward_pass(folder) -> None
     before = weights(policy)
     with pytest.raises(
         TrainingDiverged,
-        match=r"policy p, optimiser step 1 of 7: loss is nan at learning rate 5e-06",
+        match=r"policy p, optimizer step 1 of 7: loss is nan at learning rate 5e-06",
     ):
         accumulate(learner, samples(), objective=broken_loss)
     assert step(learner, "p") == {}
@@ -225,7 +225,7 @@ def test_one_bad_gradient_stops_all_policies_before_any_weight_is_touched(folder
     accumulate(learner, samples("b"), objective=broken_gradient)
     with pytest.raises(
         TrainingDiverged,
-        match=r"policy b, optimiser step 1 of 7: gradient norm is nan, loss -?0\.0",
+        match=r"policy b, optimizer step 1 of 7: gradient norm is nan, loss -?0\.0",
     ):
         step(learner, "a", "b")
     assert same(weights(a), before)

@@ -75,9 +75,9 @@ def shortened_context(source: str | Path) -> str | None:
     if short >= long:
         return None
     return (
-        f"the context of model {str(source)!r} is limited to {short} tokens, of {long}: "
-        "past them its positions (longrope) change for every row of a batch, so log-probabilities "
-        "would depend on the other rows"
+        f"the context of model {str(source)!r} is limited to {short} of {long} tokens: beyond "
+        "them its positions (longrope) change for every row of a batch, so log-probabilities "
+        "would depend on other rows"
     )
 
 
@@ -134,9 +134,9 @@ def load_model(
         stored = stored_as(config)
         if stored not in ("none", quantize):
             raise ConfigError(
-                f"model {str(source)!r} holds its weights quantised ({stored}), and its quantize "
-                f"is {quantize}: use the model it was made "
-                f"of{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
+                f"model {str(source)!r} has quantized weights ({stored}), but its quantize is "
+                f"{quantize}: use the model without "
+                f"quantization{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
             )
         _without_dropout(config)
         skeleton = _skeleton(source, config)
@@ -201,7 +201,7 @@ def _check_vocabulary(
     """
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise _refused(
-            source, f"its tokenizer_class is no tokenizer, got {type(tokenizer).__name__}"
+            source, f"its tokenizer_class is not a tokenizer, got {type(tokenizer).__name__}"
         )
     rows = getattr(config.get_text_config(), "vocab_size", None)
     tokens = set(tokenizer.get_vocab().values())
@@ -214,7 +214,7 @@ def _check_vocabulary(
     if last >= rows:
         raise _refused(
             source,
-            f"its tokenizer has tokens up to {last:,}, and its config.json a vocab_size of "
+            f"its tokenizer has tokens up to {last:,}, but vocab_size in its config.json is "
             f"{rows:,}; expected the tokenizer of this model",
         )
     if max(tokens) >= rows:
@@ -256,14 +256,14 @@ def _check_size(source: str | Path, skeleton: PreTrainedModel, view: Path) -> No
     if described > 2 * there:  # A weight has at least four bits.
         raise _refused(
             source,
-            f"its config.json describes {described:,} weights, and its files have {there:,} bytes; "
-            f"expected the config of these weights",
+            f"its config.json describes {described:,} weights, but its files have {there:,} "
+            "bytes; expected the config of these weights",
         )
     tables = sum(buffer.numel() for buffer in skeleton.buffers())
     if tables > MOST_TABLES:
         raise _refused(
             source,
-            f"its config.json asks for tables of {tables:,} numbers, expected at most "
+            f"its config.json describes tables of {tables:,} numbers, expected at most "
             f"{MOST_TABLES:,}",
         )
 
@@ -278,8 +278,8 @@ def _check_attention_of(
     if attention != "auto" and attention not in (there := implementations_of(model)):
         raise _refused(
             source,
-            f"its attention is {attention}, and of {model.__name__} transformers has "
-            f"{' and '.join(there)}; expected one of these, or attention: auto",
+            f"its attention is {attention}, but transformers implements {model.__name__} only "
+            f"with {' and '.join(there)}; expected one of them, or attention: auto",
         )
 
 
@@ -293,7 +293,9 @@ def _few_tensors(source: str | Path) -> Iterator[None]:
     def counted(*_: object) -> None:
         if next(made) > MOST_TENSORS:
             raise _refused(
-                source, f"its config.json describes more than {MOST_TENSORS:,} tensors of weights"
+                source,
+                f"its config.json describes more than {MOST_TENSORS:,} tensors of weights, "
+                "expected at most this number",
             )
 
     hook = register_module_parameter_registration_hook(counted)
@@ -362,7 +364,8 @@ def resolve_device(name: str) -> torch.device:
         return torch.device(present[0])
     if name not in present:
         raise ConfigError(
-            f"device {name!r} is not on this machine; there are: auto, {', '.join(present)}"
+            f"device {name!r} does not exist on this machine; devices are: auto, "
+            f"{', '.join(present)}"
         )
     return torch.device(name)
 
@@ -373,7 +376,7 @@ def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
     Raises: ConfigError.
     """
     if dtype not in DTYPES:
-        raise ConfigError(f"dtype {dtype!r} is unknown; there are: {', '.join(DTYPES)}")
+        raise ConfigError(f"got dtype {dtype!r}, expected one of: {', '.join(DTYPES)}")
     if dtype == "float16" and (device.type == "cpu" or trainable_full):
         why = "a fully trained policy" if trainable_full else "the cpu"
         raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")

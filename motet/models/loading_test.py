@@ -99,7 +99,8 @@ def test_a_broken_weight_file_is_refused(tmp_path: Path) -> None:
 def test_a_device_that_is_not_there_is_refused() -> None:
     assert resolve_device("auto").type in {"cpu", "cuda", "mps"}
     with pytest.raises(
-        ConfigError, match=r"device 'cuda:99' is not on this machine; there are: auto, .*cpu"
+        ConfigError,
+        match=r"device 'cuda:99' does not exist on this machine; devices are: auto, .*cpu",
     ):
         resolve_device("cuda:99")
 
@@ -179,7 +180,7 @@ def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_the
     backbone = Backbone.load(folder, device="cpu")
     assert backbone.pad_id in backbone.eos_ids
     assert encode(backbone.tokenizer, "the dog")
-    said = r"a text has '\[PAD\]', a token of the tokenizer that the model has no embedding of"
+    said = r"a text contains '\[PAD\]', a token of the tokenizer without an embedding in the model"
     for prompt in ("the [PAD]dog", (Message("user", "the [PAD]dog"),)):
         with pytest.raises(SamplerFault, match=said):
             encode(backbone.tokenizer, prompt)

@@ -92,7 +92,7 @@ def test_the_context_ends_where_positions_begin_to_depend_on_the_batch(
     assert load_tokenizer(folder)[1] == limit
     said = shortened_context(folder)
     assert (said is not None) == (limit < LONG)
-    assert said is None or f"limited to {SHORT} tokens, of {LONG}" in said
+    assert said is None or f"limited to {SHORT} of {LONG} tokens" in said
 
 
 @pytest.mark.parametrize("packs_sequences", [True, False], ids=["packed", "rows"])
@@ -145,6 +145,6 @@ def test_a_model_whose_positions_would_depend_on_the_batch_is_refused(
     monkeypatch.setattr(loading, "_short_regime", lambda source, config: loading.UNLIMITED)
     with pytest.raises(
         ConfigError,
-        match=r"gives a row other logits where another row of its batch is at position 95",
+        match=r"gives a row other logits if another row of its batch is at position 95",
     ):
         Backbone.load(folder, device="cpu")

@@ -184,8 +184,8 @@ def oom_hint(what: str, knobs: str, device: torch.device) -> Iterator[None]:
         yield
         if fast and not torch.backends.mkldnn.enabled:
             warnings.warn(
-                f"{device} ran out of memory for fast matrix products {what}, and PyTorch made "
-                f"slow ones. To need less, {knobs}",
+                f"{device} ran out of memory for fast matrix products {what}, so PyTorch used "
+                f"slow ones. To use less memory, {knobs}",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -194,8 +194,8 @@ def oom_hint(what: str, knobs: str, device: torch.device) -> Iterator[None]:
             raise
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise OutOfMemory(
-            f"{device} ran out of memory {what}{_room(device)}: {said.rstrip('.')}. "
-            f"To need less, {knobs}; motet train CONFIG --dry-run estimates what a step needs"
+            f"{device} ran out of memory {what}{_room(device)}: {said.rstrip('.')}. To use less "
+            f"memory, {knobs}; motet train CONFIG --dry-run estimates what a step needs"
         ) from error
     finally:
         torch.backends.mkldnn.enabled = fast

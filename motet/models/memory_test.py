@@ -101,7 +101,8 @@ def test_where_onednn_gets_no_memory_that_is_told_and_it_is_used_again(monkeypat
     with (
         pytest.warns(
             RuntimeWarning,
-            match=r"cpu ran out of memory for fast .* playing 3 answers, .* To need less, lower x",
+            match=r"cpu ran out of memory for fast .* playing 3 answers, .* To use less "
+            r"memory, lower x",
         ),
         oom_hint("playing 3 answers", "lower x", torch.device("cpu")),
     ):

@@ -69,14 +69,14 @@ def check_optimizer(kind: str, device: torch.device) -> None:
         why = (
             ""
             if torch.allclose(weight, -torch.ones_like(weight), atol=0.1)
-            else "a step of 1 is not one of 1"
+            else "a step of size 1 has another size"
         )
     except (RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
         why = str(error).strip() or type(error).__name__
     if why:
         raise ConfigError(
-            f"optimizer.kind is {kind}, and bitsandbytes {bitsandbytes.__version__} cannot do that "
-            f"on device {device} ({why}): use kind: adamw, or another device"
+            f"optimizer.kind is {kind}, but bitsandbytes {bitsandbytes.__version__} does not "
+            f"support it on device {device} ({why}): use kind: adamw, or another device"
         )
 
 
@@ -111,7 +111,7 @@ def load_into(
         kept.setdefault(int(place), {})[what] = tensor
     if kept and max(kept) >= len(parameters):
         raise ConfigError(
-            f"optimiser state of policy {name} has {max(kept) + 1} tensors, expected "
+            f"optimizer state of policy {name} has {max(kept) + 1} tensors, expected "
             f"{len(parameters)}"
         )
     for index, found in kept.items():
@@ -133,14 +133,14 @@ def _check_moments(
     for key in (*MOMENTS[kind], "step"):
         if key not in found:
             raise ConfigError(
-                f"optimiser state of policy {name} has {', '.join(sorted(found))}, expected {key} "
-                f"of optimizer.kind {kind}: resume with the kind the checkpoint was made with"
+                f"optimizer state of policy {name} has {', '.join(sorted(found))}, expected {key} "
+                f"of optimizer.kind {kind}: resume with the same optimizer.kind as before"
             )
         if key != "step" and found[key].shape != parameter.shape:
             raise ConfigError(
-                f"optimiser state of policy {name}: {key}.{index} has shape "
-                f"{list(found[key].shape)}, expected {list(parameter.shape)}: "
-                "resume with the model the checkpoint was made with"
+                f"optimizer state of policy {name}: {key}.{index} has shape "
+                f"{list(found[key].shape)}, expected {list(parameter.shape)}: resume with the "
+                "same model as before"
             )
 
 

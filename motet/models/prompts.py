@@ -54,10 +54,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...
     except Exception as error:
         # A tokenizer may run third-party code, and its failure concerns this prompt only.
         raise TokenizerFault(
-            f"the tokenizer failed at a prompt: {type(error).__name__}: {error}"
+            f"the tokenizer failed for a prompt: {type(error).__name__}: {error}"
         ) from error
     if not ids:
-        raise BadPrompt(f"prompt {prompt!r} has no tokens: a model needs at least one to answer")
+        raise BadPrompt(f"prompt {prompt!r} has no tokens; expected at least one")
     return tuple(ids)
 
 
@@ -71,8 +71,8 @@ def check_whole(texts: Iterable[str]) -> None:
         if half is not None:
             around = text[max(0, half.start() - 20) : half.end() + 20]
             raise BadPrompt(
-                f"a text has half a character, {half.group()!r}, in {around!r}: "
-                "mend the data it came from"
+                f"a text contains a lone surrogate, {half.group()!r}, in {around!r}: repair the "
+                "data"
             )
 
 
@@ -132,7 +132,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
         return token_ids(tokenizer, chat_text(tokenizer, rows))
     except TemplateRefused as error:
         roles = ", ".join(message.role for message in chat)
-        raise BadPrompt(f"the model's chat template refuses a chat of {roles}: {error}") from error
+        raise BadPrompt(f"the model's chat template rejects a chat of {roles}: {error}") from error
 
 
 def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> bool:

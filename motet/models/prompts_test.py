@@ -132,7 +132,7 @@ def test_a_template_that_shows_names_shows_them_once(templated: PreTrainedTokeni
 
 def test_a_chat_that_the_template_refuses_is_a_fault(templated: PreTrainedTokenizerFast) -> None:
     templated.chat_template = "{{ raise_exception('no system here') }}"
-    with pytest.raises(BadPrompt, match="refuses a chat of system, user: no system here"):
+    with pytest.raises(BadPrompt, match="rejects a chat of system, user: no system here"):
         encode(templated, CHAT)
 
 
@@ -213,5 +213,5 @@ def test_half_a_character_is_a_fault_that_names_its_place(
         (plain, "the \ud800 dog"),
         (templated, (Message("user", "the \ud800 dog"),)),
     ):
-        with pytest.raises(BadPrompt, match=r"half a character, '.ud800', in 'the .ud800 dog'"):
+        with pytest.raises(BadPrompt, match=r"a lone surrogate, '.ud800', in 'the .ud800 dog'"):
             encode(words, prompt)

@@ -43,7 +43,9 @@ def check_quantize(quantize: Quantize, device: torch.device) -> None:
     except (RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
         raise _impossible(quantize, device, bitsandbytes.__version__, str(error)) from error
     if not learns:
-        raise _impossible(quantize, device, bitsandbytes.__version__, "no gradient comes through")
+        raise _impossible(
+            quantize, device, bitsandbytes.__version__, "gradients do not pass through it"
+        )
 
 
 @torch.enable_grad()
@@ -70,8 +72,8 @@ def _tried(layers: ModuleType, quantize: Quantize, device: torch.device) -> bool
 
 def _impossible(quantize: Quantize, device: torch.device, version: str, why: str) -> ConfigError:
     return ConfigError(
-        f"quantize is {quantize}, and bitsandbytes {version} cannot do that on device {device} "
-        f"({why.strip()}): use quantize: none, or another device"
+        f"quantize is {quantize}, but bitsandbytes {version} does not support it on device "
+        f"{device} ({why.strip()}): use quantize: none, or another device"
     )
 
 

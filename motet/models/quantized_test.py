@@ -164,7 +164,7 @@ def test_a_folder_that_holds_four_bits_is_read_as_four_bits_and_as_nothing_else(
     for other in ("none", "8bit"):
         with pytest.raises(
             ConfigError,
-            match=rf"quantised \(4bit\), and its quantize is {other}.* or quantize: 4bit",
+            match=rf"quantized weights \(4bit\), but its quantize is {other}.* or quantize: 4bit",
         ):
             Backbone.load(tmp_path / "small", device="cpu", quantize=other)
 
@@ -174,7 +174,7 @@ def test_a_folder_that_holds_four_bits_is_read_as_four_bits_and_as_nothing_else(
 
 def test_a_model_that_is_trained_whole_is_not_quantised(folder_of: FolderOf) -> None:
     with pytest.raises(
-        ConfigError, match=r"is to be trained whole and has quantize 8bit: use none"
+        ConfigError, match=r"has train: full and quantize 8bit; expected quantize: none"
     ):
         Backbone.load(folder_of(), quantize="8bit", trainable_full=True)
 
@@ -208,7 +208,8 @@ class _Broken(_Deaf):
 
 
 @pytest.mark.parametrize(
-    ("layer", "why"), [(_Deaf, "no gradient comes through"), (_Broken, "native code is missing")]
+    ("layer", "why"),
+    [(_Deaf, "gradients do not pass through it"), (_Broken, "native code is missing")],
 )
 @pytest.mark.parametrize("quantize", FEWER)
 def test_a_device_that_bitsandbytes_cannot_use_is_refused_with_its_reason(
@@ -219,8 +220,8 @@ def test_a_device_that_bitsandbytes_cannot_use_is_refused_with_its_reason(
     )
     monkeypatch.setitem(sys.modules, "bitsandbytes", library)
     said = (
-        rf"quantize is {quantize}, and bitsandbytes 1\.2 cannot do that on device cpu \({why}\): "
-        r"use quantize: none"
+        rf"quantize is {quantize}, but bitsandbytes 1\.2 does not support it on device cpu "
+        rf"\({why}\): use quantize: none"
     )
     with pytest.raises(ConfigError, match=said):
         check_quantize(quantize, CPU)

@@ -231,6 +231,6 @@ def test_a_model_without_such_blocks_is_refused(
     monkeypatch.setattr(backbone_module, "blocks_of", none)
     Backbone.load(folder_of())
     with pytest.raises(
-        ConfigError, match="no blocks that can be computed again: use checkpointing: false"
+        ConfigError, match="no blocks that support checkpointing: use checkpointing: false"
     ):
         Backbone.load(folder_of(), checkpointing=True)

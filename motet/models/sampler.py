@@ -218,7 +218,7 @@ class LocalSampler:
         adapters = [str(policy.adapter) for policy in policies] if mixed else None
         prompts = [prompt for _, prompt in places]
         width = max(map(len, prompts)) + max(row.answer for row in rows)
-        asked_for = f"playing {len(rows)} answers of up to {width} tokens, prompt included"
+        asked_for = f"sampling {len(rows)} answers of up to {width} tokens, prompt included"
         knobs = (
             f"lower train.rows_per_batch ({self._rows_per_batch}) or train.tokens_per_batch "
             f"({self._tokens_per_batch})"
@@ -285,8 +285,8 @@ class LocalSampler:
         policy = self._policies[name]
         if policy.adapter is None:
             raise ConfigError(
-                f"policy {name} is fully trained and has no reference: "
-                "load a frozen copy, or train an adapter"
+                f"policy {name} has train: full and no reference; expected one: load a frozen "
+                "copy of the model, or use train: lora"
             )
         return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
 

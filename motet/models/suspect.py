@@ -14,7 +14,7 @@ from motet.models.padding import Rows
 ROWS = 4
 """Completions that are checked."""
 WAYS = {
-    "packs_sequences": "micro-batches without padding (Capabilities.packs_sequences)",
+    "packs_sequences": "packed micro-batches without padding (Capabilities.packs_sequences)",
     "ends_in_head": "log-probabilities from hidden states (Capabilities.ends_in_head)",
     "shares_prompts": "prompts that answers share (Capabilities.shares_prompts)",
     "mixes_adapters": "adapters that share a batch (Backbone.mixes_adapters)",
@@ -37,17 +37,14 @@ def suspect(backbone: Backbone, batch: Batch) -> str:
     )
     apart, off = (trained - bare).abs().mean().item(), (sampled - bare).abs().mean().item()
     found = (
-        f"Beside the bare model, one row at a time, training is {apart:.3g} nats "
-        f"off and sampling {off:.3g}"
+        f"Compared with the plain model, one row at a time, training differs by {apart:.3g} nats "
+        f"and sampling by {off:.3g}"
     )
     if off > apart:
         mixed = backbone.mixes_adapters and len(backbone.adapters) > 1
         used = {"shares_prompts": backbone.shares_prompts, "mixes_adapters": mixed}
         ways = [WAYS[name] for name, yes in used.items() if yes]
-        return (
-            f"{found}. Suspected: "
-            f"{' or '.join(ways) or 'the cache that prompts and answers are read from'}"
-        )
+        return f"{found}. Suspected: {' or '.join(ways) or 'the cache of prompts and answers'}"
     for name in ("packs_sequences", "ends_in_head"):
         if getattr(backbone.capabilities, name):
             without = replace(backbone.capabilities, **{"packs_sequences": False, name: False})
@@ -55,7 +52,7 @@ def suspect(backbone: Backbone, batch: Batch) -> str:
                 _trained(backbone, batch, rows, without)[mask_BL] - bare
             ).abs().mean().item() < apart / 2:
                 return f"{found}. Suspected: {WAYS[name]}"
-    return f"{found}. Suspected: the cache that prompts and answers are read from"
+    return f"{found}. Suspected: the cache of prompts and answers"
 
 
 def _worst(backbone: Backbone, batch: Batch) -> list[int]:

@@ -59,7 +59,9 @@ def main() -> None:
         )
         text: str = rendered[0][0]
         if len(text) > MOST_TEXT:
-            raise TooLong(f"a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}")
+            raise TooLong(
+                f"got a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}"
+            )
         return text
 
     def answer(asked: dict[str, Any]) -> Any:

@@ -83,8 +83,8 @@ def _tokenize(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not backbone.eos_ids:
         raise ConfigError(
-            "the model has no end-of-sequence token, so answers could not be taught to end: "
-            "set one in its tokenizer"
+            "the model has no end-of-sequence token, but the warm-up trains answers to end with "
+            "it: set one in its tokenizer"
         )
     asked = encode(backbone.tokenizer, prompt)
     check_whole([text])
@@ -95,8 +95,8 @@ def _tokenize(
     )
     if end >= rows:
         raise ConfigError(
-            f"the model's end-of-sequence token is {end}, and it has embeddings of {rows} tokens, "
-            "so answers could not be taught to end: set one of those in its tokenizer"
+            f"the model's end-of-sequence token is {end}, but it has embeddings of only {rows} "
+            "tokens; expected one of these: set it in its tokenizer"
         )
     answer = (*token_ids(backbone.tokenizer, text), end)
     if len(asked) + len(answer) > backbone.context_length:

@@ -95,7 +95,7 @@ def test_a_model_that_says_nan_stops_the_warm_up(folder) -> None:
     policy = fresh(folder)
     with torch.no_grad():
         policy.parameters()[0].fill_(torch.nan)
-    with pytest.raises(TrainingDiverged, match="policy p, optimiser step 1 of 5: loss is nan"):
+    with pytest.raises(TrainingDiverged, match="policy p, optimizer step 1 of 5: loss is nan"):
         warm(policy, steps=5)
 
 
@@ -116,6 +116,6 @@ def test_an_end_of_sequence_without_an_embedding_cannot_be_taught(folder) -> Non
     policy = fresh(folder)
     policy.backbone.tokenizer.add_special_tokens({"eos_token": "[END]"})
     with pytest.raises(
-        ConfigError, match=r"end-of-sequence token is \d+, and it has embeddings of \d+ tokens"
+        ConfigError, match=r"end-of-sequence token is \d+, but it has embeddings of only \d+ tokens"
     ):
         warm(policy)

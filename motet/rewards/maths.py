@@ -65,7 +65,7 @@ class Maths:
         """`seconds` limits one comparison. Raises ConfigError if math-verify is not installed."""
         if command is None and importlib.util.find_spec("math_verify") is None:
             raise ConfigError(
-                "math-verify is not installed, and maths is judged by it: "
+                "math-verify is not installed, but answers in mathematics are checked with it: "
                 'pip install "motet[maths]"'
             )
         self.seconds = seconds
@@ -109,7 +109,7 @@ class Maths:
                         raise
                     self._discard(worker)
                     worker = None
-            raise AssertionError("one of both tries returned or raised")
+            raise AssertionError("unreachable: one of the two attempts returned or raised")
         finally:  # drop an interrupted worker: its late reply must not answer the next request
             if sound is None:
                 self._discard(worker)
@@ -151,7 +151,7 @@ class _MathsWorker:
             ready = self._line(_STARTING_SECONDS)
             if ready != b"ready\n":
                 raise MathsFault(
-                    f"the maths worker said {ready[:200]!r} when it started; expected 'ready'"
+                    f"the maths worker wrote {ready[:200]!r} when it started; expected 'ready'"
                 )
         except TimeoutError as error:
             self.kill()
@@ -168,7 +168,7 @@ class _MathsWorker:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError as error:
-            raise MathsFault(f"the maths worker is dead ({error})") from error
+            raise MathsFault(f"the maths worker has ended ({error})") from error
         line = self._line(seconds)
         try:
             said = json.loads(line)
@@ -178,8 +178,10 @@ class _MathsWorker:
                 case {"answer": str(answer), "right": bool(right)}:
                     return MathsAnswer("read", answer, right)
         except ValueError as error:
-            raise MathsFault(f"the maths worker said {line[:200]!r}; expected an answer") from error
-        raise MathsFault(f"the maths worker said {line[:200]!r}; expected an answer")
+            raise MathsFault(
+                f"the maths worker wrote {line[:200]!r}; expected an answer"
+            ) from error
+        raise MathsFault(f"the maths worker wrote {line[:200]!r}; expected an answer")
 
     def kill(self) -> None:
         self._process.kill()

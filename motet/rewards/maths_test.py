@@ -106,7 +106,7 @@ def _interrupt(worker, seconds):
         ("print('ready', flush=True)", "maths worker"),
         (
             "print('ready', flush=True); input(); print('what?', flush=True); input()",
-            "said b'what?\\n'; expected an answer",
+            "wrote b'what?\\n'; expected an answer",
         ),
         (
             "print('ready', flush=True); input(); print('{\"right\": 1}', flush=True); input()",

@@ -71,7 +71,8 @@ async def ask(
     )
     if set(given) != set(agents):
         raise RewardFault(
-            f"{said} rewards {', '.join(map(str, given)) or 'nobody'}; expected {', '.join(agents)}"
+            f"{said} gave rewards for {', '.join(map(str, given)) or 'nobody'}; expected "
+            f"{', '.join(agents)}"
         )
     rewards = {agent: _finite(given[agent], f"{said} gave {agent}") for agent in agents}
     terms = {

@@ -79,7 +79,8 @@ class Skeleton:
         ]
         if not open_keys:
             raise ValueError(
-                f"class {class_name} has no method without a body, so there is nothing to write"
+                f"class {class_name} has no method without a body; expected at least one for the "
+                "agents to write"
             )
         lines = text.split("\n")
         stubs = tuple(_stub(key, members[key], lines) for key in open_keys)
@@ -209,7 +210,7 @@ def _class_in(text: str, class_name: str) -> tuple[str, ast.ClassDef]:
             )
             raise ValueError(f"expected one class {class_name}, got {there}")
         return mended, found[0]
-    raise ValueError("it is no Python")
+    raise ValueError("it is not valid Python")
 
 
 def _classes(tree: ast.Module, name: str) -> list[ast.ClassDef]:

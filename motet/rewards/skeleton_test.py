@@ -138,7 +138,7 @@ def test_a_method_that_the_skeleton_lacks_is_added_as_it_is_described():
 @pytest.mark.parametrize(
     ("text", "methods", "message"),
     [
-        ("class Shelf", {}, "it is no Python"),
+        ("class Shelf", {}, "it is not valid Python"),
         ("class Box:\n    def f(self): ...", {}, "expected one class Shelf, got Box"),
         ("x = 1", {}, "expected one class Shelf, got none"),
         ("class Shelf:\n    def first(self):\n        return 1", {}, "no method without a body"),

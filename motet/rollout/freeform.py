@@ -45,8 +45,8 @@ class Transcript:
 
 
 _REPEATABLE = (
-    "a program is run again with the same replies, so let all it does follow from the "
-    "task and the replies"
+    "the program is run again with the same replies, so it must depend only on the task and the "
+    "replies"
 )
 
 
@@ -77,8 +77,8 @@ class Player:
             exchange = self._left.pop(0)
             if exchange.prompt != asked:
                 raise EnvironmentFault(
-                    f"asked {self._name} {asked!r}; expected {exchange.prompt!r} as before: "
-                    f"{_REPEATABLE}"
+                    f"the program asked {self._name} {asked!r}; expected {exchange.prompt!r} as "
+                    f"before: {_REPEATABLE}"
                 )
             return exchange.reply
         if self.unanswered is None:
@@ -93,7 +93,8 @@ class Player:
         if self._left:
             expected = self._left[0].prompt
             raise EnvironmentFault(
-                f"asked {self._name} nothing; expected {expected!r} as before: {_REPEATABLE}"
+                f"the program asked {self._name} nothing; expected {expected!r} as before: "
+                f"{_REPEATABLE}"
             )
 
 
@@ -194,7 +195,7 @@ class FreeForm(Environment[Transcript]):
             or set(result) - {"rewards", "terms"}
         ):
             raise EnvironmentFault(
-                f"the program returned {result!r}; expected a mapping with `rewards` and perhaps "
+                f"the program returned {result!r}; expected a mapping with `rewards` and optional "
                 "`terms`"
             )
         rewards = result["rewards"]

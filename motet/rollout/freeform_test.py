@@ -178,7 +178,8 @@ def test_a_program_that_is_not_repeatable_is_found_out() -> None:
     fault = _play(drifts, ("solver",), (1,)).fault
     assert fault is not None
     assert fault.message.startswith(
-        "asked solver 'question 1'; expected 'question 0' as before: a program is run again"
+        "the program asked solver 'question 1'; expected 'question 0' as before: the program is "
+        "run again"
     )
 
 
@@ -192,7 +193,7 @@ def test_a_program_that_leaves_out_a_question_is_found_out() -> None:
 
     fault = _play(skips, ("solver",), (1,)).fault
     assert fault is not None
-    assert fault.message.startswith("asked solver nothing; expected 'x' as before")
+    assert fault.message.startswith("the program asked solver nothing; expected 'x' as before")
 
 
 @pytest.mark.parametrize("result", [None, 1.0, {"reward": 1.0}, {"rewards": 1.0, "success": 1.0}])
@@ -203,7 +204,7 @@ def test_what_a_program_returns_is_checked(result: Any) -> None:
 
     fault = _play(returns, ("solver",), (1,)).fault
     assert fault is not None
-    assert "expected a mapping with `rewards` and perhaps `terms`" in fault.message
+    assert "expected a mapping with `rewards` and optional `terms`" in fault.message
 
 
 def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
@@ -213,7 +214,7 @@ def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
 
     fault = _play(forgets, ("solver", "critic"), (1,)).fault
     assert fault is not None
-    assert "rewards for solver; expected solver, critic" in fault.message
+    assert "rewards for solver; expected one for every agent: solver, critic" in fault.message
 
 
 def test_a_program_that_asks_nobody_is_a_fault() -> None:

@@ -23,8 +23,8 @@ def joint_actions(counts: Mapping[str, int], pairing: str) -> tuple[dict[str, in
     elif pairing == "aligned":
         if len(set(counts.values())) > 1:
             raise ConfigError(
-                f"aligned pairing got {_listed(counts)} samples; expected equally many: use "
-                "pairing: crossed"
+                f"aligned pairing got {_listed(counts)} samples; expected the same number for "
+                "each agent: use pairing: crossed"
             )
         picks = zip(*(range(count) for count in counts.values()), strict=True)
     else:

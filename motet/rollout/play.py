@@ -228,15 +228,15 @@ async def _transition(
     agents = game.team.agents
     if set(led_to.rewards) != set(agents):
         raise EnvironmentFault(
-            f"step gave rewards for {_names(led_to.rewards)}; expected {_names(agents)}, acting or "
-            "not"
+            f"step gave rewards for {_names(led_to.rewards)}; expected one for every agent: "
+            f"{_names(agents)}"
         )
     rewards = {agent: float(led_to.rewards[agent]) for agent in agents}
     terms = {name: float(value) for name, value in led_to.terms.items()}
     for name, value in [*rewards.items(), *terms.items()]:
         if not isfinite(value):
             raise EnvironmentFault(
-                f"step gave {value} for {name}; expected a finite number: raise RewardFault where "
+                f"step gave {value} for {name}; expected a finite number: raise RewardFault if "
                 "there is no score"
             )
     return Transition(led_to.state, rewards, led_to.done, terms)
@@ -311,35 +311,31 @@ def check_plan(
     """
     if set(team.agents) != set(environment.agents):
         raise ConfigError(
-            f"team.agents names {_names(team.agents)}; expected {_names(environment.agents)}, the "
-            "agents of the environment: "
-            f"name each of them once"
+            f"team.agents names {_names(team.agents)}; expected the agents of the environment: "
+            f"{_names(environment.agents)}"
         )
     if environment.most_turns is not None and len(plan.samples) > environment.most_turns:
         raise ConfigError(
             f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but "
-            f"{type(environment).__name__} is over after "
-            f"{environment.most_turns}: use rollout.samples "
-            f"{list(plan.samples[: environment.most_turns])}"
+            f"{type(environment).__name__} has at most {environment.most_turns}: use "
+            f"rollout.samples {list(plan.samples[: environment.most_turns])}"
         )
     rounds = plan.rounds(len(environment.agents))
     if sum(rounds) > plan.max_nodes:
         raise ConfigError(
             f"rollout.samples {list(plan.samples)} with {plan.pairing} pairing and expand "
-            f"{plan.expand} makes "
-            f"{' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, more than "
-            f"rollout.max_nodes {plan.max_nodes}: "
-            f"sample less at early turns, or raise max_nodes"
+            f"{plan.expand} makes {' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, "
+            f"more than rollout.max_nodes {plan.max_nodes}: use fewer samples at early turns, or "
+            "raise max_nodes"
         )
     if not environment.branches and (max(plan.samples) > 1 or greedy_path):
         why = f"rollout.samples {list(plan.samples)}" + (
-            " beside a greedy path" if greedy_path else ""
+            " with a greedy path" if greedy_path else ""
         )
         raise ConfigError(
-            f"{why} steps more than once from one state, but {type(environment).__name__} says "
-            "branches = False: "
-            f"use samples {[1] * len(plan.samples)}, or make its states immutable values and set "
-            "branches = True"
+            f"{why} steps more than once from one state, but {type(environment).__name__} has "
+            f"branches = False: use samples {[1] * len(plan.samples)}, or make its states "
+            "immutable values and set branches = True"
         )
 
 

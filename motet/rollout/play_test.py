@@ -364,16 +364,16 @@ def test_a_greedy_path_that_breaks_is_the_fault_of_the_episode() -> None:
 @pytest.mark.parametrize(
     ("agents", "pay", "says"),
     [
-        (("ann",), 0.0, "step gave rewards for ann; expected ann, bob, acting or not"),
+        (("ann",), 0.0, "step gave rewards for ann; expected one for every agent: ann, bob"),
         (
             ("ann", "bob", "eve"),
             0.0,
-            "step gave rewards for ann, bob, eve; expected ann, bob, acting or not",
+            "step gave rewards for ann, bob, eve; expected one for every agent: ann, bob",
         ),
         (
             ("ann", "bob"),
             float("nan"),
-            "step gave nan for ann; expected a finite number: raise RewardFault where there is no "
+            "step gave nan for ann; expected a finite number: raise RewardFault if there is no "
             "score",
         ),
     ],
@@ -420,7 +420,7 @@ def test_a_plan_with_more_turns_than_the_environment_has_is_refused() -> None:
     check_plan(Plan(samples=(4, 4)), Short(), PAIR)
     check_plan(Plan(samples=(4,)), Short(), PAIR)
     with pytest.raises(
-        ConfigError, match=r"has 3 turns, but Short is over after 2: use rollout\.samples \[4, 3\]"
+        ConfigError, match=r"has 3 turns, but Short has at most 2: use rollout\.samples \[4, 3\]"
     ):
         check_plan(Plan(samples=(4, 3, 2)), Short(), PAIR)
 
@@ -433,10 +433,13 @@ def test_an_environment_that_cannot_branch_takes_one_path() -> None:
         (Plan(samples=(1, 2)), False),
         (Plan(samples=(1,)), True),
     ]:
-        with pytest.raises(ConfigError, match=r"Talk says branches = False: use samples \[1"):
+        with pytest.raises(ConfigError, match=r"Talk has branches = False: use samples \[1"):
             check_plan(plan, straight, PAIR, greedy_path)
 
 
 def test_a_team_for_other_agents_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"team\.agents names ann; expected ann, bob"):
+    with pytest.raises(
+        ConfigError,
+        match=r"team\.agents names ann; expected the agents of the environment: ann, bob",
+    ):
         check_plan(Plan(), Talk(), team_of(("ann",)))

@@ -68,8 +68,8 @@ def _read(line: str, where: str) -> Episode:
     schema = fields.pop("schema")
     if schema != SCHEMA:
         raise ConfigError(
-            f"{where}: got schema {schema}; this version reads schema {SCHEMA}: use the version "
-            "that wrote it"
+            f"{where}: got schema {schema}; this version of Motet reads schema {SCHEMA}: use the "
+            "version that wrote the file"
         )
     try:
         return _EPISODE.validate_python(fields)

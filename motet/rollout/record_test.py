@@ -169,7 +169,7 @@ def test_a_last_line_without_its_newline_still_counts(
         ("", "expected one episode as a JSON object"),
         ("[1]", "expected one episode as a JSON object"),
         ('{"id": "e"}', "expected one episode as a JSON object with a `schema`"),
-        ('{"schema": 2, "id": "e"}', "got schema 2; this version reads schema 1"),
+        ('{"schema": 2, "id": "e"}', "got schema 2; this version of Motet reads schema 1"),
         (
             '{"schema": 1, "id": "e", "task": {"id": "t"}, "root": null}',
             r"task\.fields: .*; expected an episode of schema 1",

@@ -40,8 +40,8 @@ async def play_reference(
     if not environment.provides(Environment.solve):
         name = type(environment).__name__
         raise ConfigError(
-            f"environment {name} has no solutions to play: give it solve(state, seed) -> {{agent: "
-            f"text}}"
+            f"environment {name} has no solutions; expected solve(state, seed) -> {{agent: "
+            "text}: define it"
         )
     limit, key = plan.timeout_seconds, derive(seed, episode_id)
     with guarded(limit):

@@ -191,8 +191,8 @@ async def _sample(
     for before, after in pairwise(requests):
         if before.id == after.id:
             raise ValueError(
-                f"two requests of one wave have the id {after.id}; expected unique ids: their "
-                "order would be chance"
+                f"two requests of one call have the id {after.id}; expected unique ids, which "
+                "define their order"
             )
     place_of = {qr: place for place, qr in enumerate(asked)}
     places = [
@@ -223,9 +223,9 @@ def _check_answers(
     for place, answer in early.items():
         if answers[place] != answer:
             raise SamplerFault(
-                f"the sampler handed out one answer to request {requests[place].id} and returned "
-                "another; "
-                f"expected the same: on_answer takes the place of the request in the call"
+                f"the sampler passed one answer to on_answer for request {requests[place].id} and "
+                "returned another; expected the same answer: check the index that it passes to "
+                "on_answer"
             )
 
 

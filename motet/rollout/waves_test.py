@@ -509,7 +509,8 @@ def test_a_sampler_that_hands_out_to_the_wrong_place_is_refused() -> None:
 
     with pytest.raises(
         SamplerFault,
-        match=r"one answer to request \(\(0,\),\) and returned another; expected the same",
+        match=r"one answer to on_answer for request \(\(0,\),\) and returned another; expected the "
+        r"same",
     ):
         _run(main())
 

@@ -42,22 +42,22 @@ def learn(numpy: ModuleType) -> None:
     def new(kind: Any, extra: Any) -> Any:
         style, shape = extra
         if kind is not numpy.ndarray:
-            raise TypeError("an array of another class")
+            raise TypeError("expected an array of class numpy.ndarray itself")
         dtype = _dtype(numpy, style)
         if (
             type(shape) is not tuple
             or len(shape) > _MOST_AXES
             or any(type(n) is not int or n < 0 for n in shape)
         ):
-            raise TypeError("a shape that is none")
+            raise TypeError(f"expected a shape: a tuple of up to {_MOST_AXES} whole numbers")
         if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
-            raise ValueError("a large array")
+            raise ValueError(f"an array is larger than {_MOST_BYTES} bytes")
         return numpy.zeros(shape, dtype)
 
     def fill(value: Any, parts: list[Any]) -> None:
         (content,) = parts
         if type(content) is not bytes or len(content) != value.nbytes:
-            raise ValueError("an array of another size")
+            raise ValueError("the content of an array does not fit its size")
         if content:
             value[...] = numpy.frombuffer(content, value.dtype).reshape(value.shape)
 
@@ -82,7 +82,7 @@ def _number(numpy: ModuleType) -> Any:
             return empty[style]()
         dtype = _dtype(numpy, style)
         if type(content) is not bytes or len(content) != dtype.itemsize:
-            raise ValueError("a number of another size")
+            raise ValueError("the content of a number does not fit its type")
         (value,) = numpy.frombuffer(content, dtype)
         return value
 
@@ -91,5 +91,5 @@ def _number(numpy: ModuleType) -> Any:
 
 def _dtype(numpy: ModuleType, style: Any) -> Any:
     if _STYLE.fullmatch(values.text(style)) is None:
-        raise TypeError("elements of a type that does not travel")
+        raise TypeError("arrays of this element type cannot be sent")
     return numpy.dtype(style)

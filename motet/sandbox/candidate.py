@@ -90,7 +90,8 @@ class CandidateProcess(Heap):
         """
         if self.numbers.get(id(values[0]), self._next) % 2 != self._theirs:
             raise AttributeError(
-                "it is made by the program, and not by the tests that have its class"
+                "the program created this object; only the tests can create objects of their "
+                "classes"
             )
         self._pipe.write(protocol.dumps(["asks", *self.pack(list(values), self._limit)]))
         return self.listen()
@@ -155,7 +156,7 @@ class CandidateProcess(Heap):
                 self._telling.pop()
             return ["error", self.register(value), *about, _said(value)]
         if isinstance(kind, BorrowedClass) and id(kind) in self.numbers:
-            raise NotPlain(f"a {kind.__name__} that its tests have not made")
+            raise NotPlain(f"got a {kind.__name__} that the tests did not create")
         container = kind_of(value)
         if container is not None:
             return self.container(
@@ -288,7 +289,7 @@ class CandidateProcess(Heap):
 
         def get(value: Any, name: str) -> Any:
             if name.startswith("__"):
-                raise AttributeError(f"an object of the tests has no {name!r} for the program")
+                raise AttributeError(f"programs cannot access {name!r} of an object of the tests")
             return self.ask(value, "get", (name,), ())
 
         within = tuple(self.decode(base, 1) for base in bases)
@@ -318,7 +319,7 @@ class BorrowedClass(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
         if "__of__" not in space and not issubclass(cls, Exception):
-            raise TypeError(f"{name} inherits from a class of the tests")
+            raise TypeError(f"{name} inherits from a class of the tests, which programs cannot do")
         super().__init__(name, bases, space)
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
@@ -373,5 +374,5 @@ def _said(error: BaseException) -> str:
 def _sendable(error: BaseException) -> Exception:
     """Return a replacement for a value that could not be sent. `error` says why."""
     return RuntimeError(
-        f"cannot be handed to the tests: {type(error).__name__}: {_said(error)}"[:300]
+        f"a value cannot be sent to the tests: {type(error).__name__}: {_said(error)}"[:300]
     )

@@ -175,7 +175,7 @@ def give_up_privileges() -> None:
             become(NOBODY)
     if sys.platform == "linux":
         if LIBC.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES):
-            raise OSError(ctypes.get_errno(), "capset refused")
+            raise OSError(ctypes.get_errno(), "capset failed")
         LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     die_with_parent()
 
@@ -244,7 +244,7 @@ def answer(sources: Sequence[str], calls: Sequence[Any], output_bytes: int) -> N
             del value
             left -= len(protocol.dumps(line))
             if left < 0:
-                raise protocol.Oversize(f"all values together have over {output_bytes} bytes")
+                raise protocol.Oversize(f"all values together have more than {output_bytes} bytes")
         except BaseException as error:  # noqa: BLE001
             line = [protocol.RAISED, *program.described(error)]
         _say(line)

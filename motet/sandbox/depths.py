@@ -26,7 +26,7 @@ class TupleDepths:
             inner = tuple.__iter__(value) if isinstance(value, tuple) else ()
             depth = 1 + max(map(self.of, inner), default=0)
         if depth > _MOST_LEVELS:
-            raise Garbled(f"over {_MOST_LEVELS} tuples within one another")
+            raise Garbled(f"more than {_MOST_LEVELS} nested tuples")
         return depth
 
     def remember(self, number: int, depth: int) -> None:

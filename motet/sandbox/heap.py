@@ -72,7 +72,7 @@ class Heap:
 
     def adopt(self, tag: str, parts: list[WireValue]) -> Any:
         """Return the proxy for an object of the other side."""
-        raise Garbled(f"an unknown tag {tag[:20]!r}")
+        raise Garbled(f"got an unknown tag {tag[:20]!r}")
 
     # ------------------------------------------------------------ send
 
@@ -109,7 +109,7 @@ class Heap:
         if kind is int:
             return ["int", hex(value)]
         if depth > _MAX_DEPTH:
-            raise Oversize(f"a value has over {_MAX_DEPTH} levels")
+            raise Oversize(f"a value has more than {_MAX_DEPTH} levels")
         if isinstance(value, type) and value in TYPE_NAMES:
             return ["type", TYPE_NAMES[value]]
         if id(value) in self.numbers:
@@ -190,7 +190,7 @@ class Heap:
         if type(form) in _PLAIN:
             return form
         if type(form) is not list or depth > 2 * _MAX_DEPTH:
-            raise Garbled("no form of a value")
+            raise Garbled("got a form that is not a value")
         tag, *parts = form
         if tag == "@":
             (number,) = parts
@@ -217,7 +217,7 @@ class Heap:
         if kind is not None and not (
             self.inherits(base, container.base) and containers.nearest(base) is container
         ):
-            raise Garbled("a container of another class")
+            raise Garbled("got a container of an unexpected class")
         value = container.new(base, self.decode(extra, depth + 1))
         self.accept(number, value)
         self._fill(number, container, value, parts, depth)
@@ -250,9 +250,9 @@ class Heap:
             or number < 0
             or number % 2 != self._theirs
         ):
-            raise Garbled("a number that is in use, or not theirs to give")
+            raise Garbled("got an object number that is invalid or already in use")
         if len(self.objects) >= _MOST:
-            raise Garbled(f"over {_MOST} things at a time")
+            raise Garbled(f"more than {_MOST} objects are in use")
         self._remember(number, value)
 
     def _remember(self, number: int, value: Any) -> None:

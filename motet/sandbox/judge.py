@@ -78,7 +78,7 @@ class Bench:
     def result(self, index: int, status: str, kind: str = "", message: str = "") -> None:
         kept = self._lost()  # counts even if the test passed
         if self._seal.broken():
-            status, kind, message = "failed", "Tampered", "the program patched what judges it"
+            status, kind, message = "failed", "Tampered", "the program changed code of the judge"
         elif kept is not None and status == "passed":
             status, (kind, message) = "failed", described(kept)
         self.done.add(index)

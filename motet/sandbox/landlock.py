@@ -49,15 +49,15 @@ def lock(folder: str | None = None) -> None:
     rules = attributes(abi)
     ruleset = LIBC.syscall(_CREATE_RULESET, rules, len(rules), 0)
     if ruleset < 0:
-        raise OSError(ctypes.get_errno(), "Landlock refused the rule set")
+        raise OSError(ctypes.get_errno(), "Landlock rejected the rule set")
     if folder is not None:
         handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         (handled,) = struct.unpack_from("Q", rules)
         rule = struct.pack("=Qi", handled & _IN_A_FOLDER, handle)
         if LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0):
-            raise OSError(ctypes.get_errno(), "Landlock refused the rule about the scratch folder")
+            raise OSError(ctypes.get_errno(), "Landlock rejected the rule for the scratch folder")
         os.close(handle)
     LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
-        raise OSError(ctypes.get_errno(), "Landlock refused the domain")
+        raise OSError(ctypes.get_errno(), "Landlock rejected the domain")
     os.close(ruleset)

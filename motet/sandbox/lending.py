@@ -83,7 +83,7 @@ class Lending:
         if isinstance(value, FUNCTIONS):
             return self._function(value, depth)
         if isinstance(value, TestCase):
-            raise NotPlain("a TestCase is not for the candidate")
+            raise NotPlain("a TestCase cannot be passed to the program")
         # Patterns are only sent, never received: this process compiles no pattern of a program.
         if isinstance(value, re.Pattern):
             return [
@@ -180,7 +180,7 @@ class Lending:
             return self._use_class(value, called, args)
         own = self._is_own(type(value)) and not isinstance(value, AssertionError)
         if isinstance(value, FUNCTIONS) or (isinstance(value, BaseException) and not own):
-            raise AttributeError("a function of the tests can be called, and nothing else")
+            raise AttributeError("programs can only call a function of the tests")
         if called in SPECIAL or called == "__hash__":
             return getattr(type(value), called)(value, *args)
         match called, args:
@@ -200,7 +200,7 @@ class Lending:
                 return delattr(value, name)
             case "copy", (bool(deep),):
                 return copy.deepcopy(value) if deep else copy.copy(value)
-        raise AttributeError("an object of the tests has no such attribute for the candidate")
+        raise AttributeError("programs cannot access this attribute of an object of the tests")
 
     def _use_class(self, kind: type, called: Any, args: tuple[Any, ...]) -> Any:
         """Return the result of reading a class of the suite.
@@ -226,7 +226,7 @@ class Lending:
                 kind, EnumMeta
             ):
                 return getattr(type(kind), called)(kind, *args)
-        raise AttributeError("a class of the tests has no such attribute for the candidate")
+        raise AttributeError("programs cannot access this attribute of a class of the tests")
 
 
 def _is_public(name: str, kind: type) -> bool:

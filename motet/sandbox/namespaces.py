@@ -36,7 +36,7 @@ def enter() -> None:
         # Without this, a process that once was root cannot write its own id maps.
         LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         if LIBC.unshare(_WORLD | _NEWUSER):
-            raise OSError(ctypes.get_errno(), "the kernel refuses user namespaces")
+            raise OSError(ctypes.get_errno(), "the kernel does not allow user namespaces")
         for name, text in (
             ("setgroups", "deny"),
             ("uid_map", f"{user} {user} 1"),
@@ -50,7 +50,9 @@ def enter() -> None:
         (b"none", EMPTY_ROOT.encode(), b"tmpfs", _BARREN),
     ):
         if LIBC.mount(source, target, kind, flags, None):
-            raise OSError(ctypes.get_errno(), f"the kernel refuses to mount {target.decode()}")
+            raise OSError(
+                ctypes.get_errno(), f"the kernel does not allow mounting {target.decode()}"
+            )
 
 
 def become_first() -> None:

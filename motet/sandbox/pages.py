@@ -53,9 +53,9 @@ def copy_at_fork(addresses: Sequence[int]) -> None:
     # The ring stays open until this process ends.
     ring = LIBC.syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(_PARAMETERS_BYTES))
     if ring < 0:
-        raise OSError(ctypes.get_errno(), "the kernel refuses an io_uring")
+        raise OSError(ctypes.get_errno(), "the kernel does not allow io_uring")
     buffers = b"".join(struct.pack("PN", address, _PAGE) for address in addresses)
     if LIBC.syscall(_IO_URING_REGISTER, ring, _BUFFERS, buffers, len(addresses)):
         error = ctypes.get_errno()
         os.close(ring)
-        raise OSError(error, "the kernel refuses to hold the pages")
+        raise OSError(error, "the kernel does not allow keeping the pages in memory")

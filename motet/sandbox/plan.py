@@ -55,7 +55,7 @@ def find(text: Text) -> tuple[Found, ...]:
         text
     )
     if not tests:
-        raise ValueError(f"a suite of kind {text.kind} has no tests in it")
+        raise ValueError(f"got a suite of kind {text.kind} without tests, expected at least one")
     return tests
 
 
@@ -175,7 +175,7 @@ def _no_python() -> Iterator[None]:
     try:
         yield
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"a suite that is not Python: {error}") from error
+        raise ValueError(f"got a suite that is not valid Python: {error}") from error
 
 
 # -------------------------------------------------------------------------------------------- check
@@ -221,7 +221,7 @@ def _check_of(tree: ast.Module) -> ast.FunctionDef:
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"
     ]
     if not found:
-        raise ValueError("a suite of kind check defines no function check(candidate)")
+        raise ValueError("got a suite of kind check without a function check(candidate): define it")
     return found[-1]
 
 

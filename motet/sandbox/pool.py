@@ -271,8 +271,8 @@ class _Servers:
         server.kill()
         if server.level < self._level:
             raise SandboxFault(
-                f"a new sandbox server reached {server.level.name}, expected {self._level.name} "
-                "like the first"
+                f"a new sandbox server: got level {server.level.name}, expected "
+                f"{self._level.name} like the first server"
             )
         raise SandboxFault("the sandbox is closed")
 

@@ -229,7 +229,7 @@ def test_a_later_server_with_less_protection_is_not_used(monkeypatch: pytest.Mon
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         monkeypatch.setattr(worker, "_highest", lambda layers: Level.LIMITS)
         os.kill(sandbox._servers._idle[0].pid, signal.SIGKILL)
-        with pytest.raises(SandboxFault, match="a new sandbox server reached"):
+        with pytest.raises(SandboxFault, match="a new sandbox server: got level"):
             sandbox.run_sync(["def main(): return 1"], [Call("main")])
 
 

@@ -135,7 +135,9 @@ def encode(value: Any, limit: int) -> Any:
         )
         keys -= len(item) if kind in (set, frozenset, dict) else 0
         if left < 0 or keys < 0 or depth > MAX_DEPTH:
-            raise Oversize(f"a value has over {limit} bytes, {MAX_KEYS} keys or {MAX_DEPTH} levels")
+            raise Oversize(
+                f"a value has more than {limit} bytes, {MAX_KEYS} keys or {MAX_DEPTH} levels"
+            )
         if item is None or kind in (bool, float, str):
             return item
         if kind is int:
@@ -153,7 +155,7 @@ def encode(value: Any, limit: int) -> Any:
                 ]
             }
         else:
-            raise NotPlain(f"a value of type {kind.__name__} is not plain")
+            raise NotPlain(f"got a value of type {kind.__name__}, which cannot be sent")
         if kind is not tuple:
             _refuse_alike(item)
         return form
@@ -177,12 +179,12 @@ def decode(form: Any) -> Any:
         if not isinstance(item, dict):
             return item
         if len(item) != 1:
-            raise ValueError(f"an object of {len(item)} keys")
+            raise ValueError(f"got an object with {len(item)} keys, expected one key")
         ((kind, content),) = item.items()
         if kind in ("int", "bytes") and isinstance(content, str):
             return int(content, 16) if kind == "int" else bytes.fromhex(content)
         if kind not in ("tuple", "set", "frozenset", "dict") or not isinstance(content, list):
-            raise ValueError("an unknown kind of value")
+            raise ValueError("got a value of an unknown kind")
         keys -= len(content) if kind != "tuple" else 0
         if keys < 0:
             raise ValueError(f"over {MAX_KEYS} keys")
@@ -190,7 +192,7 @@ def decode(form: Any) -> Any:
         if kind == "dict" and any(
             not isinstance(member, list) or len(member) != 2 for member in content
         ):
-            raise ValueError("a dict of something else than pairs")
+            raise ValueError("got a dict whose items are not pairs")
         if kind != "tuple":
             _refuse_alike([member[0] for member in members] if kind == "dict" else members)
         return _BUILD[kind](members)
@@ -217,8 +219,8 @@ def _refuse_alike(keys: Collection[Any]) -> None:
     alike = any(one == other for one, other in zip(hashes, hashes[MAX_ALIKE:], strict=False))
     if alike or any(hash(key) in again and _sets_within(key) > 1 for key in keys):
         raise Oversize(
-            f"over {MAX_ALIKE} keys with the same hash, or frozensets of frozensets with the same "
-            "hash"
+            f"a container has more than {MAX_ALIKE} keys with the same hash, or frozensets of "
+            "frozensets with the same hash"
         )
 
 
@@ -261,9 +263,9 @@ def loads(line: bytes) -> Any:
     try:
         form, end = _DECODER.raw_decode(line.decode("ascii"))
     except RecursionError as error:
-        raise ValueError("JSON nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
     if end != len(line):
-        raise ValueError("something behind the JSON")
+        raise ValueError("got additional characters after the JSON")
     return form
 
 
@@ -299,7 +301,7 @@ class Pipe:
         """Return one frame. Raises ValueError if it has more than `limit` bytes."""
         (length,) = LENGTH.unpack(self._take(LENGTH.size))
         if length > self._limit:
-            raise ValueError(f"a message of {length} bytes, expected at most {self._limit}")
+            raise ValueError(f"got a message of {length} bytes, expected at most {self._limit}")
         return self._take(length)
 
     def write(self, payload: bytes) -> None:
@@ -308,7 +310,7 @@ class Pipe:
             while data:
                 data = data[os.write(self._speak, data) :]
         except BrokenPipeError as error:
-            raise EOFError("the other side is gone") from error
+            raise EOFError("the other process closed the connection") from error
 
     def _take(self, length: int) -> bytes:
         parts = [self._rest]
@@ -316,7 +318,7 @@ class Pipe:
         while missing > 0:
             part = os.read(self._hear, max(missing, _USUAL))
             if not part:
-                raise EOFError("the other side is gone")
+                raise EOFError("the other process closed the connection")
             parts.append(part)
             missing -= len(part)
         data = b"".join(parts)
@@ -330,6 +332,6 @@ def exactly(channel: socket.socket, length: int) -> bytes:
     while len(parts) < length:
         part = channel.recv(min(length - len(parts), 1 << 20))
         if not part:
-            raise EOFError("the other side is gone")
+            raise EOFError("the other process closed the connection")
         parts += part
     return bytes(parts)

@@ -158,8 +158,8 @@ def _spelled(value: Any) -> bytes:
         content = b"".join(sorted(_digest(key) + _digest(member) for key, member in value.items()))
     else:
         raise TypeError(
-            f"got a value of type {kind.__name__}, expected a plain one: None, bool, int, float, "
-            "str, bytes or containers"
+            f"got a value of type {kind.__name__}, expected None, bool, int, float, str, bytes, "
+            "or a container of these"
         )
     return b"%s %d:%s" % (kind.__name__.encode(), len(content), content)
 
@@ -204,8 +204,8 @@ def read(reply: bytes, calls: int, limits: Limits) -> Report:
     if lines[:1] != [protocol.dumps([protocol.READY])]:
         said = reply[protocol.REPLY.size :][:300]
         raise SandboxFault(
-            f"a child of the sandbox did not get as far as the program: wait status {status}, "
-            f"{seconds:.1f} s, said {said!r}"
+            f"a sandbox process ended before it ran the program: wait status {status}, "
+            f"{seconds:.1f} s, output {said!r}"
         )
     try:
         if len(lines) > calls + 2:  # check before parsing: a line costs more than its bytes
@@ -243,7 +243,7 @@ def _answers(
             ] if not answers:
                 return (), (failure, message[:700])
             case _:
-                raise ValueError("the program wrote a line that is no answer")
+                raise ValueError("the program wrote a line that is not a valid answer")
     return tuple(answers), None
 
 
@@ -254,7 +254,7 @@ def _unfinished(
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"
     if much:
-        return "output", f"over {limits.output_bytes} bytes"
+        return "output", f"over {limits.output_bytes} bytes of output"
     if not os.WIFSIGNALED(status):
         return (
             "exited",

@@ -104,7 +104,8 @@ def folder(layers: Collection[str]) -> Iterator[Place]:
     """
     if not possible(layers):
         raise PermissionError(
-            f"a scratch folder needs seccomp with Landlock or namespaces, got {', '.join(layers)}"
+            f"scratch folder: got the layers {', '.join(layers)}; expected seccomp with Landlock "
+            "or namespaces"
         )
     with _mounted() if "namespaces" in layers else _watched() as place:
         yield place
@@ -125,12 +126,14 @@ def _mounted() -> Iterator[Place]:
         f"size={MOST_BYTES},nr_inodes={MOST_ENTRIES},mode=0777",
     )
     if LIBC.mount(b"none", target, b"tmpfs", _SIMPLE, options.encode()):
-        raise OSError(ctypes.get_errno(), "the kernel refuses to mount a scratch folder")
+        raise OSError(ctypes.get_errno(), "the kernel does not allow mounting a scratch folder")
     try:
         yield Place(namespaces.EMPTY_ROOT, None)
     finally:
         if LIBC.umount2(target, _MNT_DETACH):
-            raise OSError(ctypes.get_errno(), "the kernel refuses to unmount a scratch folder")
+            raise OSError(
+                ctypes.get_errno(), "the kernel does not allow unmounting a scratch folder"
+            )
 
 
 # ------------------------------------------------------------------------------ with Landlock alone

@@ -200,7 +200,7 @@ def test_a_request_has_one_folder_for_its_programs_and_the_next_has_another(boot
 def test_below_landlock_there_is_no_folder() -> None:
     for layers in ([], ["seccomp"], ["landlock"], ["namespaces"]):
         with (
-            pytest.raises(PermissionError, match="needs seccomp with Landlock or namespaces"),
+            pytest.raises(PermissionError, match="expected seccomp with Landlock or namespaces"),
             scratch.folder(layers),
         ):
             pass

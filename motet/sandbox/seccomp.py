@@ -186,7 +186,7 @@ def lock(reach: Reach = "nothing") -> None:
     """
     program = _PROGRAMS[reach]
     if program is None:
-        raise OSError(f"no system call table for machine {platform.machine()}")
+        raise OSError(f"seccomp: got machine {platform.machine()}, expected x86_64 or aarch64")
     LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if LIBC.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0):
-        raise OSError(ctypes.get_errno(), "seccomp refused")
+        raise OSError(ctypes.get_errno(), "seccomp rejected the filter")

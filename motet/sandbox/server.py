@@ -187,7 +187,7 @@ def outcome(
             and any(end.by_others(head.cpu_seconds) for end in ends)
         ):
             # This says nothing about its program. The host retries on a fresh server.
-            raise EOFError("a child was killed from outside")
+            raise EOFError("a sandbox process was killed from outside")
         statuses = [(end.status, end.cpu_seconds) for end in ends]
         much = size == len(written)
         (status, cpu_seconds), (their_status, their_cpu_seconds) = (*statuses, (0, 0.0))[:2]
@@ -269,7 +269,7 @@ def _read(
                 else {}
             )
             if channel.fileno() in ready:
-                raise EOFError("the host hung up")
+                raise EOFError("the host closed the connection")
             if left <= 0:
                 return size, True
             with room[size:] as rest:

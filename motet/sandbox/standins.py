@@ -101,9 +101,9 @@ class StandIns:
             or len(names) > _MOST_NAMES
             or not all(type(each) is str for each in names)
         ):
-            raise Garbled("too many classes, or names that are none")
+            raise Garbled("got too many classes, or names that are not strings")
         if not all(isinstance(base, type) for base in bases):
-            raise Garbled("a base that is no class")
+            raise Garbled("got a base that is not a class")
         inner = [base for base in dict.fromkeys(bases) if self._may_be_base(base)]
         plain = next((kind for base in inner for kind in base.__mro__ if kind in _PLAIN), None)
         if not any(issubclass(base, self.root) for base in inner):
@@ -147,8 +147,8 @@ class StandIns:
         """Raise TypeError for a class of the tests that inherits from a class of the candidate."""
         if id(kind) not in self._world.numbers:
             raise TypeError(
-                f"{kind.__name__} inherits from a class of the candidate: such tests must run "
-                "`together`"
+                f"{kind.__name__} inherits from a class of the program: such tests must run with "
+                "together=True"
             )
 
     def make_object(self, number: Any, kind: Any, hashed: int | None) -> Any:
@@ -169,7 +169,7 @@ class StandIns:
         instead.
         """
         if type(args) is not tuple:
-            raise Garbled("arguments that are no tuple")
+            raise Garbled("got arguments that are not a tuple")
         value: Exception
         try:
             value = kind(*args) if kind in _ERRORS else kind.__new__(kind, *args)
@@ -256,12 +256,12 @@ class StandIns:
         if name in READABLE or (not _is_special(name) and self._for_suite(frame)):
             return self._world.ask("get", value, name)
         raise AttributeError(
-            f"{type(value).__name__!r} object has no attribute {name!r} for its tests"
+            f"{type(value).__name__!r} object has no attribute {name!r} that tests can access"
         )
 
     def write(self, kind: str, value: Any, name: str, *to: Any) -> None:
         if _is_special(name):
-            raise AttributeError(f"attribute {name!r} is not writable for tests")
+            raise AttributeError(f"tests cannot set attribute {name!r}")
         self._world.ask(kind, value, name, *to)
 
     def _leave(self, value: Any, args: tuple[Any, ...], frame: FrameType) -> bool:
@@ -294,8 +294,8 @@ class StandIns:
         ) and result is not NotImplemented:
             if not isinstance(result, self.root) or isinstance(result, _PLAIN):
                 raise TypeError(
-                    f"{name} with a plain value gave {type(result).__name__}: only an object is "
-                    "believed"
+                    f"{name} with a plain value returned {type(result).__name__}, expected an "
+                    "object of the program"
                 )
             self._mixed.add(self._world.numbers[id(result)])
         return result
@@ -304,7 +304,10 @@ class StandIns:
         if plain is not None and hasattr(plain, name):
             return getattr(plain, name)(value, *args)
         if self._is_mixed(value):
-            raise TypeError(f"{name} of what came of an object and a plain value is not believed")
+            raise TypeError(
+                f"{name} cannot be used on a value computed from an object of the program and a "
+                "plain value"
+            )
         return self._world.ask("special", value, name, args)
 
     def contains(self, value: Any, item: Any) -> Any:

@@ -106,8 +106,8 @@ class Suite:
         chosen = tuple(range(count)) if self.only is None else self.only
         if any(not 0 <= index < count for index in chosen) or len(set(chosen)) < len(chosen):
             raise ValueError(
-                f"tests {chosen} of a suite with {count}: expected different numbers from 0 to "
-                f"{count - 1}"
+                f"got tests {chosen}, expected different numbers from 0 to {count - 1}, because "
+                f"the suite has {count} tests"
             )
         return tuple(sorted(chosen))
 

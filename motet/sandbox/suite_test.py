@@ -103,7 +103,8 @@ def test_tests_are_chosen_by_their_indices() -> None:
     assert suite.choose((2, 0)).cases == suite.cases
     for wrong in ((3,), (-1,), (1, 1)):
         with pytest.raises(
-            ValueError, match="of a suite with 3: expected different numbers from 0 to 2"
+            ValueError,
+            match="expected different numbers from 0 to 2, because the suite has 3 tests",
         ):
             _ = suite.choose(wrong).chosen
 

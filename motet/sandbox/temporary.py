@@ -101,7 +101,7 @@ def _claimed(path: str) -> int:
             os.close(mark)
         ours = {found.st_uid, os.fstat(lock).st_uid} == {os.geteuid()}
         if not (stat.S_ISREG(found.st_mode) and ours and said == _said(Path(path).name)):
-            raise PermissionError(f"{path} is not this user's on this machine")
+            raise PermissionError(f"{path} does not belong to this user on this machine")
     except OSError:
         os.close(lock)
         raise

@@ -112,7 +112,7 @@ def tried(
     except Gone:
         return world.end, "", ""
     except (MemoryError, RecursionError) as error:
-        return "garbled", "", f"its judge met a {type(error).__name__}"
+        return "garbled", "", f"the judge of the program raised {type(error).__name__}"
     except JudgeFailure as error:
         return "fault", *error.args
     except BaseException as error:  # noqa: BLE001 - the host makes a SandboxFault of it
@@ -160,7 +160,7 @@ def _move(*descriptors: int) -> None:
 
 def _expect(descriptor: int, byte: bytes) -> None:
     if os.read(descriptor, 1) != byte:
-        raise EOFError("the candidate's process was not ready")
+        raise EOFError("the process of the program was not ready")
 
 
 def _load(frame: bytes) -> Compiled:

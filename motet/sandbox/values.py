@@ -92,14 +92,14 @@ class Known(NamedTuple):
 
 def _int(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError("a part that is no int")
+        raise TypeError("expected an int")
     return value
 
 
 def text(value: Any) -> str:
     """Return the value if it is a str. Raises TypeError otherwise."""
     if type(value) is not str:
-        raise TypeError("a part that is no text")
+        raise TypeError("expected a string")
     return value
 
 

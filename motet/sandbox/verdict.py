@@ -24,7 +24,7 @@ _STATUSES: Final = frozenset({"passed", "failed", "not_run"})
 def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
     """Return the request as bytes. Raises ValueError for a suite that has no tests to run."""
     if not suite.chosen:
-        raise ValueError("a suite that is to run none of its tests")
+        raise ValueError("the suite runs none of its tests, expected at least one")
     mode = protocol.TOGETHER if suite.together else protocol.APART
     if suite.kind == "asserts":
         # Programs may also use what the set-up imports.
@@ -93,20 +93,18 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> JudgeRun:
     names = [cases[index].name for index in suite.chosen]
     if protocol.READY_LINE.match(written) is None:
         raise SandboxFault(
-            f"a judge of the sandbox did not get as far as its program: wait status {status}, "
-            f"{seconds:.1f} s, said {written[:300]!r}"
+            f"a judge of the sandbox ended before it ran the program: wait status {status}, "
+            f"{seconds:.1f} s, output {written[:300]!r}"
         )
     try:
         results, current, end = _lines(written, names)
     except ValueError as error:
         if not suite.together:
-            raise SandboxFault(
-                f"a judge of the sandbox wrote what is no line of its: {error}"
-            ) from error
+            raise SandboxFault(f"a judge of the sandbox wrote an invalid line: {error}") from error
         results, current, end = (
             {},
             None,
-            ("garbled", "", "the program wrote among the lines of its tests"),
+            ("garbled", "", "the program wrote into the results of its tests"),
         )
     if end is None:
         ended = _unfinished(late, much, status, cpu, limits)
@@ -126,7 +124,7 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> JudgeRun:
             results,
             current,
             names,
-            ("garbled", second or "what the program sent is no answer"),
+            ("garbled", second or "the program sent an invalid answer"),
             seconds,
         )
     if kind == "program":
@@ -169,7 +167,9 @@ def _lines(
     """
     texts = written.split(b"\n")[:-1]
     if len(texts) > 2 * len(names) + 2:  # check before parsing: a line costs more than its bytes
-        raise ValueError(f"{len(texts)} lines about {len(names)} tests")
+        raise ValueError(
+            f"got {len(texts)} lines for {len(names)} tests, expected at most {2 * len(names) + 2}"
+        )
     first, *rest = map(protocol.loads, texts)
     secret = first[0]
     results: dict[int, CaseResult] = {}
@@ -208,7 +208,7 @@ def _unfinished(
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"
     if much:
-        return "output", "it wrote too much"
+        return "output", f"over {limits.output_bytes} bytes of output"
     return _gone(status, cpu, limits)
 
 

@@ -86,7 +86,9 @@ class Worker:
             self._channel.settimeout(seconds)
             self._channel.sendall(request)
         except OSError as error:
-            raise SandboxFault(f"a sandbox server could not be asked: {error}") from error
+            raise SandboxFault(
+                f"a request could not be sent to a sandbox server: {error}"
+            ) from error
         return self._receive(seconds)
 
     def kill(self) -> None:
@@ -115,18 +117,18 @@ def _why_not(packages: Sequence[str], problem: str) -> str:
     if absent is None:
         return (
             f"sandbox packages: got {', '.join(packages)}; importing them fails: {problem}. "
-            "Mend that, or leave it out"
+            "Repair the installation, or remove the package"
         )
     missing = absent[1]
     if missing.partition(".")[0] not in {name.partition(".")[0] for name in packages}:
         return (
             f"sandbox packages: got {', '.join(packages)}, expected {missing} too, because one of "
-            "them imports it: add it"
+            "them imports it. Add it"
         )
     install = _INSTALLED_AS.get(missing, missing.partition(".")[0])
     return (
-        f"sandbox packages: got {missing}, which this Python does not have; expected an installed "
-        f"package. Run pip install {install}, or leave it out"
+        f"sandbox packages: got {missing}, which is not installed. Run pip install {install}, or "
+        "remove it from the list"
     )
 
 

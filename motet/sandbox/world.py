@@ -97,7 +97,7 @@ class World(Heap):
                 return None
             case [("syntax" | "raised" | "exited" | "memory") as failure, str(message)]:
                 return failure, message
-        self._over("garbled", "no word of how the program began")
+        self._over("garbled", "the program sent no valid message at its start")
 
     def lost(self) -> AssertionError | None:
         """Return a failed assertion that the candidate caught and did not raise again, or None.
@@ -117,7 +117,7 @@ class World(Heap):
         if self.end is not None:
             raise Gone(self.end)
         if self.unpacking:
-            raise Garbled("an answer that asks something before it is read")
+            raise Garbled("got an answer that sends a request while it is read")
         self._asked += 1
         before = self.disturbed
         # Pack before dropping anything: after `it.items["a"] = 1`, the tests hold no reference to
@@ -130,7 +130,7 @@ class World(Heap):
             if kind == "returned":
                 # Dicts and sets are compared member by member: a changed one could seem equal.
                 if self.disturbed != before and self._is_comparing(asked, values, sys._getframe(1)):
-                    raise RuntimeError("a comparison changed a container that its tests hold")
+                    raise RuntimeError("a comparison changed a container of the tests")
                 return value
             if kind == "raised":
                 try:
@@ -197,7 +197,7 @@ class World(Heap):
             case (False, str(module), str(qualified), value):
                 own = pure(module, name)
                 return own if isinstance(own, FUNCTIONS) and qualified == name else value
-        self._over("garbled", "no answer about a name")
+        self._over("garbled", "the program sent no valid answer about a name")
 
     def library(self, name: str) -> Any:
         """Return what a name that the suite does not define means in the library.
@@ -240,9 +240,9 @@ class World(Heap):
             if kind not in ("returned", "raised", "asks") or len(values) != (
                 4 if kind == "asks" else 1
             ):
-                raise Garbled("a message of no known kind")
+                raise Garbled("got a message of an unknown kind")
             if kind == "raised" and not isinstance(values[0], Exception):
-                raise Garbled("what was raised is no exception")
+                raise Garbled("got a raised value that is not an exception")
             return kind, values
         except Exception as error:  # noqa: BLE001 - the candidate's bytes cause any error here
             self._over("garbled", f"{type(error).__name__}: {error}")
@@ -275,7 +275,7 @@ class World(Heap):
             case "value", [number, kind, plain]:
                 content = self.decode(plain, 1)
                 if type(content) not in HEIRS:
-                    raise Garbled("no plain value")
+                    raise Garbled("got a value that is not plain")
                 levels = self._tuple_depths.of(content)
                 value = HEIRS[type(content)](self._class_of(kind, type(content)), content)
             case "error", [number, kind, args, notes, str(said)]:
@@ -283,7 +283,7 @@ class World(Heap):
                 about = self.decode(args, 1), self.decode(notes, 1)
                 value = self._stand_ins.make_error(known, *about, said)
             case _:
-                raise Garbled("an unknown form")
+                raise Garbled("got an unknown form")
         self.accept(number, value)
         if tag == "value":
             self._tuple_depths.remember(number, levels)
@@ -294,7 +294,7 @@ class World(Heap):
     def _class_of(self, form: WireValue, base: type) -> Any:
         kind = self.decode(form, 1)
         if not self.inherits(kind, base):
-            raise Garbled("an object of no such class")
+            raise Garbled("got an object of an unexpected class")
         return kind
 
     def inherits(self, kind: Any, base: type) -> bool:
@@ -318,11 +318,11 @@ class World(Heap):
     def _called_back(self, value: Any, called: Any, args: Any, named: Any) -> list[WireValue]:
         """Return the message with the result of the candidate's use of something of the tests."""
         if not self._lending.holds(value) or type(args) is not tuple or type(named) is not tuple:
-            self._over("garbled", "asks about what was not handed over")
+            self._over("garbled", "the program asked about an object that it did not get")
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
-                raise RecursionError("tests and candidate call each other too deeply")
+                raise RecursionError("tests and program call each other too deeply")
             return [
                 "returned",
                 [],

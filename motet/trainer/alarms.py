@@ -61,12 +61,10 @@ def refuse_mismatch(
         range(len(batches)), key=lambda place: figures[place]["sampling_logp_difference"].value
     )
     raise MotetError(
-        f"policy {policy}: before its first update training gives log-probabilities {mismatch:.3g} "
-        "nats per token from "
-        f"those that sampling recorded, and {says} at most {most:.3g}. "
-        f"{learner.suspect(batches[worst])}. Nothing was learnt "
-        "from them: use another model, or set alarms.max_mismatch to another bound, or to null to "
-        "go on all the same"
+        f"policy {policy}: log-probabilities in training differ by {mismatch:.3g} nats per token "
+        f"from those recorded in sampling, but {says} at most {most:.3g}. "
+        f"{learner.suspect(batches[worst])}. No update was made: use another model, or set "
+        "alarms.max_mismatch to a higher bound, or to null to train anyway"
     )
 
 
@@ -84,21 +82,23 @@ class _Watched:
 
 WATCHED = (
     _Watched(
-        "learn/entropy", "min_entropy", "nearly every token is certain, so nothing new is tried"
+        "learn/entropy",
+        "min_entropy",
+        "nearly every token is certain, so the policy does not explore",
     ),
-    _Watched("learn/kl", "max_kl", "the team has left where it started far behind"),
+    _Watched("learn/kl", "max_kl", "the policies are far from their references"),
     _Watched(
         "play/truncated", "max_truncated", "most answers are cut off at decode.max_new_tokens"
     ),
     _Watched(
         "play/duplicates",
         "max_duplicates",
-        "most answers to one prompt are word for word the same",
+        "most answers to one prompt are identical",
     ),
     _Watched(
         "credit/frac_return_zero_std",
         "max_frac_return_zero_std",
-        "most answers to one prompt earn the same, so there is little to learn",
+        "most answers to one prompt have the same reward, so there is little to learn",
     ),
 )
 

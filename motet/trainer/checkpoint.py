@@ -266,9 +266,9 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
                 tensors |= load_file(folder / name) if name != _STATE else {}
             return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
-    found = "; ".join(broken) if broken else "there is none"
+    found = "; ".join(broken) if broken else "none found"
     raise ConfigError(
-        f"{root} holds no sound checkpoint to resume from ({found}): start again with --overwrite"
+        f"{root} has no valid checkpoint to resume from ({found}): start again with --overwrite"
     )
 
 
@@ -285,19 +285,22 @@ def what_is_wrong(folder: Path) -> str | None:
     except (ConfigError, OSError):
         return "manifest.json is not JSON"
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        return f"manifest.json is not of schema {SCHEMA}"
+        return f"manifest.json does not have schema {SCHEMA}"
     files = manifest.get("files")
     if manifest.get("step") != step_of(folder) or not isinstance(files, dict):
-        return f"manifest.json is not of step {step_of(folder)}"
+        return f"manifest.json does not belong to step {step_of(folder)}"
     if not {_STATE, _TENSORS} <= files.keys() or not all(map(_FILE.fullmatch, files)):
-        return f"manifest.json names {', '.join(sorted(files)) or 'no files'}"
+        return (
+            f"manifest.json lists {', '.join(sorted(files)) or 'no files'}, which is not a "
+            "checkpoint"
+        )
     for name in files:
         if not (folder / name).is_file():
             return f"{name} is missing"
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(_hash, (folder / name for name in files))
         changed = [name for name, hash_ in zip(files, found, strict=True) if hash_ != files[name]]
-    return f"{changed[0]} is not what was written" if changed else None
+    return f"{changed[0]} was changed after it was written" if changed else None
 
 
 def _rank(folder: Path) -> float | None:

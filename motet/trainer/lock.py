@@ -27,13 +27,12 @@ def alone(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise ConfigError(
-            f"another process is at work in {path}: let it end, or stop it, and then go on with "
+            f"another process uses {path}: wait until it ends, or stop it, then continue with "
             "--resume"
         ) from error
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be kept from other processes: {error.strerror}; expected a folder that "
-            "can be written to"
+            f"{path} cannot be locked: {error.strerror}; expected a writable folder"
         ) from error
     try:
         yield

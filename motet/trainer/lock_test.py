@@ -26,7 +26,7 @@ def test_a_run_folder_is_one_process_s_until_that_ends_however_it_ends(tmp_path)
         with holding(path) as process:
             with (
                 pytest.raises(
-                    ConfigError, match=r"another process is at work in .*a: let it end, or stop it"
+                    ConfigError, match=r"another process uses .*a: wait until it ends, or stop it"
                 ),
                 alone(path),
             ):
@@ -47,7 +47,7 @@ def test_a_run_folder_reached_by_another_name_is_the_same(tmp_path):
     (tmp_path / "here").symlink_to(tmp_path / "there")
     with (
         alone(tmp_path / "there" / "a"),
-        pytest.raises(ConfigError, match="another process is at work"),
+        pytest.raises(ConfigError, match="another process uses"),
         alone(tmp_path / "here" / "a"),
     ):
         pytest.fail("two at once")

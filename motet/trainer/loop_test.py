@@ -428,7 +428,7 @@ def test_a_policy_that_no_sample_of_the_first_update_is_of_is_looked_at_before_i
     late = next(batch.policy for batch in first.batches if batch.policy != first.batches[0].policy)
     diary = OneWrong(wrong=late)
     made = components("ippo", diary=diary, fields=fields)
-    with pytest.raises(MotetError, match=rf"policy {late}: before its first update"):
+    with pytest.raises(MotetError, match=rf"policy {late}: log-probabilities in training differ"):
         asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch="dtype"), CreditState()))
     assert diary.updates
     assert all(late not in stepped for stepped in diary.updates)

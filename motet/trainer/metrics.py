@@ -60,8 +60,8 @@ class MetricsWriter:
                 )
             if not isfinite(value):
                 raise MotetError(
-                    f"metric {name} is {value} at step {step}; expected a finite number: leave out "
-                    "what has no value"
+                    f"metric {name} is {value} at step {step}; expected a finite number: omit a "
+                    "metric without a value"
                 )
         line = _line({"step": step, **{name: values[name] for name in sorted(values)}})
         with writing(self.path):
@@ -111,20 +111,21 @@ def kept_lines(path: Path, keep: int, digest: str | None = None) -> str:
     lines = _whole_lines(path)[:keep]
     if len(lines) < keep:
         raise ConfigError(
-            f"{path} has {len(lines)} whole lines, expected the {keep} that the checkpoint "
-            f"counted: {_MEND}"
+            f"{path} has {len(lines)} complete lines, expected the {keep} that the checkpoint "
+            f"recorded: {_MEND}"
         )
     for number, line in enumerate(lines, start=1):
         _row(line, f"{path}, line {number}")
     kept = b"".join(lines)
     if digest is not None and hashlib.sha256(kept).hexdigest() != digest:
         raise ConfigError(
-            f"{path}: its first {keep} lines are not those that the checkpoint counted: {_MEND}"
+            f"{path}: its first {keep} lines differ from those that the checkpoint recorded: "
+            f"{_MEND}"
         )
     return kept.decode()
 
 
-_MEND = "put the file back as it was, or move it away to go on without"
+_MEND = "restore the file, or move it away to continue without it"
 
 
 def _whole_lines(path: Path) -> list[bytes]:

@@ -83,11 +83,17 @@ def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_lin
 @pytest.mark.parametrize(
     ("harm", "complaint"),
     [
-        (lambda lines: lines[:2], "has 2 whole lines, expected the 3 that the checkpoint counted"),
-        (lambda lines: [*lines[:2], lines[2][:-4]], "has 2 whole lines, expected the 3"),
-        (lambda lines: [], "has 0 whole lines"),
-        (lambda lines: [lines[0], lines[2], lines[3]], "first 3 lines are not those"),
-        (lambda lines: [lines[0].replace(b"0", b"1"), *lines[1:]], "first 3 lines are not those"),
+        (
+            lambda lines: lines[:2],
+            "has 2 complete lines, expected the 3 that the checkpoint recorded",
+        ),
+        (lambda lines: [*lines[:2], lines[2][:-4]], "has 2 complete lines, expected the 3"),
+        (lambda lines: [], "has 0 complete lines"),
+        (lambda lines: [lines[0], lines[2], lines[3]], "first 3 lines differ from those"),
+        (
+            lambda lines: [lines[0].replace(b"0", b"1"), *lines[1:]],
+            "first 3 lines differ from those",
+        ),
         (lambda lines: [lines[0], b"\n", *lines[1:]], "line 2: got "),
         (lambda lines: [lines[0], b'{"step": "\xff"}\n', *lines[1:]], "line 2: got "),
         (lambda lines: [b"3\n", *lines[1:]], "line 1: got "),
@@ -106,7 +112,7 @@ def test_lines_that_count_and_are_not_there_as_they_were_are_an_error_and_stay_a
     assert kept_lines(path, 3, digest).count("\n") == 3
     harmed = b"".join(harm(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(harmed)
-    with pytest.raises(ConfigError, match=rf"m\.jsonl.*{complaint}.*: put the file back as it was"):
+    with pytest.raises(ConfigError, match=rf"m\.jsonl.*{complaint}.*: restore the file"):
         kept_lines(path, 3, digest)
     assert path.read_bytes() == harmed
 

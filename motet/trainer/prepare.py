@@ -102,11 +102,11 @@ def check_seal(folder: Path) -> None:
     except (OSError, ConfigError):
         sealed = None
     if not isinstance(sealed, dict):
-        raise ConfigError(f"{folder} has no sound {_SEAL}, which says what its files are: {_MEND}")
+        raise ConfigError(f"{folder} has no valid {_SEAL}; expected the list of its files: {_MEND}")
     there = _hashes(folder, {*sealed, *_READ})
     others = sorted(name for name in {*sealed, *there} if sealed.get(name) != there.get(name))
     if others:
-        raise ConfigError(f"{folder}: {', '.join(others)} is not what the run wrote there: {_MEND}")
+        raise ConfigError(f"{folder}: {', '.join(others)} differs from what the run wrote: {_MEND}")
 
 
 def is_sealed(folder: Path) -> bool:
@@ -114,7 +114,7 @@ def is_sealed(folder: Path) -> bool:
     return (folder / _SEAL).exists()
 
 
-_MEND = "put the folder back as it was, or start again with --overwrite"
+_MEND = "restore the folder, or start again with --overwrite"
 
 
 def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]:

@@ -90,8 +90,8 @@ async def replay(
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
         raise ConfigError(
-            f"{folder.episodes('train', step)} is not there: sample the step again, without "
-            "--recorded"
+            f"{folder.episodes('train', step)} does not exist: remove --recorded to sample the "
+            "step again"
         )
     played, same_episodes = Played(recorded or ()), None
     if sample:
@@ -139,7 +139,7 @@ def _recorded(folder: RunFolder, number: int) -> Sequence[Episode] | None:
     found = read_episodes(path)
     if found.torn:
         raise ConfigError(
-            f"{path} ends in the middle of an episode: remove it, and the step is sampled again"
+            f"{path} ends in the middle of an episode: delete it, so that the step is sampled again"
         )
     return found.episodes
 
@@ -172,5 +172,5 @@ def last_played(folder: RunFolder) -> int:
     rows: list[dict[str, Any]] = read_metrics(folder.metrics) if folder.metrics.is_file() else []
     steps += [row["step"] for row in rows if "play/tokens" in row]
     if not steps:
-        raise ConfigError(f"{folder.path} has no training step on record: train it first")
+        raise ConfigError(f"{folder.path} has no recorded training step: train it first")
     return max(steps)

@@ -212,7 +212,7 @@ class TrainingRun:
             with self._run_state.profile.stage("checkpoint"):
                 self._save(finished)
         if alarm is not None and self._alarm_bounds.stop:
-            raise MotetError(f"{alarm}; set alarms.stop=false to go on, or another bound")
+            raise MotetError(f"{alarm}. Set alarms.stop=false to continue, or another bound")
         if not last:
             self._components.stop.check()
 
@@ -289,8 +289,8 @@ class TrainingRun:
                 return
             known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
             raise ConfigError(
-                f"train.keep_best is {metric}, which is no metric of this run; "
-                f"expected one such as {', '.join(known)}"
+                f"train.keep_best is {metric}, which is not a metric of this run; expected one of "
+                f"{', '.join(known)}"
             )
         last_step.rank = float(measured[metric])
         if self._run_state.best is not None and last_step.rank <= self._run_state.best:
@@ -355,15 +355,15 @@ class TrainingRun:
         step = step_of(there[0]) if there else None
         steps = self._step_config.steps
         reached = "before the first step" if step is None else f"after step {step} of {steps}"
-        go_on = f"Go on with: {self._resume_command}"
+        go_on = f"Resume with: {self._resume_command}"
         if isinstance(error, Interrupted):
             written = "" if step is None else ", checkpoint written"
             return Interrupted(f"stopped {reached}{written}.{lost} {go_on}")
         again = ""
         if isinstance(error, TrainingDiverged) and last_step is not None:
             command = f"motet replay {self._folder.path} --step {last_step.step + 1}"
-            again = f" See that step again with: {command}."
-        return type(error)(f"{error}.{lost}{again} What is saved stands {reached}. {go_on}")
+            again = f" Replay that step with: {command}."
+        return type(error)(f"{error}.{lost}{again} The run is saved {reached}. {go_on}")
 
 
 def credit_of(saved: Checkpoint) -> CreditState:

@@ -90,7 +90,7 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be made: {error.strerror}; expected a folder that can be written to"
+            f"{path} cannot be created: {error.strerror}; expected a writable folder"
         ) from error
     for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
         shutil.rmtree(left) if left.is_dir() else left.unlink()  # left over by a killed process
@@ -118,19 +118,20 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
         (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
     )
     if blocking is not None:
-        raise ConfigError(
-            f"{path} cannot be made: {blocking} is a file; expected a folder for runs"
-        )
+        raise ConfigError(f"{path} cannot be created: {blocking} is a file; expected a folder")
     is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
     if resume and not is_run:
-        raise ConfigError(f"{path} holds no run to resume; start it without --resume")
+        raise ConfigError(f"{path} has no run to resume: start it without --resume")
     if resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not is_run:
-        raise ConfigError(f"{path} exists and is no run folder; move it away, or set another name")
+        raise ConfigError(
+            f"{path} exists and is not a run folder: move it away, or set another name"
+        )
     if not overwrite:
         raise ConfigError(
-            f"{path} exists; --resume goes on with that run, --overwrite deletes it and starts anew"
+            f"{path} exists; expected a new name: --resume continues that run, --overwrite "
+            "deletes it and starts again"
         )
 
 
@@ -168,8 +169,8 @@ def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
     return (
         [
-            f"{lost[0]}{more}: the episodes are missing or cut short; what was learnt from them is "
-            "not"
+            f"{lost[0]}{more}: the episodes are missing or incomplete; the trained weights are "
+            "not affected"
         ]
         if lost
         else []

@@ -16,7 +16,8 @@ def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
     folder.metrics.write_text("{}\n")
     with pytest.raises(
         ConfigError,
-        match=r"a exists; --resume goes on with that run, --overwrite deletes it and starts anew",
+        match="a exists; expected a new name: --resume continues that run, --overwrite deletes it "
+        "and starts again",
     ):
         claim(folder.path)
     assert folder.metrics.read_text() == "{}\n"
@@ -52,7 +53,7 @@ def test_a_resumed_run_has_nothing_left_that_a_killed_process_had_begun(tmp_path
 def test_a_folder_that_cannot_be_made_is_one_clear_line():
     with pytest.raises(
         ConfigError,
-        match=r"/proc/nowhere/a cannot be made: .*; expected a folder that can be written to",
+        match=r"/proc/nowhere/a cannot be created: .*; expected a writable folder",
     ):
         claim(Path("/proc/nowhere/a"))
 
@@ -75,16 +76,16 @@ def test_a_run_that_turns_out_not_to_work_puts_back_what_it_overwrote(tmp_path):
 
 def test_what_is_no_run_folder_is_never_deleted(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="exists and is no run folder"):
+    with pytest.raises(ConfigError, match="exists and is not a run folder"):
         claim(tmp_path, overwrite=True)
-    with pytest.raises(ConfigError, match="exists and is no run folder"):
+    with pytest.raises(ConfigError, match="exists and is not a run folder"):
         claim(tmp_path / "thesis.tex", overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
 
 def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"absent holds no run to resume; start it without --resume"
+        ConfigError, match=r"absent has no run to resume: start it without --resume"
     ):
         claim(tmp_path / "absent", resume=True)
     with pytest.raises(ConfigError, match="expected at most one"):

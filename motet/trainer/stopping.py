@@ -81,7 +81,7 @@ class StopRequest:
             self.wish()
             # Print in another thread, because the signal may have interrupted a print.
             threading.Thread(
-                target=say, args=("stopping; once more stops without a checkpoint",)
+                target=say, args=("stopping; a second signal stops without a checkpoint",)
             ).start()
             if (
                 self._given_up is not None

@@ -66,7 +66,7 @@ def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.name.startswith("Thread"):
             thread.join(60)
-    assert said == ["stopping; once more stops without a checkpoint"]
+    assert said == ["stopping; a second signal stops without a checkpoint"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

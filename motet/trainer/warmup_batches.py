@@ -35,15 +35,14 @@ class WarmupBatches:
             if shown.agent not in self._team.agents:
                 known = ", ".join(self._team.agents)
                 raise ConfigError(
-                    f"a demonstration is for agent {shown.agent!r}; the environment's agents are "
+                    f"a demonstration is for agent {shown.agent!r}; expected one of the agents "
                     f"{known}"
                 )
             if self._team.policy_of(shown.agent, shown.turn) in policies:
                 return with_system(shown.prompt, self._team.system.get(shown.agent, "")), shown.text
         raise ConfigError(
-            f"the environment demonstrated nothing for {', '.join(sorted(policies))} in {TRIES} "
-            "draws: "
-            f"give demonstrate(task, seed) every agent and turn, or drop the warm-up"
+            f"the environment gave no demonstration for {', '.join(sorted(policies))} in {TRIES} "
+            "draws: let demonstrate(task, seed) cover every agent and turn, or drop warmup"
         )
 
     def batch(
@@ -65,8 +64,8 @@ async def warmup_batches_of(
         )
     if not environment.provides(Environment.solve):
         raise ConfigError(
-            f"{type(environment).__name__} has neither demonstrations nor solutions to warm up on: "
-            f"give it demonstrate(task, seed) or solve(state, seed), or drop warmup"
+            f"{type(environment).__name__} has no demonstrations and no solutions for the "
+            "warm-up: define demonstrate(task, seed) or solve(state, seed), or drop warmup"
         )
     played = [
         await play_reference(environment, task, f"lesson:{task.id}", plan, seed) for task in tasks
@@ -79,7 +78,7 @@ async def warmup_batches_of(
     ]
     if not shown:
         raise ConfigError(
-            f"no solution of {type(environment).__name__} could be played: see motet evaluate "
-            "--team reference"
+            f"no solution of {type(environment).__name__} could be played: check them with motet "
+            "evaluate --team reference"
         )
     return WarmupBatches(lambda key: shown[key % len(shown)], team, seed)

@@ -75,7 +75,8 @@ class AnswerLog:
         if not _note_of(file, SAMPLING).is_file():
             if file.exists():
                 raise ConfigError(
-                    f"{file} exists; expected a file that is not there: name another, or delete it"
+                    f"{file} exists; expected a file that does not exist: choose another name, or "
+                    "delete it"
                 )
             # left over from a file that was deleted
             _note_of(file, ARGUING).unlink(missing_ok=True)
@@ -159,19 +160,19 @@ class AnswerLog:
             )
         except (ConfigError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{self._note} is no note of ours; it says how far {self._file.name} has come: "
-                "delete both to begin anew"
+                f"{self._note} is not valid; expected the progress of {self._file.name}: delete "
+                "both files and start again"
             ) from error
         if asked != self._asked:
             raise ConfigError(
-                f"{self._file} was begun with other tasks or settings; expected the same, to go "
-                f"on with it: name another file, or delete it and {self._note.name}"
+                f"{self._file} was started with other tasks or settings; expected the same ones "
+                f"to continue it: choose another file name, or delete it and {self._note.name}"
             )
         there = read_answers(self._file) if count and self._file.exists() else []
         if len(there) < count:
             raise ConfigError(
-                f"{self._file} has {len(there)} answers, and by {self._note.name} it had "
-                f"{count}: bring it back, or delete both to begin anew"
+                f"{self._file} has {len(there)} answers; expected at least {count}, as "
+                f"{self._note.name} says: restore it, or delete both files and start again"
             )
         self._answers = there[:count]
 

@@ -70,7 +70,8 @@ def read_answers(path: str | Path) -> list[LabelledAnswer]:
             return list(_read(place, lines))
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{place} does not exist; expected a file of answers: motet verifier sample writes one"
+            f"{place} does not exist; expected a file of answers: write one with motet verifier "
+            "sample"
         ) from error
     except OSError as error:
         raise ConfigError(
@@ -86,8 +87,8 @@ def some_answers(path: str | Path) -> list[LabelledAnswer]:
     answers = read_answers(path)
     if not answers:
         raise ConfigError(
-            f"{path} has no answers; expected one in every line: sample more tasks, or name "
-            "another file"
+            f"{path} has no answers; expected one per line: sample more tasks, or choose another "
+            "file"
         )
     return answers
 
@@ -101,7 +102,9 @@ def _read(place: Path, lines: Iterable[bytes]) -> Iterator[LabelledAnswer]:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             where = ".".join(map(str, first["loc"])) or "the line"
-            raise ConfigError(f"{place}:{number} is no answer: {where}: {first['msg']}") from error
+            raise ConfigError(
+                f"{place}:{number} is not an answer: {where}: {first['msg']}"
+            ) from error
 
 
 def write_answers(path: Path, answers: Iterable[LabelledAnswer]) -> None:

@@ -37,7 +37,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", r"answers\.jsonl:2 is no answer: the line: Invalid JSON"),
+        ("{", r"answers\.jsonl:2 is not an answer: the line: Invalid JSON"),
         (
             '{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}',
             "prompt: Tuple should have at least 1",
@@ -97,12 +97,12 @@ def test_a_file_that_is_absent_or_none_or_no_text_is_one_line(tmp_path: Path) ->
         (tmp_path / "bytes").write_bytes(
             LabelledAnswer("q", ASKED, "x", "x", True).line() + b"\n" + noise
         )
-        with pytest.raises(ConfigError, match=r"bytes:2 is no answer: the line: Invalid JSON"):
+        with pytest.raises(ConfigError, match=r"bytes:2 is not an answer: the line: Invalid JSON"):
             read_answers(tmp_path / "bytes")
 
 
 def test_a_file_without_answers_is_some_where_none_are_needed_only(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n\n")
     assert read_answers(tmp_path / "empty") == []
-    with pytest.raises(ConfigError, match="has no answers; expected one in every line"):
+    with pytest.raises(ConfigError, match="has no answers; expected one per line"):
         some_answers(tmp_path / "empty")

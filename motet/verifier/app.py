@@ -108,7 +108,11 @@ def _score(
             async with asyncio.timeout(limits.request_seconds), bodies.read(request) as body:
                 scores = await _scores(queue, read_chats(body), request)
         except TimeoutError as error:
-            raise Refusal(503, "late", f"not done within {limits.request_seconds:g} s") from error
+            raise Refusal(
+                503,
+                "late",
+                f"the request was not answered within {limits.request_seconds:g} s; try again",
+            ) from error
         metrics.scored(len(scores), perf_counter() - begun)
         return Scored(result=scores)
 
@@ -126,7 +130,7 @@ def _tell(
     async def health() -> Health:
         """Test whether the server accepts requests."""
         if queue.closed:
-            raise Refusal(503, "closed", "the server is about to end")
+            raise Refusal(503, "closed", "the server is shutting down; ask again later")
         return Health(status="ok")
 
     @app.get("/model", **locked)
@@ -152,7 +156,7 @@ async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request"
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not scores.done():
-            raise Refusal(400, "left", "the client left before its answer")
+            raise Refusal(400, "left", "the client closed the connection before its answer")
         return scores.result()
     finally:
         asked.cancel()  # cancel this first: through `scores` the queue would learn of it later
@@ -179,7 +183,7 @@ def _lock(key: str) -> Callable[..., Any]:
         ],
     ) -> None:
         if given is None or not hmac.compare_digest(given.credentials.encode(), key.encode()):
-            what = "no key came" if given is None else "the key is wrong"
+            what = "the request has no key" if given is None else "the key is wrong"
             expected = "expected the header Authorization: Bearer KEY"
             raise Refusal(401, "key", f"{what}; {expected}", {"WWW-Authenticate": "Bearer"})
 
@@ -219,7 +223,7 @@ def _refuse_in_json(app: "FastAPI", metrics: ServerMetrics) -> None:
                 return Refusal(
                     500,
                     "mistake",
-                    f"the server has a mistake ({type(error).__name__}): see its log",
+                    f"the server has an internal error ({type(error).__name__}): see its log",
                 )
 
     for kind in (Refusal, Full, Closed, RewardFault, HTTPException, Exception):

@@ -112,7 +112,7 @@ def test_faults_of_an_answer_are_its_askers_and_those_of_the_model_pass(saying):
 def test_a_mistake_of_ours_is_said_without_its_words_and_the_next_request_is_served(saying):
     mistaken, after = ask(saying, predict("mistake"), predict("1"))
     assert mistaken.status_code == 500
-    assert mistaken.json() == {"error": "the server has a mistake (TypeError): see its log"}
+    assert mistaken.json() == {"error": "the server has an internal error (TypeError): see its log"}
     assert after.json() == {"result": [1.0]}
 
 
@@ -120,10 +120,10 @@ def test_a_mistake_of_ours_is_said_without_its_words_and_the_next_request_is_ser
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "no key came"),
-        ("", "no key came"),
-        (KEY, "no key came"),
-        (f"Basic {KEY}", "no key came"),
+        (None, "the request has no key"),
+        ("", "the request has no key"),
+        (KEY, "the request has no key"),
+        (f"Basic {KEY}", "the request has no key"),
         (f"Bearer {KEY[:-1]}", "the key is wrong"),
         (f"Bearer {KEY}x", "the key is wrong"),
         ("Bearer Schlüssel".encode(), "the key is wrong"),
@@ -163,7 +163,7 @@ def test_a_full_queue_asks_to_come_again(saying):
 
     first, refused, after = asyncio.run(go())
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-    assert "2 answers are open, of at most 2" in refused.json()["error"]
+    assert "2 answers are waiting, and at most 2 may wait" in refused.json()["error"]
     assert (first.json(), after.json()) == ({"result": [0.5, 0.5]}, {"result": [0.1]})
 
 
@@ -179,7 +179,7 @@ def test_a_request_has_only_so_much_time_and_what_is_late_is_not_computed(saying
 
     late, after = asyncio.run(go())
     assert [(one.status_code, one.json()["error"]) for one in late] == [
-        (503, "not done within 0.2 s")
+        (503, "the request was not answered within 0.2 s")
     ] * 2
     assert after.json() == {"result": [0.1]}
     assert sorted(said for batch in saying.batches for said in batch) in (
@@ -280,8 +280,8 @@ def test_what_ends_is_answered_before_it_does(saying):
 
     first, health, after = asyncio.run(go())
     assert first.json() == {"result": [0.5]}
-    assert [(one.status_code, one.json()["error"][:26]) for one in (health, after)] == [
-        (503, "the server is about to end")
+    assert [(one.status_code, one.json()["error"][:27]) for one in (health, after)] == [
+        (503, "the server is shutting down")
     ] * 2
 
 

@@ -70,8 +70,8 @@ async def balance(
     strange = [question for question in questions if question not in known]
     if strange:
         raise ConfigError(
-            f"no task has the id {strange[0]!r} of an answer ({len(strange)} such questions); "
-            f"expected the tasks the answers were sampled on: use the same config and split"
+            f"the answers to {strange[0]!r} have no task ({len(strange)} such questions); "
+            "expected the tasks that the answers were sampled on: use the same config and split"
         )
     pools = [
         _Pool(known[question], environment.question(known[question]), said, quota)

@@ -69,12 +69,14 @@ class Bodies:
                     self._hold(body, len(chunk))
                     content += chunk
         except ClientDisconnect as error:
-            raise Refusal(400, "left", "the client left within its request") from error
+            raise Refusal(
+                400, "left", "the client closed the connection before the end of its request"
+            ) from error
         except TimeoutError as error:
             if body.dropped:
                 raise self._no_room() from error
             seconds = self._limits.client_seconds
-            raise Refusal(408, "slow", f"the body did not come within {seconds:g} s") from error
+            raise Refusal(408, "slow", f"the body did not arrive within {seconds:g} s") from error
         finally:
             self._arriving.pop(body, None)
         return bytes(content)
@@ -101,6 +103,6 @@ class Bodies:
         return Refusal(
             429,
             "full",
-            f"the open requests have {most:g} MiB, and more are not held; ask again later",
+            f"the open requests need more memory than the limit of {most:g} MiB; ask again later",
             {"Retry-After": "1"},
         )

@@ -46,7 +46,7 @@ def test_a_body_that_is_late_or_too_large_is_refused_and_held_no_longer():
     async def go():
         bodies = Bodies(ScoringLimits(client_seconds=0.05, max_body_mb=1))
         late = await refusal_of(bodies, Arriving(5, whole=False))
-        assert (late.status, str(late)) == (408, "the body did not come within 0.05 s")
+        assert (late.status, str(late)) == (408, "the body did not arrive within 0.05 s")
         assert (await refusal_of(bodies, Arriving(MIB, 1))).status == 413
         assert bodies.held == 0
 

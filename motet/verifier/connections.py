@@ -65,7 +65,8 @@ class Connections:
             waiting = [one for one in group if one.waits_for_client]
             if waiting:
                 log.warning(
-                    "a connection was closed to make room: as many are open as may be (%d)",
+                    "a waiting connection was closed to make room for a new one: the limit of %d "
+                    "is reached",
                     len(self),
                 )
                 min(waiting, key=lambda one: one.waiting_since).drop()
@@ -131,11 +132,10 @@ class Connection(H11Protocol):
         A client that is sending a head gets the response `status`.
         """
         if status is not None and self._head_began and self._between_requests:
-            log.warning(
-                "a connection was closed: its client did not send the head of a request in time"
-            )
+            log.warning("a connection was closed: its client did not send a request head in time")
             self._refuse(
-                status, f"the head did not come within {self._connections.client_seconds:g} s"
+                status,
+                f"the request head did not arrive within {self._connections.client_seconds:g} s",
             )
         self._connections.remove(self)
         self.transport.abort()
@@ -191,7 +191,7 @@ class Connection(H11Protocol):
         super().pause_writing()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, self._http.refused or f"{msg.rstrip('.')}: this is no HTTP/1.1")
+        self._refuse(400, self._http.refused or f"{msg.rstrip('.')}; expected HTTP/1.1")
         self.transport.close()
 
     def shutdown(self) -> None:
@@ -219,7 +219,7 @@ class _Http(h11.Connection):
             self._bytes += len(event.data)
             if self._pieces > MOST_PIECES and self._bytes < self._pieces * SMALL_PIECE:
                 self.refused = (
-                    f"the body comes in pieces of fewer than {SMALL_PIECE} bytes: send larger ones"
+                    f"the body has many chunks of fewer than {SMALL_PIECE} bytes: send larger ones"
                 )
                 raise h11.RemoteProtocolError(self.refused)
         return event
@@ -236,7 +236,7 @@ async def accept(
         except ConnectionError:
             continue
         except OSError as error:  # no file, or no memory
-            log.warning("no connection could be taken: %s", error.strerror)
+            log.warning("a connection could not be accepted: %s", error.strerror)
             await asyncio.sleep(RETRY_SECONDS)
             continue
         address = network(where[0])
@@ -244,7 +244,8 @@ async def accept(
             await _open(client, make(address))
         else:
             log.warning(
-                "a connection was refused: as many are being answered as may be (--max-connections)"
+                "a connection was refused: the limit of --max-connections is reached, and all "
+                "wait for an answer"
             )
             client.close()
             # Without this, refusing continues while new connections come, and no request is served.

@@ -37,8 +37,8 @@ class HttpServer(uvicorn.Server):
         if self._connections.most < limits.max_connections:
             log.warning(
                 (
-                    "at most %d connections at a time, for the process may open no more files "
-                    "(ulimit -n)"
+                    "the server accepts at most %d connections at a time, because of the limit on "
+                    "open files (ulimit -n)"
                 ),
                 self._connections.most,
             )
@@ -105,12 +105,12 @@ class HttpServer(uvicorn.Server):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            log.error("the server has a mistake and ends", exc_info=task.exception())
+            log.error("the server has an internal error and stops", exc_info=task.exception())
             self.should_exit = True
 
     def _give_up(self) -> None:
         log.warning(
-            "%d requests were not answered within %g s and are given up",
+            "%d requests were not answered within %g s and are dropped",
             len(self._connections),
             self._grace,
         )
@@ -129,7 +129,7 @@ def _files() -> int:
     free = most - open_ - SPARE_FILES
     if free < 1:
         raise ConfigError(
-            f"the process may open {most} files, and {open_} are open; expected {SPARE_FILES} more "
-            f"and one for each connection: raise ulimit -n"
+            f"the process may open {most} files, and {open_} are open; expected room for "
+            f"{SPARE_FILES} more and one per connection: raise ulimit -n"
         )
     return free

@@ -47,9 +47,7 @@ class ScoringLimits:
         for one in fields(self):
             value = getattr(self, one.name)
             if not 0 < value < inf:
-                raise ConfigError(
-                    f"{one.name} is {value}; expected a number above 0, and an end of it"
-                )
+                raise ConfigError(f"{one.name} is {value}; expected a finite number above 0")
 
     @property
     def max_body_bytes(self) -> int:

@@ -36,7 +36,7 @@ class OncePerMinute(logging.Filter):
             return False
         self._seen[place] = (now, 0)
         if left_out:
-            record.msg = f"{record.getMessage()} ({left_out:,} more since the last line)"
+            record.msg = f"{record.getMessage()} ({left_out:,} similar messages since the last one)"
             record.args = None
         return True
 

@@ -19,7 +19,7 @@ def test_each_place_in_the_code_writes_once_a_minute_and_then_says_how_many_were
     now = 59.9
     assert written(1, "late: %d", 2) is None
     now = 60.0
-    assert written(1, "late: %d%%", 3) == "late: 3% (1,001 more since the last line)"
+    assert written(1, "late: %d%%", 3) == "late: 3% (1,001 similar messages since the last one)"
     now = 120.0
     assert written(1, "late: %d", 4) == "late: 4"
 

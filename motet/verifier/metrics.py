@@ -23,18 +23,18 @@ class ServerMetrics:
             return client.Counter(PREFIX + name, what, labels, registry=found)
 
         self._requests = counter(
-            "requests_total", "Requests, by the status they were answered with.", "status"
+            "requests_total", "Requests, by the status of the response.", "status"
         )
         self._faults = counter("faults_total", "Requests without scores, by cause.", "cause")
         self._answers = counter("answers_total", "Answers scored.")
         self._queue = client.Gauge(
-            f"{PREFIX}queue_answers", "Answers asked for and not given yet.", registry=found
+            f"{PREFIX}queue_answers", "Answers that wait for a score.", registry=found
         )
         self._seconds = histogram(
-            "request_seconds", "Time of a request that was answered with scores.", SECONDS
+            "request_seconds", "Seconds of a request that was answered with scores.", SECONDS
         )
-        self._sizes = histogram("batch_answers", "Answers computed at a time.", SIZES)
-        self._batch_seconds = histogram("batch_seconds", "Time of one batch.", SECONDS)
+        self._sizes = histogram("batch_answers", "Answers per batch.", SIZES)
+        self._batch_seconds = histogram("batch_seconds", "Seconds of one batch.", SECONDS)
 
     def batch(self, answers: int, seconds: float) -> None:
         self._sizes.observe(answers)

@@ -116,8 +116,8 @@ class Verifier:
         )
         if not backbone.eos_ids:
             raise ConfigError(
-                f"model {str(source)!r} has no end-of-sequence token, after which an answer "
-                f"would be judged: set one in its tokenizer"
+                f"model {str(source)!r} has no end-of-sequence token; expected one, because the "
+                "score is read there: set one in its tokenizer"
             )
         if lora is not None:
             backbone.add_adapter(ADAPTER, lora, seed)
@@ -148,7 +148,9 @@ class Verifier:
         if {name: weight.shape for name, weight in head.items()} != {
             name: weight.shape for name, weight in critic.head.state_dict().items()
         }:
-            raise ConfigError(f"{place / HEAD} does not fit the model of {place}: train it anew")
+            raise ConfigError(
+                f"{place / HEAD} does not fit the model of {place}: train the verifier again"
+            )
         critic.head.load_state_dict(head)
         return cls(critic, card.base, card.facts, reads)
 
@@ -181,7 +183,7 @@ class Verifier:
         """
         if len(chat) < 2 or chat[-1].role != "assistant":
             raise Unreadable(
-                f"a chat of {len(chat)} messages; expected a question and, last, the assistant's "
+                f"got a chat of {len(chat)} messages; expected a question, then the assistant's "
                 "answer"
             )
         self._check_characters(chat)
@@ -196,7 +198,7 @@ class Verifier:
         length = len(before) + len(said)
         if length > self.context_length:
             raise Unreadable(
-                f"question and answer have {length} tokens, expected at most "
+                f"question and answer have {length} tokens; expected at most "
                 f"{self.context_length}, the verifier's context"
             )
         return VerifierInput(
@@ -214,7 +216,7 @@ class Verifier:
         most = self._characters_per_token * self.context_length
         if found > most:
             raise Unreadable(
-                f"question and answer have {found:,} characters, expected at most {most:,}: "
+                f"question and answer have {found:,} characters; expected at most {most:,}: "
                 f"{self._characters_per_token} for each token of {self.context_length}, the "
                 "verifier's context"
             )
@@ -259,8 +261,8 @@ class Verifier:
             values_BL = self.critic.values(tokens_BL, mask_BL).sigmoid()
         if not torch.isfinite(values_BL[mask_BL]).all():
             raise RewardFault(
-                "the verifier gave what is not a finite number: compute in float32, or train it "
-                "anew"
+                "the verifier gave a score that is not a finite number: compute in float32, or "
+                "train it again"
             )
         rows = values_BL.tolist()
         return [
@@ -294,14 +296,15 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
     place = Path(folder)
     if look_at(place / CARD) != "file":
         raise ConfigError(
-            f"{place} has no {CARD}; expected the folder of a verifier: motet verifier train "
-            "makes one"
+            f"{place} has no {CARD}; expected the folder of a verifier: make one with motet "
+            "verifier train"
         )
     try:
         said = _json(place, place / CARD)
         if isinstance(said, dict) and said.get("format") != FORMAT:
             raise ConfigError(
-                f"{place / CARD} has format {said.get('format')}, expected {FORMAT}: train it anew"
+                f"{place / CARD} has format {said.get('format')}, expected {FORMAT}: train the "
+                "verifier again"
             )
         card = Card.model_validate(said)
         for plain in place.rglob("*.json"):
@@ -314,18 +317,20 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ConfigError(
-            f"{place / CARD}: {where}: {first['msg']}: train the verifier anew"
+            f"{place / CARD}: {where}: {first['msg']}: train the verifier again"
         ) from error
     except (ValueError, OSError, SafetensorError) as error:
         raise _unreadable(place, error) from error
     if reads != "end" and card.facts.get("loss") == "last":
         raise ConfigError(
-            f"reads is {reads}, and the verifier in {place} learnt with loss: last, so its "
-            f"values mean something at the end: train one with loss: every, or read the end"
+            f"reads is {reads}, but the verifier in {place} was trained with loss: last, so only "
+            "its value at the end is meaningful: use reads: end, or train a verifier with loss: "
+            "every"
         )
     if card.base is None and not (place / "config.json").is_file():
         raise ConfigError(
-            f"{place} has no config.json, and its {CARD} names no base: copy all of its files"
+            f"{place} has no config.json, and its {CARD} names no base: copy all files of the "
+            "verifier"
         )
     if (
         card.base is not None
@@ -333,8 +338,8 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
         and look_at(Path(card.base)) != "folder"
     ):
         raise ConfigError(
-            f"the verifier in {place} is an adapter on {card.base}, which is not there: bring it "
-            f"back, or name another place as base in {CARD}"
+            f"the verifier in {place} is an adapter on {card.base}, which does not exist: restore "
+            f"it, or set base in {CARD} to its new place"
         )
     return card
 
@@ -348,7 +353,7 @@ def _json(place: Path, path: Path) -> Any:
 
 def _unreadable(place: Path, error: Exception) -> ConfigError:
     return ConfigError(
-        f"the verifier in {place} cannot be read: {error}: train it anew, or copy it again"
+        f"the verifier in {place} cannot be read: {error}: train it again, or copy it again"
     )
 
 

@@ -87,7 +87,8 @@ def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_p
     try:
         assert Verifier.load(folder, device="cpu").reads == "end"
         with pytest.raises(
-            ConfigError, match=r"reads is lowest, and the verifier in .* learnt with loss: last"
+            ConfigError,
+            match=r"reads is lowest, but the verifier in .* was trained with loss: last",
         ):
             Verifier.load(folder, device="cpu", reads="lowest")
     finally:

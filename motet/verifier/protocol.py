@@ -25,15 +25,15 @@ parser needs far more time and memory for many small values than for long string
 _PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
 """Matches in linear time and constant memory, even if a string is cut off."""
 WRONG: dict[int, str] = {
-    400: "The body is no JSON in UTF-8.",
-    401: "No key, or a wrong one.",
-    408: "The body did not come in time.",
+    400: "The body is not JSON in UTF-8.",
+    401: "The key is missing or wrong.",
+    408: "The body did not arrive in time.",
     413: "The body is too large, or has too many values.",
-    415: "The body is not application/json, or is packed.",
-    422: "Not what is expected, longer than the verifier's context, or nothing that it can score.",
-    429: "Too many answers or bytes are open: ask again after Retry-After seconds.",
-    500: "The server has a mistake.",
-    503: "The server is about to end, could not compute, or did not come to it in time: ask again.",
+    415: "The body is not application/json, or is compressed.",
+    422: "The body has the wrong form, or a chat is too long for the verifier or cannot be scored.",
+    429: "Too many answers or bytes are waiting: ask again after Retry-After seconds.",
+    500: "The server has an internal error.",
+    503: "The server is shutting down, could not compute the scores, or was too slow: ask again.",
 }
 """Description of every error status."""
 
@@ -48,8 +48,7 @@ class ChatMessage(Settings):
 def _judgeable(chat: list[ChatMessage]) -> list[ChatMessage]:
     if chat[-1].role != "assistant":
         raise ValueError(
-            f"the last message is the {chat[-1].role}'s; expected the assistant's answer, which "
-            "is judged"
+            f"the last message has the role {chat[-1].role}; expected the assistant's answer"
         )
     return chat
 
@@ -130,7 +129,7 @@ def read_chats(body: bytes) -> list[Chat]:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         first, more = problems[0], len(problems) - 1
         if first["type"] == "json_invalid":
-            raise Refusal(400, "no_json", f"the body is no JSON: {first['msg']}") from error
+            raise Refusal(400, "no_json", f"the body is not JSON: {first['msg']}") from error
         where = "".join(
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
         ).lstrip(".")

@@ -95,14 +95,14 @@ class ScoringQueue:
         Raises immediately: Full, Closed; ValueError if there are no chats.
         """
         if not chats:
-            raise ValueError("a request of no chats")
+            raise ValueError("got a request without chats, expected at least one")
         with self._lock:
             if self._closed:
-                raise Closed("the server is about to end and takes no more requests")
+                raise Closed("the server is shutting down and accepts no more requests")
             if self._open and self._open + len(chats) > self._limits.max_queue:
                 raise Full(
-                    f"{self._open} answers are open, of at most {self._limits.max_queue}; ask "
-                    "again later"
+                    f"{self._open} answers are waiting, and at most {self._limits.max_queue} may "
+                    "wait; ask again later"
                 )
             self._open += len(chats)
             request = _Request(chats)

@@ -103,7 +103,7 @@ def test_a_queue_that_is_full_says_so_and_has_room_again(opened, saying):
     queue = opened(max_queue=3)
     first = busy(queue, saying)
     second = ask(queue, "0.1", "0.2")
-    with pytest.raises(Full, match="3 answers are open, of at most 3"):
+    with pytest.raises(Full, match="3 answers are waiting, and at most 3 may wait"):
         ask(queue, "0.3")
     saying.release.set()
     wait([first, second], 5)

@@ -116,8 +116,8 @@ async def argue(
     labels = environment.labels
     if not labels:
         raise ConfigError(
-            f"{type(environment).__name__} has no closed set of labels to argue for: drop "
-            "--argue, or use dataset anli"
+            f"{type(environment).__name__} has no fixed set of labels; expected one with --argue: "
+            "drop --argue, or use dataset anli"
         )
     log = AnswerLog.of_arguments(
         file, {"seed": seed, "labels": list(labels), "tasks": [task.id for task in tasks]}
@@ -172,10 +172,9 @@ def check_gradable(environment: Environment[Any]) -> None:
     ]
     if missing:
         raise ConfigError(
-            f"{type(environment).__name__} has no {' and no '.join(missing)}; a verifier needs "
-            "question(task), the prompt it "
-            "reads, and grade(task, text), whether a text is right: give it both, or use an "
-            "environment such as debate"
+            f"{type(environment).__name__} has no {' and no '.join(missing)}; expected "
+            "question(task), the prompt that a verifier reads, and grade(task, text), whether an "
+            "answer is right: define both, or use an environment such as debate"
         )
 
 

@@ -120,17 +120,17 @@ def test_only_the_named_agents_are_listened_to(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     run(file, Guesses())
-    with pytest.raises(ConfigError, match="was begun with other tasks or settings"):
+    with pytest.raises(ConfigError, match="was started with other tasks or settings"):
         run(file, Guesses(), seed=1)
     (tmp_path / "mine.jsonl").write_text("precious")
-    with pytest.raises(ConfigError, match="exists; expected a file that is not there"):
+    with pytest.raises(ConfigError, match="exists; expected a file that does not exist"):
         run(tmp_path / "mine.jsonl", Guesses())
     assert (tmp_path / "mine.jsonl").read_text() == "precious"
 
 
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"Talk has no question and no grade; a verifier needs question\(task\)"
+        ConfigError, match=r"Talk has no question and no grade; expected question\(task\)"
     ):
         asyncio.run(
             sample(
@@ -175,7 +175,7 @@ def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path
     assert (counts.unparsed, counts.causes) == (3, {"timeout": 3})
     assert len(added) == counts.right + counts.wrong == 6 - counts.repeated
     assert all((one.text, one.source) == ("11", "argued") and one.ease is not None for one in added)
-    with pytest.raises(ConfigError, match="has no closed set of labels to argue for"):
+    with pytest.raises(ConfigError, match="has no fixed set of labels; expected one with --argue"):
         asyncio.run(argue(GAME, TASKS, Argues(), file, 0))
     assert json.loads(file.read_text().splitlines()[-1])["source"] == "argued"
 
@@ -243,7 +243,7 @@ def test_what_was_begun_by_another_team_is_not_gone_on_with(tmp_path: Path) -> N
     wanted = Sampling((0.5,), 1, frozenset("ab"), 0, of="one team")
     asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), wanted, file))
     other = replace(wanted, of="another")
-    with pytest.raises(ConfigError, match="was begun with other tasks or settings"):
+    with pytest.raises(ConfigError, match="was started with other tasks or settings"):
         asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), other, file))
 
 
@@ -254,7 +254,7 @@ def test_a_note_that_is_none_is_one_line(tmp_path: Path, note: str) -> None:
     file = tmp_path / "answers.jsonl"
     run(file, Guesses())
     (tmp_path / "answers.jsonl.sampling.json").write_text(note)
-    with pytest.raises(ConfigError, match=r"answers\.jsonl\.sampling\.json is no note of ours"):
+    with pytest.raises(ConfigError, match=r"answers\.jsonl\.sampling\.json is not valid"):
         run(file, Guesses())
 
 
@@ -269,7 +269,7 @@ def test_a_file_that_lost_answers_is_not_gone_on_with(tmp_path: Path, there: str
         file.write_text("".join(lines[: len(lines) // 2]) if there else "")
     with pytest.raises(
         ConfigError,
-        match=rf"answers, and by answers\.jsonl\.sampling\.json it had {len(lines)}: bring it back",
+        match=rf"expected at least {len(lines)}, as answers\.jsonl\.sampling\.json says: restore",
     ):
         run(file, Guesses())
 

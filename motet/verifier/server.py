@@ -46,7 +46,7 @@ def serve(
         import uvicorn
     except ImportError as error:
         raise ConfigError(
-            f'a server needs {error.name}, which is not there: pip install "motet[serve]"'
+            f'a server needs {error.name}, which is not installed: pip install "motet[serve]"'
         ) from error
 
     _check_key(host, key, without_key)
@@ -79,14 +79,14 @@ def serve(
 def _check_key(host: str, key: str | None, without_key: bool) -> None:
     if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
         raise ConfigError(
-            "the key is empty, or has what no header can carry: expected letters, digits and "
-            "signs of ASCII"
+            "the key is empty or has characters that an HTTP header cannot hold; expected ASCII "
+            "letters, digits and punctuation"
         )
     if key is None and not without_key and not is_loopback(f"http://{_in_url(host)}"):
         raise ConfigError(
-            f"host {host!r} lets others in, and there is no key: name the environment variable "
-            "that holds one with --key-variable, or say --without-key if whoever reaches it may "
-            "ask"
+            f"host {host!r} can be reached from other machines, but there is no key: set "
+            "--key-variable to the environment variable that holds one, or pass --without-key to "
+            "allow requests without a key"
         )
 
 
@@ -104,7 +104,7 @@ def _bound(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM
         )[0]
     except OSError as error:
-        raise ConfigError(f"host {host!r} is no address: {error.strerror}") from error
+        raise ConfigError(f"host {host!r} is not a valid address: {error.strerror}") from error
     # Pass the protocol explicitly: only then does asyncio turn off Nagle's algorithm, which would
     # add 40 ms to every response.
     listener = socket.socket(family, kind, protocol)

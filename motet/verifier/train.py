@@ -92,9 +92,9 @@ def split(
     apart = set(questions[:count])
     if not 0 < count < len(questions):
         raise ConfigError(
-            f"{len(questions)} questions with held_out {held_out:g} leave "
-            f"{len(questions) - count} to train on and {count} to measure with; expected some of "
-            "both: give more questions, or another share"
+            f"held_out {held_out:g} of {len(questions)} questions leaves {len(questions) - count} "
+            f"for training and {count} for measuring; expected at least one each: use more "
+            "questions, or another share"
         )
     kept = [answer for answer in answers if names[answer.prompt] not in apart]
     return kept, [answer for answer in answers if names[answer.prompt] in apart]
@@ -135,9 +135,8 @@ async def train(
     labels = {example.answer.right for example in trained}
     if len(labels) < 2:
         raise ConfigError(
-            f"all {len(trained)} answers to learn from are "
-            f"{'right' if labels == {True} else 'wrong'}; expected both kinds: sample at higher "
-            "temperatures, or balance them"
+            f"all {len(trained)} training answers are {'right' if labels == {True} else 'wrong'}; "
+            "expected both kinds: sample at higher temperatures, or balance them"
         )
     steps = -(-len(trained) // course.batch_size)
     learner = LocalLearner(

@@ -62,7 +62,8 @@ def test_questions_not_answers_are_held_out() -> None:
     assert split(answers(), 0.25, seed=1)[1] != apart
     assert split(answers()[::-1], 0.25, seed=0)[1] == apart[::-1]
     with pytest.raises(
-        ConfigError, match=r"1 questions with held_out 0\.25 leave 1 to train on and 0 to measure"
+        ConfigError,
+        match=r"held_out 0\.25 of 1 questions leaves 1 for training and 0 for measuring",
     ):
         split(answers(1), 0.25, seed=0)
 
@@ -155,10 +156,8 @@ def test_what_cannot_be_read_is_counted_and_one_label_alone_is_refused(folder: P
     assert read_all(verifier, [long], question_only=False) == ([], 1)
     with pytest.raises(Unreadable, match="expected at most"):
         verifier.encode(long.chat)
-    with pytest.raises(Unreadable, match="expected a question and, last, the assistant's answer"):
+    with pytest.raises(Unreadable, match="expected a question, then the assistant's answer"):
         verifier.encode(as_chat("a question alone"))
     rights, _ = read_all(verifier, [one for one in answers(4) if one.right], question_only=False)
-    with pytest.raises(
-        ConfigError, match="all 4 answers to learn from are right; expected both kinds"
-    ):
+    with pytest.raises(ConfigError, match="all 4 training answers are right; expected both kinds"):
         asyncio.run(train(verifier, rights, rights, COURSE))

@@ -32,7 +32,7 @@ def check_head(request: "Request", most: int) -> None:
         raise Refusal(
             400,
             "two_lengths",
-            "the request has a Content-Length and a Transfer-Encoding: send one of them",
+            "the request has both Content-Length and Transfer-Encoding: send only one of them",
         )
     kind = headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
@@ -41,7 +41,7 @@ def check_head(request: "Request", most: int) -> None:
     packed = headers.get("content-encoding", "identity")
     if packed.strip().lower() != "identity":
         raise Refusal(
-            415, "packed", f"the Content-Encoding is {packed!r}; expected a body as it is"
+            415, "packed", f"the Content-Encoding is {packed!r}; expected an uncompressed body"
         )
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > most:

@@ -112,7 +112,7 @@ def test_a_disk_that_is_full_at_any_moment_ends_in_one_line_and_with_room_the_ru
     begun = (place / "run" / "config.yaml").is_file() and (
         place / "run" / "config.yaml"
     ).stat().st_size > 0
-    assert ("go on with: motet train" in said) == begun
+    assert ("resume with: motet train" in said) == begun
     again, told = motet(small("Harmed"), place, "--resume" if begun else "")
     assert again == 0, told
     same(place / "run", unbroken)
@@ -145,7 +145,7 @@ def test_a_file_that_takes_no_more_ends_in_one_line(motet, unbroken, tell, tmp_p
         code, said = motet(small("Harmed"), runs, "--resume")
     if code:
         assert "No space left on device" in said
-        assert "go on with: motet train" in said
+        assert "resume with: motet train" in said
         (runs / "run" / target).unlink(missing_ok=True)
         code_again, told = motet(small("Harmed"), runs, "--resume")
         assert code_again == 0, told

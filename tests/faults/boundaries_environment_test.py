@@ -150,7 +150,7 @@ def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, 
         ended, run = motet_command(small("Harmed", game=game, **limits))
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ("error: step does not end, and cannot be broken off" in ended.stderr) == (code == 1)
+    assert ("error: step does not end and cannot be interrupted" in ended.stderr) == (code == 1)
     found = {}
     if code == 0:
         found = causes(run)

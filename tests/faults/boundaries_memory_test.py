@@ -26,7 +26,8 @@ PLACES = {
     "playing": (
         sampler,
         "decode",
-        r"playing \d+ answers of up to \d+ tokens.*train\.rows_per_batch \(256\).*tokens_per_batch",
+        r"sampling \d+ answers of up to \d+ tokens.*train\.rows_per_batch \(256\).*"
+        r"tokens_per_batch",
     ),
     "scoring": (
         sampler,
@@ -37,7 +38,7 @@ PLACES = {
         learner,
         "forward",
         (
-            r"learning from \d+ answers of up to \d+ tokens to \d+ "
+            r"training on \d+ answers of up to \d+ tokens to \d+ "
             r"prompts.*train\.token_budget.*checkpointing: true"
         ),
     ),
@@ -77,7 +78,8 @@ def test_the_processors_own_allocator_is_understood():
     with (
         pytest.raises(
             OutOfMemory,
-            match=r"cpu ran out of memory trying: .*allocate memory.*To need less, turn the knob",
+            match=r"cpu ran out of memory trying: .*allocate memory.*To use less memory, turn the "
+            r"knob",
         ),
         memory.oom_hint("trying", "turn the knob", torch.device("cpu")),
     ):

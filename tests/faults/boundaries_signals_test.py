@@ -96,7 +96,7 @@ STAGES = {
     "training": (
         small("Slow", train=STEPS, environment=game("Slow", **SLOW), evaluation={"tasks": 1}),
         "episodes/train-000001.jsonl",
-        r"stopped after step \d of 6, checkpoint written\. Go on with: motet (train .*)",
+        r"stopped after step \d of 6, checkpoint written\. Resume with: motet (train .*)",
     ),
     "the warm-up": (
         small(
@@ -106,12 +106,12 @@ STAGES = {
             warmup={"steps": 4000, "batch_size": 4},
         ),
         "metrics.jsonl",
-        r"stopped at once\. Go on from what was recorded with: motet (train .*)",
+        r"stopped at once\. Resume from the last checkpoint with: motet (train .*)",
     ),
     "the first evaluation": (
         small("Slow", train=STEPS, environment=game("Slow", **SLOW)),
         "started",
-        r"Go on .*with: motet (train .*)",
+        r"Resume .*with: motet (train .*)",
     ),
 }
 """Config, the file whose appearance shows that the stage has begun, and the last output."""

@@ -242,7 +242,7 @@ def test_a_harmed_checkpoint_is_named_and_the_older_one_leads_to_the_same_end(
     )
     assert code == 0, lines
     assert len(named) == 1, lines
-    assert named[0].startswith("passed over a broken checkpoint: ")
+    assert named[0].startswith("skipped an invalid checkpoint: ")
     assert not differ
 
 
@@ -261,7 +261,7 @@ def test_without_a_sound_checkpoint_one_line_says_so_and_nothing_is_touched(
     )
     assert code == 2
     assert len(lines) == 1, lines
-    assert all(part in lines[0] for part in ("error: ", "holds no sound checkpoint", OLDER, NEWEST))
+    assert all(part in lines[0] for part in ("error: ", "has no valid checkpoint", OLDER, NEWEST))
     assert pictured(hurt) == before
 
 
@@ -460,7 +460,7 @@ def test_two_processes_are_never_at_work_in_one_run_folder_and_a_killed_one_hold
             exit_code=code,
         )
         assert (code, len(lines)) == (2, 1), lines
-        assert "another process is at work in" in lines[0]
+        assert "another process uses" in lines[0]
         first.kill()
         assert first.wait() == -signal.SIGKILL
     code, lines = resume()

@@ -104,9 +104,8 @@ class BugFix(Environment[Repair]):
         self.agents: Sequence[str] = (REVIEWER, FIXER) if options.reviewer else (FIXER,)
         if turns % len(self.agents):
             raise ConfigError(
-                f"rollout.samples has {turns} turns; expected two for every attempt, a review "
-                "and a repair: "
-                f"for one attempt such as [8, 1], for two [8, 1, 1, 1]"
+                f"rollout.samples has {turns} turns; expected an even number, a review and a "
+                "repair per attempt: set it to [8, 1] for one attempt, [8, 1, 1, 1] for two"
             )
         self.attempts = turns // len(self.agents)
         self._services: dict[str, Any] = {

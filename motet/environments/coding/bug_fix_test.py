@@ -184,9 +184,7 @@ def test_the_last_review_is_heard_once_and_older_ones_as_history_says(sandbox, h
 
 
 def test_an_odd_number_of_turns_is_no_whole_attempt(sandbox):
-    with pytest.raises(
-        ConfigError, match=r"rollout\.samples has 3 turns; expected two for every attempt"
-    ):
+    with pytest.raises(ConfigError, match=r"rollout\.samples has 3 turns; expected an even number"):
         made(sandbox, turns=3)
 
 

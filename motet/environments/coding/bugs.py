@@ -81,8 +81,8 @@ def read_bug(row: Mapping[str, Any]) -> Bug:
     problem = _problem(row)
     if "buggy_solution" not in row or row["buggy_solution"] is None:
         raise ConfigError(
-            f"row {problem.id} has no buggy_solution, as HumanEvalFix has; set "
-            "environment.mutate: true to make bugs of solutions"
+            f"row {problem.id} has no buggy_solution; expected one, as in HumanEvalFix: set "
+            "environment.mutate: true to make bugs from the solutions"
         )
     faulty = read_problem({**row, "canonical_solution": row["buggy_solution"]})
     assert faulty.solution is not None
@@ -181,8 +181,8 @@ def _problem(row: Mapping[str, Any]) -> CodingProblem:
 def _solution(problem: CodingProblem) -> str:
     if problem.solution is None:
         raise ConfigError(
-            f"row {problem.id} has no solution: expected a canonical_solution, or MBPP's code, "
-            "that a repair can be held against"
+            f"row {problem.id} has no solution; expected a canonical_solution, or the code of "
+            "MBPP, to make bugs from"
         )
     return problem.solution
 

@@ -81,7 +81,8 @@ class ClassProblem:
         """
         if self.solution is None:
             raise ConfigError(
-                f"class {self.id} has no solution_code in its data, so there is nothing to play"
+                f"class {self.id} has no solution_code in its data; expected one, because the "
+                "reference team plays it"
             )
         tree = parse_bounded(self.solution)
         if tree is None:
@@ -124,14 +125,14 @@ def read_class(row: Mapping[str, Any]) -> dict[str, Any]:
 def _text(row: Mapping[str, Any], field: str) -> str:
     if field not in row:
         raise ConfigError(
-            f"a row with the fields {', '.join(row) or 'none'} is no class to complete: it has "
-            f"no {field!r}"
-            f"{nearest(field, row)}. Where columns have other names, say so in data.SPLIT.fields"
+            f"a row for code_completion has no field {field!r}{nearest(field, row)}; it has "
+            f"{', '.join(row) or 'none'}. If a column has another name, set data.SPLIT.fields"
         )
     text = row[field]
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(
-            f"a row for code_completion has {text!r} as its {field!r}; expected a text"
+            f"a row for code_completion has {text!r} as its {field!r}; expected a string that is "
+            "not empty"
         )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -156,8 +157,7 @@ def _methods(name: str, infos: Any) -> dict[str, Any]:
         if not isinstance(described, str | None):
             got = repr(described)[:100]
             raise ConfigError(
-                f"class {name}, method {method}: got {got} as its method_description; expected a "
-                "text"
+                f"class {name}, method {method}: got method_description {got}; expected a string"
             )
         said[method] = described or ""
     return {"methods": said, "calls": calls}

@@ -32,9 +32,12 @@ def test_a_row_without_what_can_be_done_without():
         (row_without("skeleton", skelton=""), "no 'skeleton'.*skelton"),
         (row_without("class_name"), "no 'class_name'"),
         (row_without("test"), "no 'test'"),
-        (row_without(test=3), "has 3 as its 'test'; expected a text"),
+        (row_without(test=3), "has 3 as its 'test'; expected a string that is not empty"),
         (row_without(solution_code=" "), "has ' ' as its 'solution_code'"),
-        (row_without(skeleton="class Circle(:"), "class t/1, field 'skeleton': it is no Python"),
+        (
+            row_without(skeleton="class Circle(:"),
+            "class t/1, field 'skeleton': it is not valid Python",
+        ),
         (
             row_without(class_name="Disc"),
             "class t/1, field 'skeleton': expected one class Disc, got Circle",
@@ -49,7 +52,7 @@ def test_a_row_without_what_can_be_done_without():
         ),
         (
             row_without(methods_info=[{"method_name": "volume", "method_description": 7}]),
-            "class t/1, method volume: got 7 as its method_description; expected a text",
+            "class t/1, method volume: got method_description 7; expected a string",
         ),
     ],
 )

@@ -82,7 +82,7 @@ class CodeCompletion(Environment[Completing]):
         def _two_kinds_of_methods(self) -> Self:
             if self.share == "by_parameters" and self.agents > 2:
                 raise ValueError(
-                    f"share by_parameters is for 2 agents at most, got {self.agents}: set share: "
+                    f"share by_parameters is for at most 2 agents, got {self.agents}: set share: "
                     "fair"
                 )
             return self

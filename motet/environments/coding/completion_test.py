@@ -393,7 +393,7 @@ def test_alone_is_the_same_for_one_agent(sandbox):
 
 def test_the_published_split_knows_two_kinds_of_methods(sandbox):
     with pytest.raises(
-        ValidationError, match="by_parameters is for 2 agents at most, got 3: set share: fair"
+        ValidationError, match="by_parameters is for at most 2 agents, got 3: set share: fair"
     ):
         made(sandbox, agents=3, share="by_parameters")
 

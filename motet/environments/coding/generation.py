@@ -109,9 +109,8 @@ class CodeGeneration(Environment[GenerationState]):
         problem = read_problem(row)
         if problem.entry_point in self.helpers.values():
             raise ConfigError(
-                f"problem {problem.id} asks for a function {problem.entry_point!r}, which is "
-                "what a helper writes: "
-                f"leave it out, or set another number of helpers"
+                f"problem {problem.id} asks for a function {problem.entry_point!r}, which is also "
+                "the name of a helper: remove the row, or set another number of helpers"
             )
         missing = sorted(
             problem.packages - {name.partition(".")[0] for name in self.sandbox.packages}
@@ -119,9 +118,8 @@ class CodeGeneration(Environment[GenerationState]):
         if missing:
             allowed = ", ".join([*self.sandbox.packages, *missing])
             raise ConfigError(
-                f"problem {problem.id} imports {', '.join(missing)}, which programs may not, so "
-                "nobody could solve it: set "
-                f"sandbox.packages: [{allowed}], or leave the row out"
+                f"problem {problem.id} imports {', '.join(missing)}, which the sandbox does not "
+                f"allow: set sandbox.packages: [{allowed}], or remove the row"
             )
         return Task(problem.id, problem.fields)
 

@@ -90,7 +90,7 @@ class Wording(Settings):
             parts = [] if template is None else list(Formatter().parse(template))
         except ValueError as error:
             raise ValueError(
-                f"got {template!r}: {error}; write {{{{ and }}}} for braces that are meant as such"
+                f"got {template!r}: {error}; write {{{{ and }}}} for literal braces"
             ) from error
         fields = [
             f"{field}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
@@ -101,7 +101,8 @@ class Wording(Settings):
         if unknown:
             expected = ", ".join(f"{{{field}}}" for field in _FIELDS)
             raise ValueError(
-                f"got {{{unknown[0]}}}, expected one of {expected}; {{{{ and }}}} are braces"
+                f"got {{{unknown[0]}}}, expected one of {expected}; write {{{{ and }}}} for "
+                "literal braces"
             )
         return template
 

@@ -241,14 +241,15 @@ def test_a_package_that_no_program_may_import_is_said_before_everybody_fails_for
 
 
 def test_a_row_that_is_no_problem_is_refused(sandbox):
-    with pytest.raises(ConfigError, match="is no programming problem"):
+    with pytest.raises(ConfigError, match="expected a programming problem with the fields"):
         made(sandbox).task({"question": "?"})
 
 
 def test_a_problem_that_asks_for_aux_itself_is_refused(sandbox):
     row = {**ROW, "prompt": PROMPT.replace("total", "aux"), "entry_point": "aux"}
     with pytest.raises(
-        ConfigError, match="problem t/1 asks for a function 'aux', which is what a helper writes"
+        ConfigError,
+        match="problem t/1 asks for a function 'aux', which is also the name of a helper",
     ):
         made(sandbox).task(row)
     assert made(sandbox, helpers=0).task(row).id == "t/1"
@@ -416,7 +417,7 @@ def test_it_keeps_every_rule_of_an_environment(sandbox):
         made(sandbox, prompts="raw"),
     ):
         checked = str(check_environment(environment, [environment.task(ROW)]))
-        assert "earns success 1" in checked
+        assert "have success 1" in checked
         assert "alone()" in checked
 
 

@@ -120,9 +120,9 @@ def read_problem(row: Mapping[str, Any]) -> CodingProblem:
     if shape is None:
         known = "; ".join(", ".join(shape) for shape in _SHAPES)
         raise ConfigError(
-            f"a row with the fields {', '.join(row) or 'none'} is no programming problem; "
-            f"expected one of: {known}. "
-            f"Where columns have other names, say so in data.SPLIT.fields"
+            f"a row has the fields {', '.join(row) or 'none'}; expected a programming problem "
+            f"with the fields of one of: {known}. If a column has another name, set "
+            "data.SPLIT.fields"
         )
     try:
         problem = (
@@ -160,7 +160,7 @@ def _from_prompt(row: Mapping[str, Any]) -> CodingProblem:
     tree = parse_bounded(prompt) or parse_bounded(f"{prompt.rstrip()}\n    ...\n")
     function = definition(tree, name) if tree is not None else None
     if tree is None or function is None:
-        raise ValueError(f"its prompt defines no function {name!r}, its entry_point")
+        raise ValueError(f"its prompt does not define the function {name!r}, its entry_point")
     lines = prompt.splitlines()
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
     prelude = "\n".join([*lines[:first], *lines[function.end_lineno :]]).strip("\n")
@@ -192,7 +192,8 @@ def _completed(prompt: str, first: int, solution: str, name: str) -> str:
         if tree is not None and definition(tree, name) is not None:
             return program.strip("\n")
     raise ValueError(
-        f"its canonical_solution goes on from the prompt to no function {name!r} that can be parsed"
+        f"its canonical_solution, appended to the prompt, does not define a function {name!r} "
+        "that can be parsed"
     )
 
 
@@ -222,7 +223,7 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> CodingProblem:
     setup = "\n".join([*imports, *before]).strip()
     tree = parse_bounded(code)
     if tree is None or parse_bounded(setup) is None:
-        raise ValueError(f"its {'code' if tree is None else 'test_setup_code'} is no Python")
+        raise ValueError(f"its {'code' if tree is None else 'test_setup_code'} is not valid Python")
     function = _tested(tree, statements)
     wanted = _free([setup, *statements]) - {function.name}
     needed = needed_for(tree, wanted, function)
@@ -257,7 +258,7 @@ def _tested(tree: ast.Module, statements: Sequence[str]) -> ast.FunctionDef:
     common = [name for name in functions if named and all(name in names for names in named)]
     if not common:
         raise ValueError(
-            "its tests have no function in common that its code defines; it defines "
+            "no function of its code is used in all of its tests; its code defines "
             f"{', '.join(functions)}"
         )
     return functions[common[-1]]
@@ -266,7 +267,7 @@ def _tested(tree: ast.Module, statements: Sequence[str]) -> ast.FunctionDef:
 def _names(source: str) -> set[str]:
     tree = parse_bounded(source)
     if tree is None:
-        raise ValueError(f"a test is no Python: {source[:100]!r}")
+        raise ValueError(f"a test is not valid Python: {source[:100]!r}")
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 

@@ -127,39 +127,39 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
     [
         (
             {"question": "?", "answer": 1},
-            "fields question, answer is no programming problem; "
-            "expected one of: prompt, entry_point",
+            "fields question, answer; expected a programming problem with the fields of one of: "
+            "prompt, entry_point",
         ),
-        ({}, "fields none is no programming problem"),
+        ({}, "fields none; expected a programming problem"),
         (
             {**HUMANEVAL, "entry_point": "totl"},
-            "HumanEval/900: its prompt defines no function 'totl'",
+            "HumanEval/900: its prompt does not define the function 'totl'",
         ),
         ({**MBPP, "test_list": "['assert f()']"}, "; expected a list of assert statements"),
         (
             {**HUMANEVAL, "prompt": "Sum it."},
-            "HumanEval/900: its prompt defines no function 'total'",
+            "HumanEval/900: its prompt does not define the function 'total'",
         ),
         (
             {**HUMANEVAL, "canonical_solution": "return ("},
-            "HumanEval/900: its canonical_solution goes on from the prompt to no",
+            "HumanEval/900: its canonical_solution, appended to the prompt, does not define",
         ),
         (
             {**HUMANEVAL, "test": "def tset(): pass"},
-            "HumanEval/900: a suite of kind check defines no function check",
+            "HumanEval/900: got a suite of kind check without a function check",
         ),
-        ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is no Python"),
-        ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is no Python"),
+        ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is not valid Python"),
+        ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is not valid Python"),
         (
             {**MBPP, "test_list": 7, "task_id": None},
             "7: its test_list is '7'; expected a list of assert statements",
         ),
         (
             {**MBPP, "test_list": ["assert other(1)"]},
-            "MBPP/901: its tests have no function in common that its code defines",
+            "MBPP/901: no function of its code is used in all of its tests",
         ),
-        ({**MBPP, "test_list": []}, "MBPP/901: its tests have no function"),
-        ({**MBPP, "test_list": ["assert longest("]}, "MBPP/901: a test is no Python"),
+        ({**MBPP, "test_list": []}, "MBPP/901: no function of its code"),
+        ({**MBPP, "test_list": ["assert longest("]}, "MBPP/901: a test is not valid Python"),
     ],
 )
 def test_a_row_that_is_none_says_what_is_wrong(row, message):

@@ -31,8 +31,8 @@ def share_out(problem: CodingProblem, helpers: Sequence[str]) -> dict[str, str]:
     """
     if problem.solution is None:
         raise NoSolution(
-            f"problem {problem.id} has no solution in its data: use rows with a "
-            "canonical_solution, or MBPP's with code"
+            f"problem {problem.id} has no solution in its data; expected a canonical_solution, or "
+            "the code of MBPP"
         )
     if not helpers:
         return {problem.entry_point: problem.solution}

@@ -122,8 +122,8 @@ class Debate(Environment[Debated]):
                 or not all(name.isidentifier() for name in names)
             ):
                 raise ValueError(
-                    f"agents is [{', '.join(names)}]; expected different names of letters, "
-                    "digits and _"
+                    f"agents is [{', '.join(names)}]; expected unique names of letters, digits "
+                    "and _"
                 )
             strangers = [name for name in self.roles if name not in names]
             if strangers:
@@ -200,7 +200,7 @@ class Debate(Environment[Debated]):
             found = read_row("gsm8k", row)  # to train on tinygsm and evaluate on gsm8k
         elif self._open_sandbox is None:
             raise ConfigError(
-                "dataset tinygsm has its answers computed, and there is no sandbox: pass "
+                "dataset tinygsm computes its answers in a sandbox, but there is none: pass "
                 "open_sandbox"
             )
         else:

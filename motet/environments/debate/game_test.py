@@ -184,14 +184,15 @@ def test_a_verifier_that_is_away_is_a_fault_and_no_zero():
 def test_a_verifier_that_is_missing_or_not_asked_is_refused():
     with pytest.raises(
         ConfigError,
-        match=r"score is verifier and show_scores is none, and there is no verifier: add a section",
+        match="score is verifier and show_scores is none, but the config has no verifier: add a "
+        "section",
     ):
         debate(score="verifier")
-    with pytest.raises(ConfigError, match="there is no verifier"):
+    with pytest.raises(ConfigError, match="the config has no verifier"):
         debate(show_scores="verifier")
     with pytest.raises(
         ConfigError,
-        match="so the verifier is never asked: set one of them to verifier, or verifier: null",
+        match="so the verifier is never used: set one of them to verifier, or set verifier: null",
     ):
         debate(verifier=Scorer())
 
@@ -254,7 +255,7 @@ def test_rows_of_tinygsm_are_run_in_a_sandbox_that_others_do_not_open():
     )
     for sandbox in opened:
         sandbox.close()
-    with pytest.raises(ConfigError, match="there is no sandbox"):
+    with pytest.raises(ConfigError, match="in a sandbox, but there is none"):
         debate(**options).task({"question": "?", "code": ""})
 
 
@@ -295,9 +296,9 @@ def test_alone_is_the_first_agent_with_its_role_and_the_same_turns():
     [
         ({"agents": 0}, "agents is 0; expected 1 to 8, or a list of names"),
         ({"agents": 9}, "agents is 9"),
-        ({"agents": []}, "expected different names"),
-        ({"agents": ["a", "a"]}, "expected different names"),
-        ({"agents": ["a", "b/c"]}, "expected different names of letters"),
+        ({"agents": []}, "expected unique names"),
+        ({"agents": ["a", "a"]}, "expected unique names"),
+        ({"agents": ["a", "b/c"]}, "expected unique names of letters"),
         (
             {"roles": {"bo": "x"}},
             r"roles names 'bo' \(did you mean 'bob'\?\); the agents are alice, bob",

@@ -121,8 +121,8 @@ def _of_premise(row: Mapping[str, Any]) -> Task | None:
     if label not in nli.LABELS:
         numbered = ", ".join(f"{number} or {name}" for number, name in enumerate(nli.LABELS))
         raise ConfigError(
-            f"a row for debate, dataset anli, has the label {label!r}; expected {numbered}, or "
-            "-1 for none"
+            f"a row for debate, dataset anli, has the label {label!r}; expected {numbered}, or -1 "
+            "for no label"
         )
     text = f"Premise: {premise}\nHypothesis: {hypothesis}"
     name = str(row["uid"]) if row.get("uid") else _name("anli", text)
@@ -142,8 +142,8 @@ def _check_fields(dataset: Dataset, row: Mapping[str, Any]) -> None:
         hint = nearest(missing[0], row)
         raise ConfigError(
             f"a row for debate, dataset {dataset}, has no field {missing[0]!r}{hint}; it has "
-            f"{', '.join(row)}. Set "
-            f"environment.dataset, or name the column in data: fields: {{{missing[0]}: COLUMN}}"
+            f"{', '.join(row)}. Set environment.dataset, or the column in data: fields: "
+            f"{{{missing[0]}: COLUMN}}"
         )
 
 
@@ -151,7 +151,8 @@ def _text(dataset: Dataset, row: Mapping[str, Any], field: str) -> str:
     text = row[field]
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(
-            f"a row for debate, dataset {dataset}, has {text!r} as its {field!r}; expected a text"
+            f"a row for debate, dataset {dataset}, has {text!r} as its {field!r}; expected a "
+            "string that is not empty"
         )
     return text.strip()
 

@@ -91,7 +91,7 @@ def test_a_row_of_maths_keeps_its_answer_as_it_is():
         (
             "gsm8k",
             {"question": " ", "answer": "#### 1"},
-            "has ' ' as its 'question'; expected a text",
+            "has ' ' as its 'question'; expected a string that is not empty",
         ),
         (
             "gsm8k",
@@ -113,9 +113,13 @@ def test_a_row_of_maths_keeps_its_answer_as_it_is():
         (
             "anli",
             {"question": "?", "answer": "1"},
-            "no field 'premise'.*Set environment.dataset, or name the column in data",
+            "no field 'premise'.*Set environment.dataset, or the column in data",
         ),
-        ("maths", {"problem": "?", "answer": 5}, "has 5 as its 'answer'; expected a text"),
+        (
+            "maths",
+            {"problem": "?", "answer": 5},
+            "has 5 as its 'answer'; expected a string that is not empty",
+        ),
     ],
 )
 def test_a_row_of_another_kind_is_refused(dataset, row, what):

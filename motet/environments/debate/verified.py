@@ -23,11 +23,11 @@ def check_verifier(said: str, verifier: AnswerVerifier | None, *, asks: bool) ->
     is one."""
     if asks and verifier is None:
         raise ConfigError(
-            f"{said}, and there is no verifier: add a section with\n"
-            f"verifier: {{base_url: http://localhost:8000}}"
+            f"{said}, but the config has no verifier: add a section\nverifier: {{base_url: "
+            "http://localhost:8000}"
         )
     if verifier is not None and not asks:
         raise ConfigError(
-            f"{said}, so the verifier is never asked: set one of them to verifier, or verifier: "
-            "null"
+            f"{said}, so the verifier is never used: set one of them to verifier, or set "
+            "verifier: null"
         )
