@@ -43,7 +43,7 @@ def test_the_values_of_a_csv_file_are_texts(tmp_path):
         (b"a,b\n1,2\n3\n", "row 2 has 1 values; expected 2: a, b"),
         (b'a,b\n"1,2\n', "is not CSV in UTF-8"),
         (b"a\n\xff\n", "is not CSV in UTF-8"),
-        (b"", "has 0 rows"),
+        (b"", "selects none of the 0 rows"),
     ],
 )
 def test_a_csv_file_that_does_not_add_up_is_refused(tmp_path, text, message):
@@ -121,9 +121,9 @@ def test_what_the_hub_refuses_is_one_clear_line(monkeypatch, error):
 
 
 def test_one_of_path_and_name_is_given(jsonl):
-    with pytest.raises(ConfigError, match="path None and name None; expected one of them"):
+    with pytest.raises(ConfigError, match="path None and name None; expected exactly one"):
         load_rows()
-    with pytest.raises(ConfigError, match="expected one of them"):
+    with pytest.raises(ConfigError, match="expected exactly one"):
         load_rows(path=jsonl, name="x")
 
 

@@ -85,8 +85,8 @@ def test_the_best_and_the_commonest_are_chosen_from_the_same_samples():
         assert best[task] == [max(first, key=lambda game: game.reward)]
         digits = [game.last_words["ann"][0] for game in first]
         assert voted[task] == [first[digits.index(max(digits, key=digits.count))]]
-    assert found[MAJORITY].note == "the team's commonest answer"
-    assert play(Sum(), budget=12.0)[0][MAJORITY].note == "the team's commonest text"
+    assert found[MAJORITY].note == "the most common answer of the team"
+    assert play(Sum(), budget=12.0)[0][MAJORITY].note == "the most common text of the team"
 
 
 def test_samples_that_are_left_answer_the_task_again():
