@@ -67,10 +67,7 @@ def sample(
     temperatures: Annotated[
         str,
         typer.Option(
-            help=(
-                "Sampling temperatures, separated by commas. High temperatures give more kinds of "
-                "errors."
-            )
+            help="Sampling temperatures, separated by commas. High ones give more kinds of errors."
         ),
     ] = ",".join(map(str, TEMPERATURES)),
     games: Annotated[int, typer.Option(help="Games per task and temperature.")] = GAMES,
@@ -91,10 +88,7 @@ def sample(
         bool,
         typer.Option(
             "--argue",
-            help=(
-                "Also sample an argument for each label of a task (for datasets with few labels, "
-                "such as anli)."
-            ),
+            help="Also sample an argument for each label (for few labels, as in anli).",
         ),
     ] = False,
     as_json: AsJson = False,

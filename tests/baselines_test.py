@@ -95,7 +95,7 @@ def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(run):
     assert best["n"] == majority["n"] >= 2
     assert best["tokens_per_task"] == majority["tokens_per_task"] <= team["tokens_per_task"]
     assert best["reward"]["mean"] >= max(single["reward"]["mean"], majority["reward"]["mean"])
-    assert "single agent's commonest answer" in majority["note"]
+    assert "the most common answer of the single agent" in majority["note"]
     assert "oracle" in best["note"]
 
 

@@ -281,7 +281,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "policies.aux.lora.rank=4",
-            "policies.aux: got lora settings with train: full; expected them only with train: lora",
+            "policies.aux: got lora settings with train: full, expected train: lora",
         ),
         (
             "policies.aux.adapter=x",

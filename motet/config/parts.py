@@ -72,8 +72,7 @@ class DataSource(Settings):
             )
         if self.subset is not None and self.name is None:
             raise ValueError(
-                f"got subset {self.subset} with path {self.path}; expected a subset only with "
-                "name: drop it"
+                f"got subset {self.subset} with path {self.path}, expected it with name: drop it"
             )
         return self
 
@@ -127,8 +126,8 @@ class ModelConfig(Settings):
         if (self.path is None) == (self.embedded is None):
             what = "neither" if self.path is None else "both"
             raise ValueError(
-                f"got {what} of path and embedded, expected exactly one (embedded: {{}} makes a "
-                "tiny model)"
+                f"got {what} of path and embedded, expected exactly one (embedded: {{}}: a tiny "
+                "model)"
             )
         if self.embedded is not None and self.quantize != "none":
             raise ValueError(f"got quantize {self.quantize} with embedded, expected quantize: none")
@@ -158,8 +157,7 @@ class PolicyConfig(Settings):
                 else f"adapter {self.adapter}, which has its own settings"
             )
             raise ValueError(
-                f"got lora settings with {instead}; expected them only with train: lora and "
-                "without adapter: drop one"
+                f"got lora settings with {instead}, expected train: lora and no adapter: drop one"
             )
         if self.adapter is not None and self.train == "full":
             raise ValueError(
@@ -212,13 +210,11 @@ class CriticConfig(Settings):
     def _refuse_what_is_not_used(self) -> Self:
         if self.lora is not None and self.train != "lora":
             raise ValueError(
-                f"got lora settings with train: {self.train}; expected them only with train: "
-                "lora: drop one"
+                f"got lora settings with train: {self.train}, expected train: lora: drop one"
             )
         if self.model is not None and self.train == "policy":
             raise ValueError(
-                f"got model {self.model} with train: policy, which uses the model of the policy: "
-                "drop one"
+                f"got model {self.model} with train: policy, which uses its own: drop one"
             )
         return self
 

@@ -134,11 +134,11 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
         ),
         (
             {"algorithm": {"name": "iac"}, "critic": {"lora": {}}},
-            "expected them only with train: lora",
+            "expected train: lora",
         ),
         (
             {"algorithm": {"name": "iac"}, "critic": {"train": "policy", "model": "tiny"}},
-            "which uses the model of the policy",
+            "which uses its own",
         ),
     ],
 )

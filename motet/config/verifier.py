@@ -65,7 +65,7 @@ class VerifierTraining(Settings):
     def _refuse_what_is_not_used(self) -> Self:
         if self.train == "full" and self.lora != Lora():
             raise ValueError(
-                "got lora settings with train: full; expected them only with train: lora: drop one"
+                "got lora settings with train: full, expected train: lora: drop one"
             )
         optimizer, usual = self.optimizer, VerifierOptimizer().final_fraction
         if optimizer.schedule == "constant" and optimizer.final_fraction != usual:

@@ -13,7 +13,7 @@ MODEL = {"path": "some/model"}
     [
         (
             {"train": "full", "lora": {"rank": 4}},
-            "got lora settings with train: full; expected them only with train: lora: drop one",
+            "got lora settings with train: full, expected train: lora: drop one",
         ),
         (
             {"optimizer": {"schedule": "constant", "final_fraction": 0.5}},

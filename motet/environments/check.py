@@ -54,9 +54,7 @@ class Rule(StrEnum):
         "for the same seed"
     )
     CONVENTION = "convention(task, agent, text) returns a string for any text"
-    ANSWER = (
-        "answer(task, texts) returns a string or None for any texts, and the same if called again"
-    )
+    ANSWER = "answer(task, texts) returns a string or None for any texts, the same if called again"
     ALONE = (
         "alone() returns an environment with one agent that follows these rules on the same tasks"
     )
@@ -113,9 +111,7 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
         for what, text in ODD_REPLIES.items():
             await exam.play(task, _always(text), f"where every agent replies with {what}")
         if environment.provides(Environment.solve):
-            last = await exam.play(
-                task, exam.solution, "where every agent replies with the text of solve()"
-            )
+            last = await exam.play(task, exam.solution, "with the replies of solve()")
             exam.require(
                 Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
             )
@@ -207,7 +203,7 @@ class _Exam:
                 name for name, count in Counter(task.id for task in split).items() if count > 1
             ]
             self.require(
-                Rule.TASKS, not repeated, f"several tasks have the id {', '.join(repeated[:3])}"
+                Rule.TASKS, not repeated, f"more than one task has id {', '.join(repeated[:3])}"
             )
         shared = {task.id for task in train} & {task.id for task in held_out}
         self.require(
