@@ -139,8 +139,9 @@ class _NoWords:
     """
 
     chat_template = None
+    is_fast = False
 
-    def __call__(self, text: str) -> dict[str, list[int]]:
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         return {"input_ids": [1]}
 
 
@@ -166,6 +167,7 @@ def test_a_completion_is_rewarded_or_a_fault(kind, sandbox, tmp_path, tell):
             ] += 1
 
     check()
+    assert endings.count["played"] > 0
     tell("random completions", kind=kind, **endings.columns())
 
 
