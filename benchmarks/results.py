@@ -14,6 +14,7 @@ from typing import Any
 
 from results_runs import (
     BUGFIX,
+    BUILDERS,
     CRITICS,
     DEBATES,
     FROZEN,
@@ -288,6 +289,7 @@ PARTS = {
     "debates": Part(tabled(debates), (*DEBATES, *STRANGERS)),
     "persuasion": Part(tabled(persuasion), (DEBATES[0], PERSUADED)),
     "bugfix": Part(tabled(bugfix), (BUGFIX, SILENT)),
+    "minecraft": Part(lambda: table(before_and_after(BUILDERS)), BUILDERS),
     "zoo": Part(tabled(zoo), (*ZOO, QUICKSTART)),
 }
 

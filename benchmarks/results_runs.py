@@ -58,6 +58,7 @@ BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
 SILENT = Experiment(
     "bugfix_tiny_reviewer_frozen", "bugfix_tiny", ("policies.reviewer.train=frozen",)
 )
+BUILDERS = tuple(Experiment(name, name) for name in ("minecraft_tiny", "minecraft_tiny_frozen"))
 MUTE = Experiment("relay_turn_one_weight_0", "relay", ("algorithm.turn_weights=[0, 1]",))
 ZOO = tuple(
     Experiment(name, "quickstart", (f"algorithm.name={name}",))

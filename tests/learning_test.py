@@ -42,6 +42,16 @@ def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
     )
 
 
+def test_two_builders_agree_on_who_places_which_block(tmp_path):
+    before, after = learnt("minecraft_tiny", tmp_path)
+    assert before <= 0.40
+    assert after >= 0.75
+
+
+def test_a_builder_with_a_frozen_partner_agrees_on_nothing(tmp_path):
+    assert learnt("minecraft_tiny_frozen", tmp_path)[1] <= 0.40
+
+
 @pytest.mark.parametrize("config", ["debate", "debate_magrpo"])
 def test_who_hears_the_others_learns_whom_to_believe(config, tmp_path):
     heldout = motet.train(CONFIGS / f"{config}.yaml", runs=tmp_path, show="silent")["heldout"]

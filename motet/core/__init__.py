@@ -16,7 +16,7 @@ requests.py      requests to the models, and the protocols Sampler, Scorer and P
 training.py      the team, scores, and the samples to train on
 """
 
-from motet.core.environment import Environment, State, Transition
+from motet.core.environment import Drawing, Environment, State, Transition
 from motet.core.episodes import (
     PERSONAL,
     RIGHT,
@@ -67,6 +67,7 @@ __all__ = [
     "Completion",
     "CreditState",
     "Demonstration",
+    "Drawing",
     "End",
     "Environment",
     "Episode",

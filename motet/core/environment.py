@@ -22,6 +22,15 @@ class Transition:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """What agents made, as grids of named cells. A plot gives each name a color."""
+
+    panels: Sequence[Mapping[str, Sequence[Sequence[str]]]]
+    """Rows of panels: title -> the panel's cells, the top row first. An empty name is an empty
+    cell."""
+
+
 class Environment(ABC, Generic[State]):
     """Base class of all multi-agent environments. An environment sees only text.
 
@@ -104,6 +113,11 @@ class Environment(ABC, Generic[State]):
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         """Return one answer from the agents' last texts, for a vote. None: there is no answer."""
         raise self._not_provided("answer")
+
+    def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
+        """Return the target and what the agents' last texts make of it. The run folder has it as a
+        picture."""
+        raise self._not_provided("drawing")
 
     def question(self, task: Task) -> Prompt:
         """Return the prompt that a verifier reads before a completion that it judges."""

@@ -5,6 +5,7 @@ Each file defines one environment with its own `Options`. registry.py finds envi
     quickstart relay debate_tiny    embedded environments, which generate their own tasks
     debate/                         a debate on questions with gold answers
     coding/                         environments in which agents write programs
+    minecraft/                      environments in which agents build in a simulated Minecraft
     writing                         an environment in which agents write prose
     history                         which earlier turns are part of an agent's prompt
     feedback advice                 feedback between turns, and how it is divided among the agents

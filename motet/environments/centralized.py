@@ -14,6 +14,7 @@ from motet.core import (
     PERSONAL,
     RIGHT,
     Demonstration,
+    Drawing,
     Environment,
     Message,
     Prompt,
@@ -174,10 +175,13 @@ class Centralized(Wrapper[CentralizedState]):
         return " + ".join(labels)
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        joint = texts[self.agents[0]]
-        return self.environment.answer(
-            task, {name: self.section(joint, name) for name in self.tags}
-        )
+        return self.environment.answer(task, self._sections(texts))
+
+    def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
+        return self.environment.drawing(task, self._sections(texts))
+
+    def _sections(self, texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: self.section(texts[self.agents[0]], name) for name in self.tags}
 
 
 def _plain(prompt: Prompt) -> str:

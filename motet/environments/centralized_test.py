@@ -15,6 +15,8 @@ from motet.core import (
 from motet.environments.centralized import Centralized
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
+from motet.environments.minecraft.house_build import HouseBuild
+from motet.environments.minecraft.str_build import StrBuild
 from motet.environments.relay import Relay
 from motet.errors import ConfigError
 
@@ -145,7 +147,14 @@ def test_it_provides_what_the_game_provides_except_what_is_about_one_agent():
 
 
 @pytest.mark.parametrize(
-    "inner", [Relay(Relay.Options()), TinyDebate(TinyDebate.Options())], ids=["relay", "debate"]
+    "inner",
+    [
+        Relay(Relay.Options()),
+        TinyDebate(TinyDebate.Options()),
+        StrBuild(StrBuild.Options()),
+        HouseBuild(HouseBuild.Options()),
+    ],
+    ids=["relay", "debate", "str_build", "house_build"],
 )
 def test_embedded_games_keep_the_rules_and_solutions_succeed(inner):
     environment = Centralized(inner)

@@ -55,6 +55,7 @@ class Rule(StrEnum):
     )
     CONVENTION = "convention(task, agent, text) returns a string for any text"
     ANSWER = "answer(task, texts) returns a string or None for any texts, the same if called again"
+    DRAWS = "drawing(task, texts) returns titled grids of names for any texts"
     ALONE = (
         "alone() returns an environment with one agent that follows these rules on the same tasks"
     )
@@ -118,6 +119,7 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
         exam.demonstrations(task)
         exam.conventions(task)
         exam.answers(task)
+        exam.drawings(task)
     if environment.provides(Environment.alone) and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
         await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
@@ -253,6 +255,20 @@ class _Exam:
             )
             self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
             self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
+
+    def drawings(self, task: Task) -> None:
+        if not self.environment.provides(Environment.drawing):
+            return
+        for text in ODD_REPLIES.values():
+            texts = dict.fromkeys(self.environment.agents, text)
+            drawing = self.ask("drawing", self.environment.drawing, task, texts)
+            grids = [grid for row in drawing.panels for grid in row.values()]
+            even = all(
+                len({len(row) for row in grid}) == 1
+                and all(isinstance(name, str) for row in grid for name in row)
+                for grid in grids
+            )
+            self.require(Rule.DRAWS, bool(grids) and even, repr(drawing))
 
     # ------------------------------------------------------------ rules of episodes
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from motet.core import Demonstration, Environment, Task, Transition
+from motet.core import Demonstration, Drawing, Environment, Task, Transition
 from motet.environments.check import ODD_REPLIES, check_environment, conform
 from motet.errors import EnvironmentFault
 
@@ -68,6 +68,9 @@ class Good(NoTasks):
 
     def answer(self, task, texts):
         return texts["b"][:1] or None
+
+    def drawing(self, task, texts):
+        return Drawing([{"said": [[texts[agent][:1] for agent in self.agents]]}])
 
     def alone(self):
         return Alone()
@@ -209,6 +212,11 @@ class AnswersInNumbers(Good):
         return 7
 
 
+class UnevenDrawing(Good):
+    def drawing(self, task, texts):
+        return Drawing([{"said": [["a", "b"], ["c"]]}])
+
+
 class TwoAlone(Good):
     def alone(self):
         return Good()
@@ -230,7 +238,7 @@ class Unclosed(Good):
 
 def test_a_sound_environment_gets_a_report_of_every_rule():
     report = check_environment(Good())
-    assert str(report).startswith("Good keeps 16 rules of environments:")
+    assert str(report).startswith("Good keeps 17 rules of environments:")
     assert report.environment == "Good"
     assert min(report.rules.values()) >= 1
 
@@ -266,6 +274,7 @@ def test_callers_with_an_event_loop_await_the_same():
         (Unlabelled, "returns a string for any text", "None"),
         (Wavering, "the same if called again", "'1' and then '2'"),
         (AnswersInNumbers, "a string or None", "7"),
+        (UnevenDrawing, "titled grids of names", "[['a', 'b'], ['c']]"),
         (TwoAlone, "one agent", "agents ['a', 'b']"),
         (Unclosed, "no reply raises", "close: OSError: busy"),
     ],

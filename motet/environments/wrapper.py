@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from motet.core import Demonstration, Environment, Grade, Prompt, Task
+from motet.core import Demonstration, Drawing, Environment, Grade, Prompt, Task
 
 
 class Wrapping(Protocol):
@@ -58,6 +58,9 @@ class Wrapper(Environment[WrappingState]):
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         return self.environment.answer(task, texts)
+
+    def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
+        return self.environment.drawing(task, texts)
 
     def question(self, task: Task) -> Prompt:
         return self.environment.question(task)

@@ -3,7 +3,7 @@ import inspect
 
 import pytest
 
-from motet.core import Demonstration, Environment, Grade, Reply, Task, Transition
+from motet.core import Demonstration, Drawing, Environment, Grade, Reply, Task, Transition
 from motet.environments.rewarded import Rewarded
 from motet.evaluation.message_shuffle import MessageShuffle
 from motet.evaluation.protocols import Discussion, Pipeline
@@ -60,6 +60,9 @@ class Full(Bare):
     def answer(self, task, texts):
         return texts["a"]
 
+    def drawing(self, task, texts):
+        return Drawing([{task.id: [[texts["a"]]]}])
+
     def question(self, task):
         return f"{task.id}?"
 
@@ -73,6 +76,7 @@ CALLS = {
     Environment.demonstrate: (TASK, 7),
     Environment.convention: (TASK, "a", "text"),
     Environment.answer: (TASK, {"a": "x"}),
+    Environment.drawing: (TASK, {"a": "x"}),
     Environment.question: (TASK,),
     Environment.grade: (TASK, "text"),
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from motet.core import Drawing
 from motet.evaluation.selection import METHODS
 from motet.visible import visible
 
@@ -159,6 +160,46 @@ def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -
     panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
     lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
     figure.legend(*lines, loc="outside lower center", frameon=False, labelcolor=INK, ncols=columns)
+    figure.savefig(path, dpi=150)
+
+
+def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:
+    """Plot grids of named cells, with a legend of the names."""
+    from matplotlib import colormaps
+    from matplotlib.patches import Patch, Rectangle
+
+    grids = [grid for row in drawing.panels for grid in row.values()]
+    names = sorted({name for grid in grids for row in grid for name in row} - {""})
+    colors = {name: colormaps["tab20"](k % 20) for k, name in enumerate(names)}
+    columns = max(map(len, drawing.panels))
+    widest, highest = max(len(grid[0]) for grid in grids), max(map(len, grids))
+    unit = min(0.3, 14.0 / (columns * widest))
+    figure = _figure(
+        max(4.0, columns * (unit * widest + 0.4)),
+        1.2 + len(drawing.panels) * (unit * highest + 0.5),
+    )
+    panels = figure.subplots(len(drawing.panels), columns, squeeze=False)
+    for axes in panels.flat:
+        axes.set_axis_off()
+    for row, axes_of_row in zip(drawing.panels, panels, strict=True):
+        for (name, grid), axes in zip(row.items(), axes_of_row, strict=False):
+            axes.set(xlim=(0, len(grid[0])), ylim=(len(grid), 0), aspect="equal")
+            axes.set_title(visible(name), loc="left", fontsize=9, color=INK, **LITERAL)
+            for down, cells in enumerate(grid):
+                for right, cell in enumerate(cells):
+                    axes.add_patch(
+                        Rectangle(
+                            (right, down), 1, 1, facecolor=colors.get(cell, "white"), edgecolor=GRID
+                        )
+                    )
+    figure.legend(
+        handles=[Patch(color=color, label=visible(name)) for name, color in colors.items()],
+        loc="outside lower center",
+        frameon=False,
+        labelcolor=INK,
+        ncols=3,
+    )
+    figure.suptitle(visible(title), x=0.02, ha="left", fontsize=12, color=INK, **LITERAL)
     figure.savefig(path, dpi=150)
 
 

@@ -1,7 +1,15 @@
 import struct
 
+from motet.core import Drawing
 from motet.evaluation.selection import METHODS
-from motet.trainer.plot import LINES, cross_matrix, learning_curve, moving_average, selection_curves
+from motet.trainer.plot import (
+    LINES,
+    cross_matrix,
+    drawn_grids,
+    learning_curve,
+    moving_average,
+    selection_curves,
+)
 
 
 def size_of(path):
@@ -33,6 +41,18 @@ def test_a_cross_matrix_grows_with_its_runs(tmp_path):
     cross_matrix([[0.9]], ["a"], tmp_path / "one.png")
     cross_matrix([[0.9, 0.1], [0.0, 1.0]], ["a", "b"], tmp_path / "two.png", agents=("aux", "main"))
     assert size_of(tmp_path / "one.png") < size_of(tmp_path / "two.png")
+
+
+def test_grids_are_drawn_beside_and_below_each_other(tmp_path):
+    grid = [["stone", "", "$x$"], ["", "dirt", "stone"]]
+    drawn_grids(Drawing([{"one": grid}]), "a task", tmp_path / "one.png")
+    both = {"one": grid, "two": grid * 9}
+    drawn_grids(Drawing([both, {"three": grid}]), "a task", tmp_path / "three.png")
+    drawn_grids(Drawing([{"empty": [["", ""]]}]), "", tmp_path / "empty.png")
+    (width, height), (wider, higher) = (size_of(tmp_path / f"{n}.png") for n in ("one", "three"))
+    assert wider >= width
+    assert higher > height
+    assert size_of(tmp_path / "empty.png")
 
 
 def test_every_way_of_choosing_has_a_line():

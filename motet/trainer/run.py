@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from motet.core import CreditState, Episode, Task
+from motet.core import CreditState, Environment, Episode, Task
 from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
@@ -33,6 +33,7 @@ from motet.trainer.loop import (
     tasks_of,
 )
 from motet.trainer.metrics import MetricsWriter
+from motet.trainer.plot import drawn_grids
 from motet.trainer.prepare import whole_folder
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder, write_json, writing
@@ -245,6 +246,15 @@ class TrainingRun:
             evaluation = await self._evaluate(number, name)
             environment = self._components.environment
             self._run_state.heldout[name] = described(evaluation, environment)
+            self._draw(evaluation, name)
+
+    def _draw(self, evaluation: Evaluation, name: str) -> None:
+        """Draw the first game, if the environment draws."""
+        environment = self._components.environment
+        game = next((game for games in evaluation.games for game in games), None)
+        if game is not None and environment.provides(Environment.drawing):
+            drawing = environment.drawing(game.task, game.last_words)
+            drawn_grids(drawing, f"{game.task.id}, {name} training", self._folder.drawing(name))
 
     async def _evaluate_after(self, last_step: _LastStep) -> dict[str, float]:
         """The evaluation between two steps, as metrics."""

@@ -2,6 +2,7 @@
 
 runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png
             episodes/  checkpoints/  models/  team/  best/  tensorboard/
+            before.png and after.png, if the environment draws
 """
 
 import json
@@ -39,6 +40,10 @@ class RunFolder:
     @property
     def curve(self) -> Path:
         return self.path / "curve.png"
+
+    def drawing(self, name: str) -> Path:
+        """The first held-out task in the evaluation `name`, if the environment draws."""
+        return self.path / f"{name}.png"
 
     @property
     def checkpoints(self) -> Path:

@@ -28,9 +28,9 @@ second. The time of programs is not counted.
 CASES: Mapping[str, int] = {
     "gsm8k": 800, "anli": 440, "tldr": 500, "arxiv": 300, "relay": 530, "debate_tiny": 600,
     "maths": 30, "code_generation": 600, "code_completion": 500, "bug_fix": 300, "quickstart": 250,
-    "bug_fix_tiny": 150,
+    "bug_fix_tiny": 150, "str_build": 300, "house_build": 300,
 }  # fmt: skip
-"""Five thousand cases in total."""
+"""5,600 cases in total."""
 MOST = 1_000_000
 """Characters: more than any parser reads."""
 SAID = (
@@ -40,7 +40,8 @@ SAID = (
     "Line 2 is wrong: `x + x`", "The answer is \\boxed{18}.", "#### 18",
     "So the answer is: $1,218.50, not 7", "\\boxed{entailment}", "3/4 of 10^2 = 75", "1 2 3",
     "12+34=46", "x = 3", "<think>hm</think>", "However, in addition, first of all",
-    "[PARAGRAPH_SPLIT]",
+    "[PARAGRAPH_SPLIT]", "/setblock 0 4 0 stone\n/setblock 1 4 0 obsidian",
+    "/kill\n/fill 0 0 0 3 0 3 minecraft:white_concrete",
 )  # fmt: skip
 """Plausible completions; the tests cut and splice them."""
 PIECES = (
@@ -138,8 +139,9 @@ class _NoWords:
     """
 
     chat_template = None
+    is_fast = False
 
-    def __call__(self, text: str) -> dict[str, list[int]]:
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         return {"input_ids": [1]}
 
 
@@ -165,6 +167,7 @@ def test_a_completion_is_rewarded_or_a_fault(kind, sandbox, tmp_path, tell):
             ] += 1
 
     check()
+    assert endings.count["played"] > 0
     tell("random completions", kind=kind, **endings.columns())
 
 

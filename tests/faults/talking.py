@@ -16,6 +16,8 @@ from motet.environments.coding.completion import CodeCompletion
 from motet.environments.coding.generation import CodeGeneration
 from motet.environments.debate.game import Debate
 from motet.environments.debate_tiny import TinyDebate
+from motet.environments.minecraft.house_build import HouseBuild
+from motet.environments.minecraft.str_build import StrBuild
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.environments.writing import WritingEnvironment
@@ -54,6 +56,12 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
             return Relay(Relay.Options())
         case "debate_tiny":
             return TinyDebate(TinyDebate.Options())
+        case "str_build":
+            perfect: dict[str, Any] = {"mode": "perfect_feedback"}
+            return StrBuild(StrBuild.Options(feedback=perfect), turns=2)
+        case "house_build":
+            schedule: dict[str, Any] = {"mode": "resource_schedule"}
+            return HouseBuild(HouseBuild.Options(feedback=schedule), turns=2)
         case "quickstart":
             return Quickstart(Quickstart.Options(), sandbox=sandbox)
         case "bug_fix_tiny":
