@@ -64,9 +64,7 @@ class VerifierTraining(Settings):
     @model_validator(mode="after")
     def _refuse_what_is_not_used(self) -> Self:
         if self.train == "full" and self.lora != Lora():
-            raise ValueError(
-                "got lora settings with train: full, expected train: lora: drop one"
-            )
+            raise ValueError("got lora settings with train: full, expected train: lora: drop one")
         optimizer, usual = self.optimizer, VerifierOptimizer().final_fraction
         if optimizer.schedule == "constant" and optimizer.final_fraction != usual:
             raise ValueError(

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from motet.core import Reply
-from motet.environments.check import Rule, check_environment
+from motet.environments.check import check_environment
+from motet.environments.rules import Rule
 from motet.environments.writing import SPLIT, WritingEnvironment
 from motet.errors import ConfigError
 from motet.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
