@@ -20,7 +20,6 @@ LONG_FILES = {
     "models/loading.py",
     "models/sampler.py",
     "rewards/extract.py",
-    "rollout/play.py",
     "sandbox/candidate.py",
     "sandbox/standins.py",
     "settings.py",
