@@ -16,7 +16,7 @@ from motet.credit.baselines import BASELINES, Baseline, Comparison
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.plugins import is_reference, load_object, nearest
-from motet.settings import Algorithm, Plan
+from motet.settings import Algorithm, Plan, Preference
 
 PPO: dict[str, Any] = {
     "policy_loss": "clipped_surrogate",
@@ -62,6 +62,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             reduce="token_mean",
             minibatches=4,
         ),
+        # CoMLRL's MADPO (comlrl 1.4.3): DPO over joint actions, without a reference
+        Algorithm(name="madpo", preference=Preference()),
         # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
         # observation
         Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
@@ -107,7 +109,8 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
     _know("baseline", algorithm.baseline, BASELINES, Baseline, _own_baseline, folder)
     _know("policy_loss", algorithm.policy_loss, POLICY_LOSSES, PolicyLoss, PolicyLoss, folder)
     updates = algorithm.epochs * algorithm.minibatches
-    if updates > 1 and POLICY_LOSSES[algorithm.policy_loss].ratio is None:
+    several = updates > 1 and algorithm.preference is None
+    if several and POLICY_LOSSES[algorithm.policy_loss].ratio is None:
         raise ConfigError(
             f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one gradient step per "
             f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "

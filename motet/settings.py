@@ -143,6 +143,21 @@ class Incentives(Settings):
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
 
 
+class Preference(Settings):
+    """How pairs of joint actions are made and learned from (`motet.credit.preferences`)."""
+
+    select: Literal["reward_gap", "random", "all"] = "reward_gap"
+    """Which pairs of a Round are used: those with the largest difference of their returns, random
+    ones, or all. Ties are never a pair."""
+    pairs: PositiveInt = 16
+    """The number of pairs per Round, unless `select` is all."""
+    beta: PositiveFloat = 0.1
+    """β of DPO: how strongly a pair that is already ordered right is held back."""
+    reference: bool = False
+    """Whether log-probabilities count relative to the reference policy, as in DPO. comlrl's MADPO
+    has no reference. Without one nothing keeps the policies near their start."""
+
+
 class Algorithm(Settings):
     """A learning algorithm as one set of options. `motet.algorithms` lists the named algorithms."""
 
@@ -151,6 +166,10 @@ class Algorithm(Settings):
     policy_loss: str = "policy_gradient"
     """A name of `losses.POLICY_LOSSES` (policy_gradient, clipped_surrogate, gspo, cispo), or your
     own function at package.module:NAME or ./file.py:NAME."""
+    preference: Preference | None = None
+    """Learn from pairs of joint actions instead of from advantages within a group. Every update
+    then uses the present log-probabilities, so `epochs` and `minibatches` may be any number with
+    policy_loss: policy_gradient."""
     baseline: str = "none"
     """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
     greedy_path, moving_average."""
@@ -238,7 +257,9 @@ class Algorithm(Settings):
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:
         updates = self.epochs * self.minibatches
-        if self.policy_loss == "policy_gradient" and updates > 1:
+        if self.preference is not None:
+            self._refuse_beside_preference()
+        elif self.policy_loss == "policy_gradient" and updates > 1:
             raise ValueError(
                 "policy_loss policy_gradient has no ratio, so it allows one optimizer step per "
                 f"sample set; epochs {self.epochs} x minibatches {self.minibatches} = {updates}. "
@@ -278,6 +299,23 @@ class Algorithm(Settings):
                 f"1: drop it"
             )
         return self
+
+    def _refuse_beside_preference(self) -> None:
+        wants = {
+            f"policy_loss {self.policy_loss}": (
+                self.policy_loss != "policy_gradient",
+                "policy_loss: policy_gradient",
+            ),
+            f"baseline {self.baseline}": (self.baseline != "none", "baseline: none"),
+            f"critic_view {self.critic_view}": (self.critic_view is not None, "critic_view: null"),
+            f"reduce {self.reduce}": (self.reduce != "sequence_sum", "reduce: sequence_sum"),
+            f"kl_in {self.kl_in}": (self.kl_in != "none", "preference.reference: true"),
+        }
+        for what, (differs, advice) in wants.items():
+            if differs:
+                raise ValueError(
+                    f"got preference with {what}, but a pair has a loss of its own: use {advice}"
+                )
 
     def _refuse_clipping(self) -> None:
         for name in ("clip_low", "clip_high", "clip_dual"):
@@ -319,7 +357,9 @@ class Algorithm(Settings):
     @property
     def needs_reference(self) -> bool:
         """Whether credit or the loss needs the reference policy's log-probabilities."""
-        return self.kl_coefficient > 0.0
+        return self.kl_coefficient > 0.0 or (
+            self.preference is not None and self.preference.reference
+        )
 
     def turn_weight(self, turn: int) -> float:
         return (

@@ -20,7 +20,7 @@ from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
 from motet.settings import Lora
-from motet.trainer.loop import StepConfig, TrainComponents
+from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest
 

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from motet.core import SampleId
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -41,6 +43,8 @@ class Batch:
     """float32 [B]: sampling temperature, which divides the logits in training too."""
     reference_logp_BL: Tensor | None = None
     """Log-probabilities of the KL reference, if the algorithm has one."""
+    ids: tuple[SampleId, ...] = ()
+    """The completion in each row."""
 
     def __post_init__(self) -> None:
         axes = {"P": len(self.prompts_PL), "B": len(self.tokens_BL)}

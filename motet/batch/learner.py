@@ -19,6 +19,11 @@ class Learner(Protocol):
     elsewhere.
     """
 
+    async def logprobs(self, batch: Batch) -> Tensor:
+        """Return log-probabilities under the present weights, float32 [B, Lc] on the CPU, without a
+        gradient."""
+        ...
+
     async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
         """Add the batch's gradient to the accumulated gradient of its policy."""
         ...

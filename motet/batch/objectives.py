@@ -80,11 +80,11 @@ def policy_objective(
         kl_coefficients: policy -> its own coefficient, if coefficients adapt.
 
     Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
-    sample set.
+    sample set, unless it learns from pairs.
     """
     policy_loss = POLICY_LOSSES[algorithm.policy_loss]
     updates = algorithm.epochs * algorithm.minibatches
-    if updates > 1 and policy_loss.ratio is None:
+    if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:
         raise ConfigError(
             f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimizer step "
             f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "

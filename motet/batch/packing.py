@@ -14,14 +14,14 @@ from motet.core import TrainSample, ValueSample
 from motet.losses import Reduction, token_weights
 from motet.seeding import derive
 
-AnySample = TypeVar("AnySample", TrainSample, ValueSample)
+Item = TypeVar("Item")
 
 
 def minibatches(
-    samples: Sequence[AnySample], epochs: int, minibatches: int, seed: int
-) -> Iterator[list[AnySample]]:
-    """Yield the samples of each gradient step: `epochs` passes, each split into `minibatches`
-    random parts.
+    samples: Sequence[Item], epochs: int, minibatches: int, seed: int
+) -> Iterator[list[Item]]:
+    """Yield the samples (or pairs) of each gradient step: `epochs` passes, each split into
+    `minibatches` random parts.
 
     The samples of all agents are split together. A single part keeps the samples in their order.
     There are never more parts than samples. Without samples there is no part.
@@ -142,6 +142,7 @@ def _batch(policy: str, rows: Sequence[_WeightedSample]) -> Batch:
         )
         if any(sample.reference_logprobs for sample in samples)
         else None,
+        ids=tuple(sample.id for sample in samples),
     )
 
 

@@ -7,7 +7,7 @@ This is the only place where trees become tensors and where a baseline is subtra
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample
 from motet.credit import critics
 from motet.credit.baselines import BASELINES, Comparison, JointActions
 from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
+from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
 from motet.credit.table import Sample, Table
@@ -31,6 +32,9 @@ class Credit:
     metrics: Mapping[str, float] = field(default_factory=dict)
     values: list[ValueSample] = field(default_factory=list)
     """Training samples of the critics."""
+    preferences: PreferencePairs | None = None
+    """The pairs to learn from, if the algorithm has a `preference`. The advantages of `samples` are
+    then 0, until `preference_advantages` gives those of an update."""
 
 
 def assign_credit(
@@ -60,6 +64,8 @@ def assign_credit(
     samples = table.samples
     if not samples:
         return Credit([], state, {"credit/samples": 0.0})
+    if algorithm.preference is not None:
+        return _preferences(table, scores, algorithm, state, team)
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
     divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
@@ -92,6 +98,38 @@ def assign_credit(
         | _extra_metrics(samples, scores, algorithm, state, team),
         result.values,
     )
+
+
+def _preferences(
+    table: Table, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team
+) -> Credit:
+    """Return the pairs of joint actions, and the completions in them as samples."""
+    assert algorithm.preference is not None
+    samples = table.samples
+    nothing_S = torch.zeros(len(samples), dtype=torch.float64)
+    returns_NJ = table.returns_NJ(algorithm, nothing_S)
+    pairs = pairs_of(table, returns_NJ.mean(0), algorithm.preference)
+    paired = {id for pair in pairs for id in pair.completions}
+    metrics = {
+        "credit/samples": float(len(samples)),
+        "credit/return": float(table.of_samples(returns_NJ).mean()),
+        "credit/pairs": float(len(pairs)),
+    }
+    if not pairs:
+        return Credit([], state, metrics, preferences=PreferencePairs())
+    left_out_S = torch.tensor([sample.id not in paired for sample in samples])
+    shared = [replace(sample, share=1.0 / len(pairs)) for sample in samples]
+    learned = _train_samples(shared, [0.0] * len(samples), left_out_S, scores, algorithm, team)
+    preferences = PreferencePairs(
+        pairs,
+        {
+            sample.id: sum(sample.completion.logprobs or ())
+            for sample in samples
+            if sample.id in paired
+        },
+        {id: sum(logprobs) for id, logprobs in scores.reference.items() if id in paired},
+    )
+    return Credit(learned, state, metrics, preferences=preferences)
 
 
 def _comparison(

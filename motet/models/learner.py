@@ -82,6 +82,14 @@ class LocalLearner:
                         "model for each"
                     )
 
+    async def logprobs(self, batch: Batch) -> Tensor:
+        """Run forward for one batch, without a gradient."""
+        policy = self._train_states[batch.policy].learning
+        batch = batch.to(policy.backbone.device)
+        with torch.no_grad(), policy.active():
+            logp_BL, _ = forward(policy.backbone, rows_of(batch), batch.temperature_B)
+        return torch.where(batch.mask_BL, logp_BL, 0.0).float().cpu()
+
     async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
         """Run forward and backward for one batch.
 

@@ -25,7 +25,8 @@ from motet.core import (
 from motet.errors import MotetError
 from motet.settings import Plan, Schedule
 from motet.trainer import timing
-from motet.trainer.loop import StepConfig, TrainComponents, TrainStep, one_step
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.loop import TrainStep, one_step
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "wxyz"]

@@ -15,14 +15,8 @@ from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.trainer import checkpoint, figures
-from motet.trainer.loop import (
-    Played,
-    StepConfig,
-    TrainComponents,
-    learn_step,
-    play_step,
-    tasks_of,
-)
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.loop import Played, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run import TeamWeights, credit_of
 from motet.trainer.run_folder import RunFolder

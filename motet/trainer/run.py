@@ -23,15 +23,8 @@ from motet.rollout.record import write_episode
 from motet.settings import AlarmBounds
 from motet.trainer import figures
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
-from motet.trainer.loop import (
-    StepConfig,
-    TrainComponents,
-    TrainStep,
-    learn_step,
-    play_step,
-    refuse_too_many_faults,
-    tasks_of,
-)
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.loop import TrainStep, learn_step, play_step, refuse_too_many_faults, tasks_of
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.plot import drawn_grids
 from motet.trainer.prepare import whole_folder

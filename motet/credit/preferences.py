@@ -1,0 +1,120 @@
+"""Preferences between joint actions: the credit of MADPO.
+
+Two joint actions of one Round, of which the first earned more, are a pair. Let D_i be
+log π_i(chosen) − log π_i(rejected) of agent i, and Δ the sum of D_i over the agents. The loss of
+agent i for a pair is −log σ(β(D_i + sg Σ_{j≠i} D_j)), where sg stops the gradient. Its gradient is
+that of a policy-gradient loss in which the chosen completion of the agent has the advantage
+β·σ(−βΔ) and the rejected one its negative. So a pair is learned from with `policy_gradient`, and
+the advantages are computed anew before every update.
+
+With a reference policy, D_i is reduced by the same difference under the reference.
+
+Sources: DPO (Rafailov et al. 2023, arXiv 2305.18290, equation 7); comlrl 1.4.3, MADPOTrainer, for
+the sum over agents. comlrl has no reference.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from motet.core import SampleId
+from motet.credit.table import Table
+from motet.seeding import derive
+from motet.settings import Preference
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two joint actions of one Round. `chosen` earned more than `rejected`."""
+
+    chosen: tuple[SampleId, ...]
+    rejected: tuple[SampleId, ...]
+
+    @property
+    def completions(self) -> tuple[SampleId, ...]:
+        return (*self.chosen, *self.rejected)
+
+
+@dataclass(frozen=True)
+class PreferencePairs:
+    """The pairs of a step, and the log-probabilities of their completions in nats."""
+
+    pairs: tuple[Pair, ...] = ()
+    sampled_logp: Mapping[SampleId, float] = field(default_factory=dict)
+    """Log-probability of each completion under the policy that sampled it; 0 for a partner behind
+    an API, whose log-probabilities are unknown."""
+    reference_logp: Mapping[SampleId, float] = field(default_factory=dict)
+    """The same under the reference policy. Empty without a reference."""
+
+    def margins(self, part: Sequence[Pair], logp: Mapping[SampleId, float]) -> Tensor:
+        """Return Δ of each pair, float64 [P].
+
+        Args:
+            logp: log-probabilities under the present policies. Completions that it lacks are those
+                of policies that have not changed since they sampled.
+        """
+        now = {**self.sampled_logp, **logp}
+
+        def above_reference(ids: Iterable[SampleId]) -> float:
+            return sum(now[id] - self.reference_logp.get(id, 0.0) for id in ids)
+
+        return torch.tensor(
+            [above_reference(pair.chosen) - above_reference(pair.rejected) for pair in part],
+            dtype=torch.float64,
+        )
+
+
+def preference_loss(margin_P: Tensor, beta: float) -> Tensor:
+    """−log σ(βΔ) of each pair, [P]."""
+    return -logsigmoid(beta * margin_P)
+
+
+def preference_advantages(
+    part: Sequence[Pair], margin_P: Tensor, beta: float
+) -> dict[SampleId, float]:
+    """Return the advantage of each completion in `part`: the sum over its pairs of ±β·σ(−βΔ)."""
+    found: dict[SampleId, float] = {}
+    weights = (beta * torch.sigmoid(-beta * margin_P)).tolist()
+    for pair, weight in zip(part, weights, strict=True):
+        for id in pair.chosen:
+            found[id] = found.get(id, 0.0) + weight
+        for id in pair.rejected:
+            found[id] = found.get(id, 0.0) - weight
+    return found
+
+
+def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[Pair, ...]:
+    """Return the pairs of every Round, in the order of the Rounds.
+
+    Joint actions with equal returns are no pair. From each Round at most `preference.pairs` are
+    taken: those with the largest difference, or random ones, which depend on the Round only.
+
+    Args:
+        return_J: the return of each joint action, [J].
+    """
+    pairs: list[Pair] = []
+    returns, rounds = return_J.tolist(), table.forest.round_J.tolist()
+    actions_of: dict[int, list[int]] = {}
+    for action, round_ in enumerate(rounds):
+        actions_of.setdefault(round_, []).append(action)
+    for actions in actions_of.values():
+        better = [(i, j) for i, j in permutations(actions, 2) if returns[i] > returns[j]]
+        if preference.select == "random":
+            first = _completions(table, actions[0])[0]
+            random.Random(derive("pairs", first.episode, first.path)).shuffle(better)
+        elif preference.select == "reward_gap":
+            better.sort(key=lambda pair: returns[pair[1]] - returns[pair[0]])
+        kept = better if preference.select == "all" else better[: preference.pairs]
+        pairs += [Pair(_completions(table, i), _completions(table, j)) for i, j in kept]
+    return tuple(pairs)
+
+
+def _completions(table: Table, action: int) -> tuple[SampleId, ...]:
+    return tuple(
+        table.samples[sample].id for sample in table.sample_NJ[:, action].tolist() if sample >= 0
+    )

@@ -1,0 +1,217 @@
+"""Pairs of joint actions: which ones, their loss, and that its gradient is that of MADPO."""
+
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.nn.functional import logsigmoid
+
+from motet.algorithms import ALGORITHMS
+from motet.core import (
+    Completion,
+    CreditState,
+    Episode,
+    Outcome,
+    Round,
+    SampleId,
+    Scores,
+    Task,
+    Team,
+)
+from motet.credit.assign import assign_credit
+from motet.credit.preferences import (
+    Pair,
+    PreferencePairs,
+    preference_advantages,
+    preference_loss,
+)
+from motet.settings import Algorithm, Decode, Preference
+
+AGENTS = ("a", "b")
+TEAM = Team({"a": ("p",), "b": ("q",)}, dict.fromkeys(AGENTS, Decode()))
+REWARDS = (1.0, 0.25, 0.25, 0.5)
+
+
+def completion(policy: str, index: int) -> Completion:
+    return Completion(policy, "x", "stop", tokens=(1, 2), logprobs=(-1.0, -0.5 * (index + 1)))
+
+
+def episode(name: str = "e", rewards: tuple[float, ...] = REWARDS) -> Episode:
+    """One Round of aligned joint actions with these rewards."""
+    samples = {
+        agent: tuple(completion(policy, index) for index in range(len(rewards)))
+        for agent, policy in (("a", "p"), ("b", "q"))
+    }
+    outcomes = tuple(
+        Outcome(dict.fromkeys(AGENTS, i), dict.fromkeys(AGENTS, reward), end="done")
+        for i, reward in enumerate(rewards)
+    )
+    prompts = dict.fromkeys(AGENTS, "?")
+    return Episode(
+        name, Task("t", {}), Round(0, prompts, dict.fromkeys(AGENTS, (1,)), samples, outcomes)
+    )
+
+
+def sample_id(agent: str, index: int, name: str = "e") -> SampleId:
+    return SampleId(name, (), agent, index)
+
+
+def credit(algorithm: Algorithm, *episodes: Episode, scores: Scores | None = None):
+    return assign_credit(
+        episodes or [episode()], scores or Scores(), algorithm, CreditState(), TEAM, 1
+    )
+
+
+def chosen_and_rejected(algorithm: Algorithm, *episodes: Episode) -> list[tuple[int, int]]:
+    pairs = credit(algorithm, *episodes).preferences.pairs
+    assert all(
+        {id.agent for id in side} == {"a", "b"} for p in pairs for side in (p.chosen, p.rejected)
+    )
+    return [(pair.chosen[0].index, pair.rejected[0].index) for pair in pairs]
+
+
+def madpo(**changes: object) -> Algorithm:
+    return Algorithm(name="madpo", preference=Preference(**changes))
+
+
+def test_all_pairs_are_those_with_different_returns() -> None:
+    assert chosen_and_rejected(madpo(select="all")) == [(0, 1), (0, 2), (0, 3), (3, 1), (3, 2)]
+
+
+def test_the_largest_gaps_come_first_and_ties_keep_their_order() -> None:
+    assert chosen_and_rejected(madpo(pairs=3)) == [(0, 1), (0, 2), (0, 3)]
+    assert chosen_and_rejected(madpo(pairs=1), episode(), episode("f", (0.0, 1.0))) == [
+        (0, 1),
+        (1, 0),
+    ], "of every Round"
+
+
+def test_random_pairs_depend_on_the_round_only() -> None:
+    some = madpo(select="random", pairs=2)
+    assert chosen_and_rejected(some) == chosen_and_rejected(some)
+    drawn = {tuple(chosen_and_rejected(some, episode(f"e{n}"))) for n in range(40)}
+    assert len(drawn) > 5
+    assert {pair for pairs in drawn for pair in pairs} == {(0, 1), (0, 2), (0, 3), (3, 1), (3, 2)}
+
+
+def test_equal_returns_give_nothing_to_learn_from() -> None:
+    found = credit(madpo(), episode(rewards=(0.5, 0.5)))
+    assert (found.samples, found.preferences.pairs) == ([], ())
+    assert found.metrics["credit/pairs"] == 0.0
+
+
+def test_a_completion_is_one_sample_whatever_the_number_of_its_pairs() -> None:
+    found = credit(madpo(pairs=2))
+    assert [one.id for one in found.samples] == [
+        sample_id(agent, index) for agent in AGENTS for index in (0, 1, 2)
+    ]
+    assert {one.share for one in found.samples} == {0.5}, "1 / pairs"
+    assert found.preferences.sampled_logp == {
+        sample_id(agent, index): -1.0 - 0.5 * (index + 1) for agent in AGENTS for index in (0, 1, 2)
+    }
+
+
+def test_margins_sum_over_agents_and_use_the_present_policy_where_it_is_given() -> None:
+    preferences = credit(madpo(pairs=1)).preferences
+    # Both agents: -1.5 for sample 0 and -2.0 for sample 1.
+    assert preferences.margins(preferences.pairs, {}).tolist() == [1.0]
+    now = {sample_id("a", 0): -3.0, sample_id("a", 1): -1.0}
+    assert preferences.margins(preferences.pairs, now).tolist() == [-3.0 + 1.0 + 0.5]
+
+
+def test_a_reference_is_subtracted() -> None:
+    reference = {
+        sample_id("a", 0): (-1.0, -1.0),
+        sample_id("a", 1): (-0.5, -0.5),
+        sample_id("b", 0): (0.0, -2.0),
+        sample_id("b", 1): (0.0, -4.0),
+    }
+    found = credit(
+        madpo(pairs=1, reference=True),
+        episode(rewards=(1.0, 0.0)),
+        scores=Scores(reference=reference),
+    )
+    # (-1.5 + 2) - (-2 + 1) = 1.5 for a, (-1.5 + 2) - (-2 + 4) = -1.5 for b.
+    assert found.preferences.margins(found.preferences.pairs, {}).tolist() == [0.0]
+    assert preference_loss(torch.zeros(1), 0.1).item() == pytest.approx(math.log(2.0))
+
+
+def test_loss_and_advantages_by_hand() -> None:
+    a0, a1, b0, b1 = (sample_id(agent, index) for agent in AGENTS for index in (0, 1))
+    pairs = [Pair((a0, b0), (a1, b1)), Pair((a0, b0), (b1,))]
+    margins = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    # log(1 + e^-1) and log(1 + e^0.5)
+    assert preference_loss(margins, 0.5).tolist() == pytest.approx([0.3132616875, 0.9740769842])
+    first, second = 0.5 / (1 + math.e), 0.5 / (1 + math.exp(-0.5))
+    assert preference_advantages(pairs, margins, 0.5) == pytest.approx(
+        {a0: first + second, b0: first + second, a1: -first, b1: -first - second}
+    )
+
+
+def test_the_gradient_is_that_of_the_published_loss() -> None:
+    """comlrl 1.4.3: -log σ(β(own difference + the others' detached differences)), mean of pairs."""
+    torch.manual_seed(0)
+    beta = 0.3
+    logp = {
+        sample_id(agent, index): torch.randn((), dtype=torch.float64, requires_grad=True)
+        for agent in ("a", "b", "c")
+        for index in range(4)
+    }
+    pairs = [
+        Pair(*(tuple(sample_id(agent, i) for agent in ("a", "b", "c")) for i in two))
+        for two in ((0, 1), (0, 2), (3, 2))
+    ]
+
+    def difference(pair: Pair, agent: str) -> torch.Tensor:
+        own = [
+            [logp[id] for id in side if id.agent == agent] for side in (pair.chosen, pair.rejected)
+        ]
+        return own[0][0] - own[1][0]
+
+    published = torch.stack(
+        [
+            -logsigmoid(
+                beta
+                * (
+                    difference(pair, agent)
+                    + sum(difference(pair, other).detach() for other in "abc" if other != agent)
+                )
+            )
+            for agent in "abc"
+            for pair in pairs
+        ]
+    )
+    expected = torch.autograd.grad(published.sum() / len(pairs), list(logp.values()))
+    preferences = PreferencePairs(tuple(pairs), {id: value.item() for id, value in logp.items()})
+    margins = preferences.margins(pairs, {})
+    advantages = preference_advantages(pairs, margins, beta)
+    surrogate = -sum(advantages[id] * value for id, value in logp.items()) / len(pairs)
+    got = torch.autograd.grad(surrogate, list(logp.values()))
+    torch.testing.assert_close(got, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        preference_loss(margins, beta).repeat(3), published.detach(), atol=1e-12, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"baseline": "group_mean"}, "preference with baseline group_mean"),
+        ({"policy_loss": "clipped_surrogate"}, "use policy_loss: policy_gradient"),
+        ({"critic_view": "own"}, "preference with critic_view own"),
+        ({"reduce": "token_mean"}, "use reduce: sequence_sum"),
+        ({"kl_in": "loss", "kl_coefficient": 0.1}, "use preference.reference: true"),
+    ],
+)
+def test_a_pair_has_a_loss_of_its_own(settings, message) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Algorithm(preference=Preference(), **settings)
+
+
+def test_several_updates_are_allowed_and_the_row_is_as_published() -> None:
+    assert Algorithm(preference=Preference(), epochs=20, minibatches=3).epochs == 20
+    row = ALGORITHMS["madpo"].preference
+    assert (row.select, row.pairs, row.beta, row.reference) == ("reward_gap", 16, 0.1, False)
+    assert not ALGORITHMS["madpo"].needs_reference
+    assert madpo(reference=True).needs_reference

@@ -1,0 +1,57 @@
+"""What a training step needs: the parts that play and learn, and the sizes of a run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from motet.batch import Learner
+from motet.core import Environment, Publisher, Sampler, Scorer, Team
+from motet.settings import Algorithm, Plan, Schedule
+from motet.trainer.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class TrainComponents:
+    """Everything that plays and learns in a run. The assembly room creates it."""
+
+    environment: Environment[Any]
+    team: Team
+    plan: Plan
+    algorithm: Algorithm
+    sampler: Sampler
+    scorer: Scorer
+    publisher: Publisher
+    learners: Mapping[str, Learner]
+    """Trained policy or critic -> the learner of its backbone. Adapters of one base share one."""
+    longest: Mapping[str, int]
+    """Policy -> the largest number of tokens in one of its completions."""
+    seed: int
+    schedule: Schedule
+    critic_epochs: int
+    """Epochs of the critics over the values of a step."""
+    value_coefficient: float
+    """Factor of a critic's loss."""
+    timings: Callable[[], Mapping[str, float]] = dict
+    """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
+    stop: StopRequest = field(default_factory=StopRequest)
+    """Checked between the parts of a step until the first optimizer step of it."""
+
+    def trains(self, step: int, policy: str, turn: int) -> bool:
+        """Whether the policy learns from this turn at this step."""
+        return self.schedule.trains(
+            step, policy, turn, self.team.policy_turns(len(self.plan.samples))
+        )
+
+
+@dataclass(frozen=True)
+class StepConfig:
+    """The sizes of a run: steps, tasks, micro-batches, and the limits that stop it."""
+
+    steps: int
+    tasks_per_step: int
+    token_budget: int
+    """The largest number of padded tokens in a micro-batch."""
+    max_fault_share: float
+    """The run stops if a larger share of the joint actions of a step fails."""
+    max_mismatch: float | Literal["dtype"] | None
+    """`AlarmBounds.max_mismatch`."""

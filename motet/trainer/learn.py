@@ -1,0 +1,198 @@
+"""The optimizer steps of one training step: on samples with advantages, or on pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from torch import Tensor
+
+from motet.batch import (
+    Batch,
+    BatchMetrics,
+    Learner,
+    Mean,
+    merge,
+    minibatches,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+)
+from motet.core import CreditState, SampleId, TrainSample, ValueSample
+from motet.credit.preferences import PreferencePairs, preference_advantages, preference_loss
+from motet.seeding import derive
+from motet.trainer.alarms import refuse_mismatch
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.timing import Stopwatch
+
+
+async def learn_samples(
+    components: TrainComponents,
+    samples: Sequence[TrainSample],
+    values: Sequence[ValueSample],
+    state: CreditState,
+    number: int,
+    step_config: StepConfig,
+    clock: Stopwatch,
+) -> dict[str, float]:
+    """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
+    algorithm, learners = components.algorithm, components.learners
+    objective = policy_objective(algorithm, state.kl_coefficients)
+    value_loss = value_objective(algorithm, components.value_coefficient)
+    seen: dict[str, list[BatchMetrics]] = {}
+    valued: dict[str, list[BatchMetrics]] = {}
+    stepped: dict[str, float] = {}
+    arrived: set[str] = set()
+    parts = minibatches(
+        samples, algorithm.epochs, algorithm.minibatches, derive(components.seed, number, "learn")
+    )
+    value_parts = minibatches(
+        values,
+        components.critic_epochs,
+        algorithm.minibatches,
+        derive(components.seed, number, "values"),
+    )
+    for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
+        batches = pack(
+            [sample for sample in part if sample.policy not in arrived],
+            step_config.token_budget,
+            algorithm.reduce,
+            components.longest,
+            scale=len(samples) / len(part) if part else 1.0,
+        )
+        value_batches = pack_values(value_part, step_config.token_budget)
+        clock.lap("pack")
+        now: dict[str, list[BatchMetrics]] = {}
+        for batch in batches:
+            if not stepped:
+                components.stop.check()
+            measured = dict(await learners[batch.policy].accumulate(batch, objective))
+            if batch.policy in seen:
+                # After an update the policies differ on purpose.
+                del measured["sampling_logp_difference"]
+            now.setdefault(batch.policy, []).append(measured)
+        for value_batch in value_batches:
+            if not stepped:
+                components.stop.check()
+            value_metrics = await learners[value_batch.critic].accumulate_values(
+                value_batch, value_loss
+            )
+            valued.setdefault(value_batch.critic, []).append(value_metrics)
+        for name in [name for name in now if name not in seen]:
+            # The first update of a policy: its weights are still those that sampled.
+            own = [batch for batch in batches if batch.policy == name]
+            refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
+        for name, figures in now.items():
+            seen.setdefault(name, []).extend(figures)
+        if algorithm.stop_at_kl is not None:
+            arrived |= {
+                name
+                for name, figures in now.items()
+                if merge(figures)["approx_kl"].value > algorithm.stop_at_kl
+            }
+        due = [name for name in now if name not in arrived]
+        stepped |= await _step(
+            learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
+        )
+        clock.lap("learn")
+    means = _means(seen)
+    values_of = {
+        f"learn/{key}/{name}": mean.value
+        for name, found in valued.items()
+        for key, mean in merge(found).items()
+    }
+    return {**means, **values_of, **stepped}
+
+
+async def learn_pairs(
+    components: TrainComponents,
+    samples: Sequence[TrainSample],
+    preferences: PreferencePairs,
+    number: int,
+    step_config: StepConfig,
+    clock: Stopwatch,
+) -> dict[str, float]:
+    """All optimizer steps on the pairs of one step. Returns metrics: overall, and per policy.
+
+    Before every update but the first, the log-probabilities of its completions are computed anew,
+    because the loss of one agent contains those of the others.
+    """
+    algorithm, learners = components.algorithm, components.learners
+    assert algorithm.preference is not None
+    beta, objective = algorithm.preference.beta, policy_objective(algorithm)
+    seed = derive(components.seed, number, "learn")
+    metrics: dict[str, list[BatchMetrics]] = {}
+    compared: list[BatchMetrics] = []
+    stepped: dict[str, float] = {}
+    for part in minibatches(preferences.pairs, algorithm.epochs, algorithm.minibatches, seed):
+        inside = {id for pair in part for id in pair.completions}
+        own = [sample for sample in samples if sample.id in inside]
+
+        def packed(rows: Sequence[TrainSample], pairs: int = len(part)) -> list[Batch]:
+            scale = len(preferences.pairs) / pairs
+            budget = step_config.token_budget
+            return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
+
+        logp: dict[SampleId, float] = {}
+        if stepped:
+            for batch in packed(own):
+                logp_BL = await learners[batch.policy].logprobs(batch)
+                logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+        margin_P = preferences.margins(part, logp)
+        advantages = preference_advantages(part, margin_P, beta)
+        batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
+        clock.lap("pack")
+        now: dict[str, list[BatchMetrics]] = {}
+        for batch in batches:
+            if not stepped:
+                components.stop.check()
+            measured = dict(await learners[batch.policy].accumulate(batch, objective))
+            if stepped:  # after an update the policies differ on purpose
+                del measured["sampling_logp_difference"]
+            now.setdefault(batch.policy, []).append(measured)
+        if not stepped:
+            for name, found in now.items():
+                first = [batch for batch in batches if batch.policy == name]
+                refuse_mismatch(first, found, step_config.max_mismatch, learners[name])
+        for name, found in now.items():
+            metrics.setdefault(name, []).extend(found)
+        compared.append(_compared(margin_P, beta))
+        stepped |= await _step(learners, list(now))
+        clock.lap("learn")
+    pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
+    return {**_means(metrics), **pairs, **stepped}
+
+
+def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
+    measured = {
+        "preference_loss": preference_loss(margin_P, beta),
+        "preference_margin": beta * margin_P,
+        "preference_accuracy": (margin_P > 0).double(),
+    }
+    count = len(margin_P)
+    return {name: Mean(float(values.sum()), count) for name, values in measured.items()}
+
+
+def _means(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
+    """Return the mean of each metric over all policies, and for each policy."""
+    overall = merge(found for each in metrics.values() for found in each)
+    own = {
+        f"learn/{key}/{name}": mean.value
+        for name, each in metrics.items()
+        for key, mean in merge(each).items()
+    }
+    return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **own}
+
+
+async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
+    """One optimizer step of each of `names`.
+
+    Every learner is called, also without names: it then drops its accumulated gradients.
+    """
+    figures: dict[str, float] = {}
+    for learner in dict.fromkeys(learners.values()):
+        for name, said in (
+            await learner.step([n for n in names if learners[n] is learner])
+        ).items():
+            figures |= {f"learn/{key}/{name}": value for key, value in said.items()}
+    return figures
