@@ -161,6 +161,11 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
     Raises: ConfigError that names the two settings that do not fit together.
     """
     samples = list(plan.samples)
+    if algorithm.preference is not None and max(samples) < 2:
+        raise ConfigError(
+            f"rollout.samples {samples} gives one joint action per Round, but "
+            "algorithm.preference compares two: use at least 2 samples at one turn"
+        )
     grouped = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
     comparing = (
         f"baseline {algorithm.baseline}"

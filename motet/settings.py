@@ -157,6 +157,14 @@ class Preference(Settings):
     """Whether log-probabilities count relative to the reference policy, as in DPO. comlrl's MADPO
     has no reference. Without one nothing keeps the policies near their start."""
 
+    @model_validator(mode="after")
+    def _all_or_some(self) -> Self:
+        if self.select == "all" and self.pairs != type(self).model_fields["pairs"].default:
+            raise ValueError(
+                f"got pairs {self.pairs} with select all, which takes every pair: drop one of them"
+            )
+        return self
+
 
 class Algorithm(Settings):
     """A learning algorithm as one set of options. `motet.algorithms` lists the named algorithms."""

@@ -25,6 +25,10 @@ RUNS = {
         "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
     },
     "critics": {**TWO_TURNS, "game": {"turns": 2}, "algorithm": {"name": "ippo"}},
+    "pairs": {
+        "rollout": {"samples": [4]},
+        "algorithm": {"name": "madpo", "epochs": 2, "minibatches": 2},
+    },
     "debate": {
         **TWO_TURNS,
         "environment": {"name": f"{GAMES}:Scripted"},

@@ -35,7 +35,7 @@ LONG_FUNCTIONS = {
     "cli.py: evaluate",
     "config/yaml.py: _read",
     "models/text_worker.py: main",
-    "trainer/loop.py: _learn",
+    "trainer/learn.py: learn_samples",
     "trainer/replay.py: replay",
     "verifier/sample.py: sample",
 }

@@ -170,6 +170,7 @@ PRUNING = {"rollout": {"samples": [3, 2], "expand": "random"}}
 EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     # option: (the options around it, its value, other sections of the config)
     "policy_loss": ({}, "clipped_surrogate", {}),
+    "preference": ({"baseline": "none"}, {"pairs": 1}, {}),
     "baseline": ({}, "leave_one_out", {}),
     "critic_view": ({"baseline": "none"}, "own", {}),
     "scope": ({"name": "iac"}, "token", {}),

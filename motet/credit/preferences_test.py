@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn.functional import logsigmoid
 
-from motet.algorithms import ALGORITHMS
+from motet.algorithms import ALGORITHMS, check_plan
 from motet.core import (
     Completion,
     CreditState,
@@ -26,7 +26,8 @@ from motet.credit.preferences import (
     preference_advantages,
     preference_loss,
 )
-from motet.settings import Algorithm, Decode, Preference
+from motet.errors import ConfigError
+from motet.settings import Algorithm, Decode, Plan, Preference
 
 AGENTS = ("a", "b")
 TEAM = Team({"a": ("p",), "b": ("q",)}, dict.fromkeys(AGENTS, Decode()))
@@ -215,3 +216,11 @@ def test_several_updates_are_allowed_and_the_row_is_as_published() -> None:
     assert (row.select, row.pairs, row.beta, row.reference) == ("reward_gap", 16, 0.1, False)
     assert not ALGORITHMS["madpo"].needs_reference
     assert madpo(reference=True).needs_reference
+
+
+def test_pairs_need_two_joint_actions_and_all_is_all() -> None:
+    with pytest.raises(ConfigError, match="use at least 2 samples at one turn"):
+        check_plan(madpo(), Plan(samples=(1,)), 2)
+    check_plan(madpo(), Plan(samples=(2, 1)), 2)
+    with pytest.raises(ValidationError, match="got pairs 3 with select all"):
+        Preference(select="all", pairs=3)
