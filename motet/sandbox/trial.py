@@ -58,7 +58,7 @@ def run_candidate(
     texts = marshal.loads(protocol.receive(channel))
     os.write(child.RESULTS, _TAKEN)
     child.import_modules(texts["modules"])
-    child.close_doors(layers, head.cpu_seconds, head.memory_mb, place, _HEAR)
+    child.lock_down(layers, head.cpu_seconds, head.memory_mb, place, _HEAR)
     os.write(child.RESULTS, _LOCKED)
     pipe = protocol.Pipe(_HEAR, child.RESULTS)
     module = program.fresh_module()
@@ -82,7 +82,7 @@ def run_judge(
     try:
         _expect(_HEAR, _TAKEN)
         suite = _load(protocol.receive(channel))
-        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place, _SPEAK)
+        child.lock_down(layers, head.cpu_seconds, head.memory_mb, place, _SPEAK)
         _expect(_HEAR, _LOCKED)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
@@ -133,7 +133,7 @@ def run_together(
         texts = marshal.loads(protocol.receive(channel))
         suite = _load(protocol.receive(channel))
         child.import_modules(texts["modules"])
-        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
+        child.lock_down(layers, head.cpu_seconds, head.memory_mb, place)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
     bench, before = Bench(say, _nothing, Seal(unittest.TestCase)), Seal(builtins, unittest.TestCase)
