@@ -74,7 +74,7 @@ async def within(
         for patience in (seconds, min(call.seconds, _HEARING_SECONDS)):
             await asyncio.wait({doing}, timeout=patience)
             if doing.done():
-                return call.told(doing.result)
+                return call.result_of(doing.result)
     except asyncio.CancelledError:
         await _cancelled(doing)
         raise
@@ -91,7 +91,7 @@ def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
     if _guard.has_given_up(call):
         _guard.broken_off(call)
         raise call.too_long()
-    return call.told(lambda: call.stretch(action))
+    return call.result_of(lambda: call.stretch(action))
 
 
 @contextmanager
@@ -217,7 +217,7 @@ class _Call:
         finally:
             _guard.running = before
 
-    def told(self, answer: Callable[[], T]) -> T:
+    def result_of(self, answer: Callable[[], T]) -> T:
         """Return the result of `answer()`.
 
         Raises: TimedOut if the call was interrupted, even if its own `except` handled that.

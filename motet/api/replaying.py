@@ -68,7 +68,7 @@ def replay(
         models = assemble(setup, found, train=True)
         progress.stage("replay", 1)
 
-        def told(done: int, of: int) -> None:
+        def on_progress(done: int, of: int) -> None:
             if not done:
                 progress.stage("replay", of)
             progress.show(done, {})
@@ -84,7 +84,7 @@ def replay(
                 number,
                 sample=not recorded,
                 learn=episode is None,
-                told=told,
+                on_progress=on_progress,
             )
         )
     return again if episode is None else _only(again, episode, folder)

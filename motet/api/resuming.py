@@ -106,9 +106,11 @@ def _check_config(place: Path, settings: RunConfig) -> None:
     if "train.steps" in changed and _may_grow(before, settings):
         changed.remove("train.steps")
     if changed:
-        told = "; ".join(f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed)
+        differences = "; ".join(
+            f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed
+        )
         raise ConfigError(
-            f"{place} was started with another config: {told}. Resume with "
+            f"{place} was started with another config: {differences}. Resume with "
             f"{place / 'config.yaml'}, or start again with --overwrite"
         )
 

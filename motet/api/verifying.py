@@ -108,12 +108,12 @@ def _learn(
     steps = -(-len(examples) // settings.batch_size)
     progress.stage("verifier", steps * settings.epochs)
 
-    def told(epoch: int, loss: float, figures: Figures) -> None:
+    def on_epoch(epoch: int, loss: float, figures: Figures) -> None:
         known = {} if figures.auc is None else {"auc": figures.auc}
         progress.show(epoch * steps, {"loss": loss, "held out": figures.loss} | known)
 
     return run_loop(
-        trained(verifier, examples, held_out, course, on_epoch=told, on_step=counting(progress))
+        trained(verifier, examples, held_out, course, on_epoch=on_epoch, on_step=counting(progress))
     )
 
 

@@ -13,25 +13,25 @@ def by_part(answer: str, agents: Sequence[str]) -> dict[str, str]:
     Text that is under no agent's name, or that cannot be divided, goes to every agent.
     """
     divided = next(
-        (told for found in _objects(answer) if (told := _from_object(found, agents))), None
+        (pieces for found in _objects(answer) if (pieces := _from_object(found, agents))), None
     )
     return _dealt(divided or _sections(answer, agents), agents)
 
 
 def by_line(typed: str, agents: Sequence[str]) -> dict[str, str]:
     """Divide a person's input: a line `agent: text` goes to that agent, any other line to all."""
-    told: list[tuple[str | None, str]] = []
+    pieces: list[tuple[str | None, str]] = []
     for line in typed.splitlines():
         name, colon, text = line.partition(":")
         mine = _named(name, agents) if colon else None
-        told.append((mine, text.strip() if mine is not None else line.strip()))
-    return _dealt(told, agents)
+        pieces.append((mine, text.strip() if mine is not None else line.strip()))
+    return _dealt(pieces, agents)
 
 
-def _dealt(told: Sequence[tuple[str | None, str]], agents: Sequence[str]) -> dict[str, str]:
+def _dealt(pieces: Sequence[tuple[str | None, str]], agents: Sequence[str]) -> dict[str, str]:
     """Return each agent's text: its own pieces and those for all agents (None), in their order."""
     return {
-        agent: "\n".join(text for to, text in told if to in (None, agent) and text)
+        agent: "\n".join(text for to, text in pieces if to in (None, agent) and text)
         for agent in agents
     }
 
@@ -70,8 +70,8 @@ def _with_inner(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _from_object(found: Mapping[str, Any], agents: Sequence[str]) -> list[tuple[str | None, str]]:
     """Return the pieces of a JSON object; an empty list if it names no agent."""
-    told = [(_named(key, agents), _text(value)) for key, value in found.items()]
-    return told if any(agent is not None for agent, _ in told) else []
+    pieces = [(_named(key, agents), _text(value)) for key, value in found.items()]
+    return pieces if any(agent is not None for agent, _ in pieces) else []
 
 
 def _text(value: Any) -> str:
@@ -86,17 +86,17 @@ def _text(value: Any) -> str:
 
 
 def _sections(text: str, agents: Sequence[str]) -> list[tuple[str | None, str]]:
-    told: list[tuple[str | None, list[str]]] = [(None, [])]
+    pieces: list[tuple[str | None, list[str]]] = [(None, [])]
     fenced = False
     for line in text.splitlines():
         fenced ^= line.lstrip().startswith("```")
         heading = None if fenced else _heading(line, agents)  # `#` in code is a comment
         if heading is None:
-            told[-1][1].append(line)
+            pieces[-1][1].append(line)
         else:
             agent, rest = heading
-            told.append((agent, [rest] if rest else []))
-    return [(agent, "\n".join(lines).strip()) for agent, lines in told]
+            pieces.append((agent, [rest] if rest else []))
+    return [(agent, "\n".join(lines).strip()) for agent, lines in pieces]
 
 
 def _heading(line: str, agents: Sequence[str]) -> tuple[str, str] | None:

@@ -138,8 +138,8 @@ class Feedback:
 
         Raises: EnvironmentFault if the mode failed, for example because the expert did not answer.
         """
-        told = await self._ask(attempt)
-        texts = dict.fromkeys(attempt.writes, told) if isinstance(told, str) else told
+        feedback = await self._ask(attempt)
+        texts = dict.fromkeys(attempt.writes, feedback) if isinstance(feedback, str) else feedback
         return {
             agent: _joined(texts[agent] if agent in texts else "", _revise(what))
             for agent, what in attempt.writes.items()
@@ -147,9 +147,9 @@ class Feedback:
 
     async def _ask(self, attempt: Attempt) -> FeedbackText:
         try:
-            told = self._mode(attempt)
-            if inspect.isawaitable(told):
-                told = await told
+            feedback = self._mode(attempt)
+            if inspect.isawaitable(feedback):
+                feedback = await feedback
         except EndpointFault as fault:
             raise ExpertFault(fault.cause, f"feedback {self.name}: {fault}") from fault
         except EnvironmentFault:
@@ -158,23 +158,25 @@ class Feedback:
             raise EnvironmentFault(
                 f"feedback {self.name}: {type(error).__name__}: {error}"
             ) from error
-        return _checked(told, self.name, attempt.writes)
+        return _checked(feedback, self.name, attempt.writes)
 
 
-def _checked(told: Any, name: str, agents: Mapping[str, str]) -> FeedbackText:
-    if isinstance(told, str):
-        return told
-    if not isinstance(told, Mapping) or not all(isinstance(text, str) for text in told.values()):
-        got = f"{type(told).__name__} {told!r}"[:200]
+def _checked(feedback: Any, name: str, agents: Mapping[str, str]) -> FeedbackText:
+    if isinstance(feedback, str):
+        return feedback
+    if not isinstance(feedback, Mapping) or not all(
+        isinstance(text, str) for text in feedback.values()
+    ):
+        got = f"{type(feedback).__name__} {feedback!r}"[:200]
         raise EnvironmentFault(
             f"feedback {name} returned {got}; expected a string, or a string per agent"
         )
-    unknown = [agent for agent in told if agent not in agents]
+    unknown = [agent for agent in feedback if agent not in agents]
     if unknown:
         raise EnvironmentFault(
             f"feedback {name} names agent {unknown[0]!r}; the agents are {', '.join(agents)}"
         )
-    return told
+    return feedback
 
 
 def _mode(name: str, expert: ExpertModel | None, person: Person | None) -> Mode:

@@ -355,7 +355,7 @@ def test_an_authors_function_may_be_async_or_not_and_speak_to_one_or_all(own):
         (
             "stranger",
             "EnvironmentFault",
-            "own.py:stranger is for 'tester'; the agents are aux, main",
+            "own.py:stranger names agent 'tester'; the agents are aux, main",
         ),
     ],
 )

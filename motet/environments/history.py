@@ -50,21 +50,21 @@ def compose(
         for chosen in (restate_problem, restate_answer)
     )
     messages: list[Message] = []
-    heard: list[str] = []
+    received: list[str] = []
     mine: list[tuple[str, str]] = []
     for turn in turns:
         if agent in turn.asked:
             question, reply = turn.asked[agent], turn.replies[agent]
-            messages += [_question(mine, heard, question, *restate), Message("assistant", reply)]
+            messages += [_question(mine, received, question, *restate), Message("assistant", reply)]
             mine.append((question, reply))
-            heard = []
+            received = []
         if history == "joint":
-            heard += [
+            received += [
                 _quoted(f"{name} answered:", text)
                 for name, text in turn.replies.items()
                 if name != agent
             ]
-    last = _question(mine, heard, asked, *restate)
+    last = _question(mine, received, asked, *restate)
     return (last,) if history == "none" else (*messages, last)
 
 
@@ -75,7 +75,11 @@ def flatten(chat: Chat) -> str:
 
 
 def _question(
-    mine: Sequence[tuple[str, str]], heard: Sequence[str], asked: str, problem: bool, answer: bool
+    mine: Sequence[tuple[str, str]],
+    received: Sequence[str],
+    asked: str,
+    problem: bool,
+    answer: bool,
 ) -> Message:
     """Build the next question to an agent. `mine` holds its own questions and replies so far. The
     first question restates nothing."""
@@ -84,7 +88,7 @@ def _question(
         parts.append(mine[0][0])
     if mine and answer:
         parts.append(_quoted("Your last answer:", mine[-1][1]))
-    return Message("user", "\n\n".join([*parts, *heard, asked]))
+    return Message("user", "\n\n".join([*parts, *received, asked]))
 
 
 def _quoted(heading: str, text: str) -> str:

@@ -140,8 +140,8 @@ class Relay(Environment[Dialogue]):
         said = {each: self._say(begun, each, draw.randrange(len(self.codes))) for each in AGENTS}
         if draw.random() < FIRST_TURN_SHARE:
             return Demonstration(agent, self._prompt(begun, agent), said[agent], turn=0)
-        heard = Dialogue(begun.halves, 1, said)
-        return Demonstration(agent, self._prompt(heard, agent), begun.password, turn=1)
+        after_turn_one = Dialogue(begun.halves, 1, said)
+        return Demonstration(agent, self._prompt(after_turn_one, agent), begun.password, turn=1)
 
     def solve(self, state: Dialogue, seed: int) -> dict[str, str]:
         if state.turn == 0:

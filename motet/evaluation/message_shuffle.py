@@ -103,8 +103,8 @@ class MessageShuffle(Wrapper[ShuffledState]):
         self, agent: str, state: ShuffledState, replies: TurnReplies, seed: int
     ) -> Any:
         """Return the next state from the view of `agent`."""
-        believed = state.inner if state.views is None else state.views[agent]
-        heard = dict(replies)
+        view = state.inner if state.views is None else state.views[agent]
+        received = dict(replies)
         if state.turn == self.turn:
             donor = self.donors[state.task]
             missing = [name for name in replies if name != agent and name not in donor]
@@ -113,8 +113,8 @@ class MessageShuffle(Wrapper[ShuffledState]):
                     f"the recorded replies for task {state.task} have none of "
                     f"{', '.join(missing)} at turn {self.turn}"
                 )
-            heard |= {name: donor[name] for name in replies if name != agent}
-        transition = await self.environment.step(believed, heard, seed)
+            received |= {name: donor[name] for name in replies if name != agent}
+        transition = await self.environment.step(view, received, seed)
         if transition.done:
             raise EnvironmentFault(
                 f"with shuffled messages the episode of {agent} ends, with the real messages it "

@@ -65,8 +65,8 @@ class Pipeline(CommunicationProtocol):
         speaker = waiting[0]
         if not state.said:
             return {speaker: prompts[speaker]}
-        heard = [f"{agent} has answered:\n{reply.text}" for agent, reply in state.said.items()]
-        return {speaker: told(prompts[speaker], "\n\n".join(heard))}
+        answers = [f"{agent} has answered:\n{reply.text}" for agent, reply in state.said.items()]
+        return {speaker: with_text(prompts[speaker], "\n\n".join(answers))}
 
     async def step(self, state: Spoken, replies: Mapping[str, Reply], seed: int) -> Transition:
         said = {**state.said, **replies}
@@ -86,7 +86,8 @@ class Discussion(CommunicationProtocol):
         if not state.said:
             return prompts
         return {
-            agent: told(prompt, _drafts(agent, state.said)) for agent, prompt in prompts.items()
+            agent: with_text(prompt, _drafts(agent, state.said))
+            for agent, prompt in prompts.items()
         }
 
     async def step(self, state: Spoken, replies: Mapping[str, Reply], seed: int) -> Transition:
@@ -95,20 +96,20 @@ class Discussion(CommunicationProtocol):
         return await _played(self.environment, self.plan, state, replies, seed)
 
 
-def told(prompt: Prompt, heard: str) -> Prompt:
-    """Insert `heard` into `prompt`.
+def with_text(prompt: Prompt, text: str) -> Prompt:
+    """Insert `text` into `prompt`.
 
     In a chat it is appended to the last user message. Before a raw string it is put in front,
     because the model continues the end of the string.
     """
     if isinstance(prompt, str):
-        return f"{heard}\n\n{prompt}"
+        return f"{text}\n\n{prompt}"
     asked = max(
         (place for place, message in enumerate(prompt) if message.role == "user"), default=None
     )
     if asked is None:
-        return (*prompt, Message("user", heard))
-    question = replace(prompt[asked], content=f"{prompt[asked].content}\n\n{heard}")
+        return (*prompt, Message("user", text))
+    question = replace(prompt[asked], content=f"{prompt[asked].content}\n\n{text}")
     return (*prompt[:asked], question, *prompt[asked + 1 :])
 
 

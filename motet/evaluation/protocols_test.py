@@ -9,7 +9,7 @@ from motet.environments.check import check_environment
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.errors import RewardFault
-from motet.evaluation.protocols import Discussion, Pipeline, lengthened, told
+from motet.evaluation.protocols import Discussion, Pipeline, lengthened, with_text
 from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
 
@@ -181,10 +181,10 @@ def test_a_chat_hears_in_its_last_question_and_a_raw_text_in_front():
         Message("assistant", "a"),
         Message("user", "r", "judge"),
     )
-    assert told(chat, "heard") == (*chat[:3], Message("user", "r\n\nheard", "judge"))
-    assert told(chat[:3], "heard") == (chat[0], Message("user", "q\n\nheard"), chat[2])
-    assert told(chat[:1], "heard") == (chat[0], Message("user", "heard"))
-    assert told("def main(", "heard") == "heard\n\ndef main("
+    assert with_text(chat, "heard") == (*chat[:3], Message("user", "r\n\nheard", "judge"))
+    assert with_text(chat[:3], "heard") == (chat[0], Message("user", "q\n\nheard"), chat[2])
+    assert with_text(chat[:1], "heard") == (chat[0], Message("user", "heard"))
+    assert with_text("def main(", "heard") == "heard\n\ndef main("
 
 
 @pytest.mark.parametrize("kind", [Pipeline, Discussion])

@@ -136,14 +136,14 @@ class _MathsWorker:
     """One worker subprocess. Each request and each reply is one line of JSON."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
-        told = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=told,
+                env=environment,
             )
         except OSError as error:
             raise MathsFault(f"the maths worker {command[0]} did not start: {error}") from error

@@ -8,7 +8,7 @@ import pytest
 from motet.sandbox import Level, Sandbox, Suite, containers, values
 from motet.sandbox.arrays import learn
 from motet.sandbox.candidate import CandidateProcess
-from motet.sandbox.heap import Garbled, Heap
+from motet.sandbox.object_table import Garbled, ObjectTable
 from motet.sandbox.protocol import NotPlain
 
 LIMIT = 1 << 20
@@ -29,7 +29,7 @@ def learned() -> Iterator[None]:
         table.update(content)
 
 
-def send(sender: Heap, receiver: Heap, value: Any) -> Any:
+def send(sender: ObjectTable, receiver: ObjectTable, value: Any) -> Any:
     (arrived,) = receiver.unpack(json.loads(json.dumps(sender.pack([value], LIMIT))))
     return arrived
 
@@ -44,13 +44,13 @@ def send(sender: Heap, receiver: Heap, value: Any) -> Any:
     ],
 )  # fmt: skip
 def test_arrays_and_their_numbers_arrive_as_they_left(value: Any, learned: None) -> None:
-    arrived = send(Heap(0), Heap(1), value)
+    arrived = send(ObjectTable(0), ObjectTable(1), value)
     assert (type(arrived), arrived.dtype, arrived.shape) == (type(value), value.dtype, value.shape)
     assert np.array_equal(arrived, value)
 
 
 def test_what_one_side_changes_in_an_array_changes_on_the_other(learned: None) -> None:
-    left, right = Heap(0), Heap(1)
+    left, right = ObjectTable(0), ObjectTable(1)
     mine = np.zeros((2, 2))
     theirs = send(left, right, mine)
     theirs[1] = 7
@@ -61,7 +61,7 @@ def test_what_one_side_changes_in_an_array_changes_on_the_other(learned: None) -
 @pytest.mark.parametrize("value", [np.array([object()]), np.array([(1, 2)], dtype="i4,i4")])
 def test_arrays_of_anything_else_are_no_values(value: Any, learned: None) -> None:
     with pytest.raises(NotPlain):
-        Heap(0).pack([value], LIMIT)
+        ObjectTable(0).pack([value], LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_arrays_of_anything_else_are_no_values(value: Any, learned: None) -> Non
 )
 def test_forged_arrays_are_garbled(form: Any, learned: None) -> None:
     with pytest.raises((Garbled, MemoryError)):
-        Heap(0).unpack([form, []])
+        ObjectTable(0).unpack([form, []])
 
 
 def test_arrays_of_a_subclass_arrive_as_arrays(learned: None) -> None:
@@ -103,7 +103,7 @@ def test_arrays_of_a_subclass_arrive_as_arrays(learned: None) -> None:
         pass
 
     with pytest.raises(Garbled):
-        Heap(0).unpack(
+        ObjectTable(0).unpack(
             [
                 [
                     "ndarray",
@@ -116,7 +116,7 @@ def test_arrays_of_a_subclass_arrive_as_arrays(learned: None) -> None:
             ]
         )
     candidate = CandidateProcess(None, {}, LIMIT)  # type: ignore[arg-type]
-    (arrived,) = Heap(0).unpack(
+    (arrived,) = ObjectTable(0).unpack(
         json.loads(json.dumps(candidate.pack([np.arange(2).view(Odd)], LIMIT)))
     )
     assert type(arrived) is np.ndarray

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from motet.sandbox import Level, Limits, Sandbox, Suite, standins, trial, world
+from motet.sandbox import Level, Limits, Sandbox, Suite, candidate_client, standins, trial
+from motet.sandbox.candidate_client import CandidateClient
 from motet.sandbox.names import namespace
 from motet.sandbox.plan import compiled
 from motet.sandbox.protocol import Compiled
-from motet.sandbox.world import World
 
 
 class Place(NamedTuple):
@@ -44,8 +44,10 @@ def _box(method: str, *, base: str = "object", meta: str = "object") -> str:
 
 
 PLACES: dict[str, Place] = {
-    "World.name": Place("assert given == 7919", "class Module(dict):\n    pass\ngiven = made()"),
-    "World.library": Place("assert isclose == given", "isclose = made()\ngiven = 7919"),
+    "CandidateClient.name": Place(
+        "assert given == 7919", "class Module(dict):\n    pass\ngiven = made()"
+    ),
+    "CandidateClient.library": Place("assert isclose == given", "isclose = made()\ngiven = 7919"),
     "StandIns._overridden special": Place(
         "assert Box()['a'] == 7919", _box("def __getitem__(self, key): return bad()", base="dict")
     ),
@@ -232,7 +234,7 @@ def _name_of(node: ast.expr) -> str:
 
 
 def test_every_place_that_asks_has_a_row() -> None:
-    places = {*asking(world), *asking(standins)}
+    places = {*asking(candidate_client), *asking(standins)}
     assert places == {name.partition(" ")[0] for name in PLACES}
 
 
@@ -251,7 +253,8 @@ GOOD = PRELUDE.replace("BAD", "return 7919")
 
 
 @pytest.mark.parametrize(
-    "name", ["World.name", "StandIns.read", "StandIns._operate", "Class.__call__", "a function"]
+    "name",
+    ["CandidateClient.name", "StandIns.read", "StandIns._operate", "Class.__call__", "a function"],
 )
 def test_a_program_that_answers_rightly_passes_in_these_places(name: str, sandbox: Sandbox) -> None:
     place = (PLACES | BESIDES)[name]
@@ -312,10 +315,12 @@ SUITE = Suite.asserts(("assert f(1) == 7919",))
 
 
 def tried(
-    *answers: bytes | BaseException, say: Any = lambda line: None, made: World | None = None
+    *answers: bytes | BaseException,
+    say: Any = lambda line: None,
+    made: CandidateClient | None = None,
 ) -> tuple[Any, ...]:
     suite = Compiled(*marshal.loads(compiled(SUITE.text, None, SUITE.chosen)))
-    return trial.tried(suite, made or World(), Line(*answers), say)  # type: ignore[arg-type]
+    return trial.tried(suite, made or CandidateClient(), Line(*answers), say)  # type: ignore[arg-type]
 
 
 ERRORS = [
@@ -333,7 +338,7 @@ def test_what_reading_an_answer_raises_is_the_candidates(
     def unpack(*_: object) -> None:
         raise error
 
-    made = World()
+    made = CandidateClient()
     monkeypatch.setattr(made, "unpack", unpack)
     assert tried(b'["returned",7919,[]]', made=made)[0] == "garbled"
 
@@ -365,7 +370,7 @@ def test_what_comes_out_of_the_judge_besides_is_a_fault(monkeypatch: pytest.Monk
 
 
 def test_a_suite_sees_the_names_that_it_tests_and_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, asked = World(), []
+    made, asked = CandidateClient(), []
     monkeypatch.setattr(made, "name", lambda name: asked.append(name) or 7919)
     suite = Compiled(
         "asserts", compile("", "", "exec"), [], [], ["f", "sum"], [], ["sum"], False, False, []

@@ -17,7 +17,7 @@ from typing import Any
 
 from motet.sandbox import protocol
 from motet.sandbox.containers import kind_of
-from motet.sandbox.heap import Heap, WireValue
+from motet.sandbox.object_table import ObjectTable, WireValue
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.values import (
     HEIRS,
@@ -36,7 +36,7 @@ _MOST_NOTES = 20
 _DEEPEST_CONTEXT = 20
 
 
-class CandidateProcess(Heap):
+class CandidateProcess(ObjectTable):
     """Answer the judge's requests. The program's objects stay here and are sent as numbers."""
 
     def __init__(self, pipe: protocol.Pipe, namespace: dict[str, Any], limit: int) -> None:

@@ -88,7 +88,7 @@ def run(
     try:
         body = marshal.loads(protocol.receive(channel))
         import_modules(body["modules"])
-        close_doors(layers, head.cpu_seconds, head.memory_mb)
+        lock_down(layers, head.cpu_seconds, head.memory_mb)
     except Exception as error:  # noqa: BLE001 - no program line has run: SandboxFault
         return _say([protocol.END, "setup", repr(error)])
     answer(body["sources"], body["calls"], head.output_bytes)
@@ -119,7 +119,7 @@ def import_modules(names: Iterable[str]) -> None:
 # ------------------------------------------------------------ lockdown
 
 
-def close_doors(
+def lock_down(
     layers: Collection[str],
     cpu_seconds: int,
     memory_mb: int,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from motet.sandbox.heap import Garbled
+from motet.sandbox.object_table import Garbled
 
 _MOST_LEVELS: Final = 10_000
 """Maximum nesting of tuples that are sent by number. Python hashes tuples recursively on the C

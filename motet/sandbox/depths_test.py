@@ -1,7 +1,7 @@
 import pytest
 
 from motet.sandbox.depths import TupleDepths
-from motet.sandbox.heap import Garbled
+from motet.sandbox.object_table import Garbled
 
 
 class Pair(tuple):

@@ -13,9 +13,9 @@ from unittest import TestCase
 from unittest.case import doModuleCleanups
 
 from motet.sandbox import protocol
+from motet.sandbox.candidate_client import Gone
 from motet.sandbox.program import described
 from motet.sandbox.protocol import Compiled
-from motet.sandbox.world import Gone
 
 Say: TypeAlias = Callable[[list[Any]], None]
 

@@ -327,6 +327,6 @@ def _memory(process: Path) -> bytes:
 
 
 def test_the_rehearsal_leaves_a_world_that_waits() -> None:
-    world = trial.rehearse()
-    assert world.end is None
-    assert world.objects == {}
+    client = trial.rehearse()
+    assert client.end is None
+    assert client.objects == {}

@@ -25,8 +25,8 @@ from unittest import TestCase
 
 from motet.sandbox.containers import CONTAINERS, kind_of
 from motet.sandbox.depths import TupleDepths
-from motet.sandbox.heap import Heap, WireValue
 from motet.sandbox.library import PURE
+from motet.sandbox.object_table import ObjectTable, WireValue
 from motet.sandbox.protocol import NotPlain
 from motet.sandbox.values import SPECIAL, TYPE_NAMES, TYPES, VALUES, plain, travels
 
@@ -55,9 +55,11 @@ _INSIDES: Final = (TracebackType, FrameType, CodeType)
 class Lending:
     """The objects that one judge's tests have passed to its candidate."""
 
-    def __init__(self, heap: Heap, depths: TupleDepths, is_own: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, objects: ObjectTable, depths: TupleDepths, is_own: Callable[[Any], bool]
+    ) -> None:
         """`is_own`: whether the suite defines a class."""
-        self._heap, self._depths, self._is_own = heap, depths, is_own
+        self._objects, self._depths, self._is_own = objects, depths, is_own
         self._lent: dict[int, Any] = {}
         """Objects passed to the candidate, by id. They are kept, because the candidate may use them
         longer than the tests do.
@@ -74,7 +76,7 @@ class Lending:
         if isinstance(value, BaseException):
             # The message of a failed assertion contains the expected value, so it is not sent.
             failed = isinstance(value, AssertionError) and value.__traceback__ is not None
-            args = ["tuple"] if failed else self._heap.arguments(value, depth)
+            args = ["tuple"] if failed else self._objects.arguments(value, depth)
             return ["borrowed error", self._lend(value), self._kind(type(value), depth, True), args]
         if isinstance(value, _INSIDES):
             return None
@@ -89,17 +91,17 @@ class Lending:
             return [
                 "pattern",
                 self._lend(value),
-                self._heap.encode(value.pattern, depth + 1),
+                self._objects.encode(value.pattern, depth + 1),
                 value.flags,
             ]
         kind = type(value)
         container = kind_of(value) if self._is_own(kind) else None
         if container is not None and container.heirs:
             self._lent[id(value)] = value
-            return self._heap.container(container, value, self._kind(kind, depth, True), depth)
+            return self._objects.container(container, value, self._kind(kind, depth, True), depth)
         plain_base = next((base for base in kind.__mro__ if base in VALUES), None)
         if plain_base is not None and travels(value):
-            content = self._heap.encode(plain(plain_base, value), depth + 1)
+            content = self._objects.encode(plain(plain_base, value), depth + 1)
             levels, number = self._depths.of(value), self._lend(value)
             self._depths.remember(number, levels)
             return ["borrowed value", number, self._kind(kind, depth, True), content]
@@ -115,7 +117,7 @@ class Lending:
         `inherits`: include the plain type that it inherits, whose content is sent.
         """
         if inherits and (kind in TYPE_NAMES or self._is_own(kind)):
-            return self._heap.encode(kind, depth + 1)
+            return self._objects.encode(kind, depth + 1)
         return ["class of", *self._described(kind, depth, inherits)]
 
     def _described(self, kind: type, depth: int, inherits: bool = True) -> list[WireValue]:
@@ -151,7 +153,7 @@ class Lending:
         ]
         return [
             kind.__name__,
-            [self._heap.encode(base, depth + 1) for base in bases],
+            [self._objects.encode(base, depth + 1) for base in bases],
             special,
             overridden,
         ]
@@ -159,7 +161,7 @@ class Lending:
     def _function(self, value: Any, depth: int) -> WireValue:
         name, module = str(getattr(value, "__name__", "")), str(getattr(value, "__module__", ""))
         if isinstance(value, MethodDescriptorType) and value.__objclass__ in TYPES.values():
-            return ["attribute", self._heap.encode(value.__objclass__, depth + 1), name]
+            return ["attribute", self._objects.encode(value.__objclass__, depth + 1), name]
         if module in (*PURE, "builtins") and getattr(sys.modules.get(module), name, None) is value:
             return ["global", module, name]
         if isinstance(value, type) and self._is_own(value):
@@ -168,7 +170,7 @@ class Lending:
 
     def _lend(self, value: Any) -> int:
         self._lent[id(value)] = value
-        return self._heap.register(value)
+        return self._objects.register(value)
 
     # ------------------------------------------------------------------------------------------ use
 

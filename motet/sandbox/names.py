@@ -7,14 +7,14 @@ candidate that the suite may use.
 import builtins
 from typing import Any
 
+from motet.sandbox.candidate_client import Absent, CandidateClient
 from motet.sandbox.protocol import Compiled
-from motet.sandbox.world import Absent, World
 
 
-def namespace(world: World, suite: Compiled) -> dict[str, Any]:
+def namespace(client: CandidateClient, suite: Compiled) -> dict[str, Any]:
     """Make the namespace of a suite. Names that it does not define are looked up when read."""
-    space = {"__name__": "tests", "__file__": "tests.py", "__builtins__": _Behind(world, suite)}
-    world.space = space
+    space = {"__name__": "tests", "__file__": "tests.py", "__builtins__": _Behind(client, suite)}
+    client.space = space
     return space
 
 
@@ -24,20 +24,20 @@ class _Behind(dict[str, Any]):
     A plain value of the candidate may change, so it is not stored but requested anew each time.
     """
 
-    def __init__(self, world: World, suite: Compiled) -> None:
+    def __init__(self, client: CandidateClient, suite: Compiled) -> None:
         super().__init__(vars(builtins))
-        self._world, self._names, self._library = world, suite.names, suite.library
+        self._client, self._names, self._library = client, suite.names, suite.library
         for name in suite.shadows:
             self.pop(name, None)
 
     def __missing__(self, name: str) -> Any:
         try:
             if name in self._library:
-                value = self[name] = self._world.library(name)
+                value = self[name] = self._client.library(name)
                 return value
             if name not in self._names:
                 raise KeyError(name)
-            value = self._world.name(name)
+            value = self._client.name(name)
         except Absent:
             raise KeyError(name) from None
         if callable(value):

@@ -155,8 +155,8 @@ def _watched() -> Iterator[Place]:
         with contextlib.suppress(OSError):
             os.chown(path, _NOBODY, _NOBODY)
     server = os.getpid()
-    watchman = os.fork()
-    if watchman == 0:
+    watcher = os.fork()
+    if watcher == 0:
         try:
             # Close the server's descriptors, which must close when the server ends, but the lock.
             os.closerange(0, lock)
@@ -168,13 +168,13 @@ def _watched() -> Iterator[Place]:
             os._exit(0)
     try:
         # Both processes set the group: it must exist before programs join it.
-        os.setpgid(watchman, watchman)
-        yield Place(str(path), watchman)
+        os.setpgid(watcher, watcher)
+        yield Place(str(path), watcher)
     finally:
         temporary.remove(top)
         os.close(lock)
-        os.kill(watchman, signal.SIGKILL)
-        os.waitpid(watchman, 0)
+        os.kill(watcher, signal.SIGKILL)
+        os.waitpid(watcher, 0)
 
 
 def _watch(path: Path, server: int) -> None:

@@ -49,7 +49,7 @@ def run(program, place):
     if pid == 0:
         try:
             os.dup2(writer, 3)
-            child.close_doors(layers, 3, 512, place)
+            child.lock_down(layers, 3, 512, place)
             names = {}
             exec(program, names)
             os.write(3, json.dumps(names["main"]()).encode())
@@ -540,7 +540,7 @@ def test_nobody_hides_in_folders_that_are_renamed() -> None:
 
 
 @pytest.mark.parametrize("most", [50, 2000])
-def test_a_watchman_finds_what_was_renamed_and_leaves_no_trace(most: int, tmp_path: Path) -> None:
+def test_a_watcher_finds_what_was_renamed_and_leaves_no_trace(most: int, tmp_path: Path) -> None:
     seen = scratch._Folders(tmp_path)
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)

@@ -39,7 +39,7 @@ from motet.sandbox import (
     temporary,
     trial,
 )
-from motet.sandbox.world import World
+from motet.sandbox.candidate_client import CandidateClient
 
 _WARM = (
     "_strptime", "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib",
@@ -94,13 +94,13 @@ def main(wanted: str, user: str, allowed: str) -> None:
         child.die_with_parent()
         namespaces.become_first()
     child.die_with_parent()
-    world = trial.rehearse()
+    client = trial.rehearse()
     random.seed(0)  # the same numbers for every program
     gc.collect()
     gc.freeze()  # garbage collection in a child then does not write to the server's pages
     if proc is not None:
         with contextlib.suppress(OSError):
-            spare_faults(proc, layers, world)
+            spare_faults(proc, layers, client)
         os.close(proc)
     with contextlib.suppress(EOFError, ConnectionError):
         protocol.send(channel, ",".join(layers).encode())
@@ -109,7 +109,7 @@ def main(wanted: str, user: str, allowed: str) -> None:
                 *protocol.REQUEST.unpack(protocol.exactly(channel, protocol.REQUEST.size))
             )
             with scratch.folder(layers) if head.files else contextlib.nullcontext() as place:
-                healthy = outcome(channel, head, layers, place, world)
+                healthy = outcome(channel, head, layers, place, client)
             if not healthy:
                 # A child may have left part of its frames in the channel. The host starts a fresh
                 # server.
@@ -145,7 +145,7 @@ def outcome(
     head: protocol.Request,
     layers: Collection[str],
     place: scratch.Place | None,
-    world: World,
+    client: CandidateClient,
 ) -> bool:
     """Run one program and send the reply: how its processes ended, and what was written.
 
@@ -164,7 +164,7 @@ def outcome(
         os.close(asked)
         os.close(answers)
         pid = _forked(
-            lambda: trial.run_judge(head, channel, layers, writer, answer, asks, place, world)
+            lambda: trial.run_judge(head, channel, layers, writer, answer, asks, place, client)
         )
         os.close(asks)
         os.close(answer)
@@ -299,7 +299,7 @@ def _available(reader: int, room: memoryview) -> int | None:
 _USUAL = "def main(xs):\n    return sum(x * 2 for x in xs if x > 2)\n"
 
 
-def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
+def spare_faults(proc: int, layers: Collection[str], client: CandidateClient) -> None:
     """Find the pages that a request writes in a child or in the server, for copying at later forks.
 
     One child runs a program and stays alive while the server serves another one. Any page that
@@ -326,7 +326,7 @@ def spare_faults(proc: int, layers: Collection[str], world: World) -> None:
             with os.fdopen(reader, "rb") as results:
                 results.read()
             protocol.send(ours, request)
-            outcome(theirs, head, layers, None, world)
+            outcome(theirs, head, layers, None, client)
             addresses = pages.unshared(proc)
         finally:
             status = _ended(pid).status

@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from motet.sandbox import callers
 from motet.sandbox.containers import CONTAINERS, exact
-from motet.sandbox.heap import Garbled
 from motet.sandbox.library import library_class
+from motet.sandbox.object_table import Garbled
 from motet.sandbox.values import (
     COMPARISONS,
     CONTENTS,
@@ -52,7 +52,7 @@ _Method: TypeAlias = Callable[..., Any]
 
 
 class Asking(Protocol):
-    """What the stand-ins need of the judge's side (world.py): to send requests, and its state."""
+    """What the stand-ins need of candidate_client.py: to send requests, and its state."""
 
     numbers: dict[int, int]
     unpacking: bool
@@ -67,15 +67,15 @@ class Asking(Protocol):
 class StandIns:
     """The stand-in classes for the classes of one candidate."""
 
-    def __init__(self, world: Asking) -> None:
-        self._world = world
+    def __init__(self, client: Asking) -> None:
+        self._client = client
         self._made = 0
         self._hashes: dict[int, int] = {}
         self._mixed: set[int] = set()
         """Results of an operator with a plain value. The candidate received that value, which may
         be the expected answer, so these objects may not answer with a number.
         """
-        self.meta, self.root = _roots(world, self)
+        self.meta, self.root = _roots(client, self)
 
     def often(self) -> dict[str, Any]:
         """Make the stand-in classes of types that tests meet often, before there is a candidate."""
@@ -145,7 +145,7 @@ class StandIns:
 
     def check_known(self, kind: type) -> None:
         """Raise TypeError for a class of the tests that inherits from a class of the candidate."""
-        if id(kind) not in self._world.numbers:
+        if id(kind) not in self._client.numbers:
             raise TypeError(
                 f"{kind.__name__} inherits from a class of the program: such tests must run with "
                 "together=True"
@@ -194,14 +194,14 @@ class StandIns:
         self._mixed.discard(number)
 
     def hash_of(self, value: Any) -> int:
-        number = self._world.numbers.get(id(value), -1)
+        number = self._client.numbers.get(id(value), -1)
         return self._hashes[number] if number in self._hashes else object.__hash__(value)
 
     # -------------------------------------------------------------------------------------- methods
 
     def _method(self, name: str, plain: type | None) -> _Method:
         """Return a stand-in method that runs the candidate's own method."""
-        ask = self._world.ask
+        ask = self._client.ask
         if plain is not None and (name not in SPECIAL or name in _ITEMS):
             return self._overridden(name, plain)
         if name == "__exit__":
@@ -239,14 +239,14 @@ class StandIns:
             if own is not None and (settled or immutable or not self._for_suite(sys._getframe(1))):
                 return own(value, *args, **named)
             if name in SPECIAL:
-                return self._world.ask("special", value, name, args)
-            return self._world.ask("get", value, name)(*args, **named)
+                return self._client.ask("special", value, name, args)
+            return self._client.ask("get", value, name)(*args, **named)
 
         return method
 
     def _for_suite(self, frame: FrameType) -> bool:
         """Test whether code of the suite asks, and not a library that it has called."""
-        return callers.of_suite(frame, self._world.space)
+        return callers.of_suite(frame, self._client.space)
 
     def read(self, value: Any, name: str, frame: FrameType) -> Any:
         """Return an attribute of an object or class.
@@ -254,7 +254,7 @@ class StandIns:
         Raises AttributeError if this attribute is not requested from the candidate.
         """
         if name in READABLE or (not _is_special(name) and self._for_suite(frame)):
-            return self._world.ask("get", value, name)
+            return self._client.ask("get", value, name)
         raise AttributeError(
             f"{type(value).__name__!r} object has no attribute {name!r} that tests can access"
         )
@@ -262,25 +262,25 @@ class StandIns:
     def write(self, kind: str, value: Any, name: str, *to: Any) -> None:
         if _is_special(name):
             raise AttributeError(f"tests cannot set attribute {name!r}")
-        self._world.ask(kind, value, name, *to)
+        self._client.ask(kind, value, name, *to)
 
     def _leave(self, value: Any, args: tuple[Any, ...], frame: FrameType) -> bool:
         """Handle the end of a `with` block.
 
         The candidate may swallow an exception only if that cannot skip a test.
         """
-        swallowed = bool(self._world.ask("special", value, "__exit__", args))
+        swallowed = bool(self._client.ask("special", value, "__exit__", args))
         if not swallowed or len(args) != 3 or not isinstance(args[1], Exception):
             return False
         error, trace = args[1], args[2]
         if isinstance(error, AssertionError) or type(error).__module__.startswith("unittest"):
             return False
-        return callers.may_swallow(frame, trace, self._world.space, self._world.lenient)
+        return callers.may_swallow(frame, trace, self._client.space, self._client.lenient)
 
     def _compare(self, value: Any, name: str, other: Any) -> Any:
-        if self._world.unpacking or not isinstance(other, self.root):
+        if self._client.unpacking or not isinstance(other, self.root):
             return NotImplemented
-        return self._world.ask("special", value, name, (other,))
+        return self._client.ask("special", value, name, (other,))
 
     def _operate(self, value: Any, name: str, args: tuple[Any, ...], plain: type | None) -> Any:
         beside = [arg for arg in args if not isinstance(arg, self.root)]
@@ -288,7 +288,7 @@ class StandIns:
             return getattr(plain, name)(value, *args)
         if beside and not self._may_be_told(value):
             return NotImplemented
-        result = self._world.ask("special", value, name, args)
+        result = self._client.ask("special", value, name, args)
         if (
             beside or any(self._is_mixed(arg) for arg in (value, *args))
         ) and result is not NotImplemented:
@@ -297,7 +297,7 @@ class StandIns:
                     f"{name} with a plain value returned {type(result).__name__}, expected an "
                     "object of the program"
                 )
-            self._mixed.add(self._world.numbers[id(result)])
+            self._mixed.add(self._client.numbers[id(result)])
         return result
 
     def _number(self, value: Any, name: str, args: tuple[Any, ...], plain: type | None) -> Any:
@@ -308,7 +308,7 @@ class StandIns:
                 f"{name} cannot be used on a value computed from an object of the program and a "
                 "plain value"
             )
-        return self._world.ask("special", value, name, args)
+        return self._client.ask("special", value, name, args)
 
     def contains(self, value: Any, item: Any) -> Any:
         """Test whether an item is in an object.
@@ -316,14 +316,14 @@ class StandIns:
         If the candidate may not receive the item, iterate over the object instead.
         """
         if isinstance(item, self.root) or self._may_be_told(value):
-            return self._world.ask("special", value, "__contains__", (item,))
+            return self._client.ask("special", value, "__contains__", (item,))
         return any(item is member or item == member for member in value)
 
     def _may_be_told(self, value: Any) -> bool:
-        return self._world.operators and any(type(value) is kind for kind in self._world.named)
+        return self._client.operators and any(type(value) is kind for kind in self._client.named)
 
     def _is_mixed(self, value: Any) -> bool:
-        return self._world.numbers.get(id(value)) in self._mixed
+        return self._client.numbers.get(id(value)) in self._mixed
 
 
 def _as_method(function: Any, owner: Any, kind: type | None = None) -> Any:
@@ -345,13 +345,13 @@ def _overrides(name: str, plain: type | None) -> bool:
     return plain is not None and not _is_special(name) and hasattr(plain, name)
 
 
-def _roots(world: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
+def _roots(client: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
     """Return the metaclass of all stand-in classes, and the base class of all stand-ins."""
 
     class Class(type):
         def __call__(cls, *args: Any, **named: Any) -> Any:
             stand_ins.check_known(cls)
-            return world.ask("call", cls, args, tuple(named.items()))
+            return client.ask("call", cls, args, tuple(named.items()))
 
         def __getattr__(cls, name: str) -> Any:
             return stand_ins.read(cls, name, sys._getframe(1))
@@ -363,13 +363,13 @@ def _roots(world: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
             stand_ins.write("del", cls, name)
 
         def __iter__(cls) -> Any:
-            return world.ask("special", cls, "__iter__", ())
+            return client.ask("special", cls, "__iter__", ())
 
         def __getitem__(cls, item: Any) -> Any:
-            return world.ask("item", cls, item)
+            return client.ask("item", cls, item)
 
         def __len__(cls) -> Any:
-            return world.ask("special", cls, "__len__", ())
+            return client.ask("special", cls, "__len__", ())
 
         def __contains__(cls, item: Any) -> Any:
             return stand_ins.contains(cls, item)
@@ -390,13 +390,13 @@ def _roots(world: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
             stand_ins.write("del", self, name)
 
         def __dir__(self) -> Any:
-            return world.ask("special", self, "__dir__", ())
+            return client.ask("special", self, "__dir__", ())
 
         def __copy__(self) -> Any:
-            return world.ask("copy", self, False)
+            return client.ask("copy", self, False)
 
         def __deepcopy__(self, _: Any) -> Any:
-            return world.ask("copy", self, True)
+            return client.ask("copy", self, True)
 
         def __hash__(self) -> int:
             return stand_ins.hash_of(self)

@@ -323,7 +323,7 @@ with scratch.folder(["seccomp", "landlock"]) as place:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has scratch folders")
-def test_a_scratch_folder_goes_where_its_server_and_its_watchman_were_killed(
+def test_a_scratch_folder_goes_where_its_server_and_its_watcher_were_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A server has an empty environment, so it uses the default folder.

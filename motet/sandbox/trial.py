@@ -24,11 +24,11 @@ from typing import Any, Final
 
 from motet.sandbox import child, judge, program, protocol
 from motet.sandbox.candidate import CandidateProcess
+from motet.sandbox.candidate_client import CandidateClient, Gone
 from motet.sandbox.judge import Bench, JudgeFailure, Seal
 from motet.sandbox.names import namespace
 from motet.sandbox.protocol import Compiled
 from motet.sandbox.scratch import Place
-from motet.sandbox.world import Gone, World
 
 _HEAR: Final = child.RESULTS + 1
 _SPEAK: Final = child.RESULTS + 2
@@ -58,7 +58,7 @@ def run_candidate(
     texts = marshal.loads(protocol.receive(channel))
     os.write(child.RESULTS, _TAKEN)
     child.import_modules(texts["modules"])
-    child.close_doors(layers, head.cpu_seconds, head.memory_mb, place, _HEAR)
+    child.lock_down(layers, head.cpu_seconds, head.memory_mb, place, _HEAR)
     os.write(child.RESULTS, _LOCKED)
     pipe = protocol.Pipe(_HEAR, child.RESULTS)
     module = program.fresh_module()
@@ -74,7 +74,7 @@ def run_judge(
     hear: int,
     speak: int,
     place: Place | None,
-    world: World,
+    client: CandidateClient,
 ) -> None:
     """Test a candidate, in a process made for it."""
     _move(results, hear, speak)
@@ -82,20 +82,20 @@ def run_judge(
     try:
         _expect(_HEAR, _TAKEN)
         suite = _load(protocol.receive(channel))
-        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place, _SPEAK)
+        child.lock_down(layers, head.cpu_seconds, head.memory_mb, place, _SPEAK)
         _expect(_HEAR, _LOCKED)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
     say([protocol.READY])
     pipe = protocol.Pipe(_HEAR, _SPEAK, _WIDEST * head.output_bytes + _ROOM)
-    how = tried(suite, world, pipe, say)
-    if world.space is not None:
-        world.space.clear()  # values of the candidate in the tests' names may fill the memory
+    how = tried(suite, client, pipe, say)
+    if client.space is not None:
+        client.space.clear()  # values of the candidate in the tests' names may fill the memory
     say.end(*how)
 
 
 def tried(
-    suite: Compiled, world: World, pipe: protocol.Pipe, say: judge.Say
+    suite: Compiled, client: CandidateClient, pipe: protocol.Pipe, say: judge.Say
 ) -> tuple[str | None, str, str]:
     """Judge the candidate at the other end of a pipe; return how the trial ended.
 
@@ -104,13 +104,13 @@ def tried(
     a fault of the judge.
     """
     try:
-        world.connect(pipe, suite.operators, suite.lenient)
-        failure = world.began()
+        client.connect(pipe, suite.operators, suite.lenient)
+        failure = client.began()
         if failure is not None:
             return "program", *failure
-        return judge.examine(suite, namespace(world, suite), Bench(say, world.lost, Seal()))
+        return judge.examine(suite, namespace(client, suite), Bench(say, client.lost, Seal()))
     except Gone:
-        return world.end, "", ""
+        return client.end, "", ""
     except (MemoryError, RecursionError) as error:
         return "garbled", "", f"the judge of the program raised {type(error).__name__}"
     except JudgeFailure as error:
@@ -133,7 +133,7 @@ def run_together(
         texts = marshal.loads(protocol.receive(channel))
         suite = _load(protocol.receive(channel))
         child.import_modules(texts["modules"])
-        child.close_doors(layers, head.cpu_seconds, head.memory_mb, place)
+        child.lock_down(layers, head.cpu_seconds, head.memory_mb, place)
     except Exception as error:  # noqa: BLE001 - the host makes a SandboxFault of it
         return say.end("setup", type(error).__name__, str(error))
     bench, before = Bench(say, _nothing, Seal(unittest.TestCase)), Seal(builtins, unittest.TestCase)
@@ -214,8 +214,8 @@ class _Loop:
         return self._reply
 
 
-def rehearse() -> World:
-    """Run a few trials in the server, and return a World that waits for its candidate.
+def rehearse() -> CandidateClient:
+    """Run a few trials in the server, and return a CandidateClient that waits for its candidate.
 
     Python's code is faster once it has run. Without this, every child would also write, and so
     copy, the memory pages that first runs write.
@@ -231,16 +231,16 @@ def rehearse() -> World:
     for _ in range(_REHEARSALS):
         module = ModuleType("candidate")
         program.run([_PROGRAM], module.__dict__)
-        world = World()
-        world.connect(
+        client = CandidateClient()
+        client.connect(
             _Loop(CandidateProcess(None, module.__dict__, _ROOM)),  # type: ignore[arg-type]
             suite.operators,
         )
-        judge.examine(suite, namespace(world, suite), Bench(_not_said, world.lost, Seal()))
+        judge.examine(suite, namespace(client, suite), Bench(_not_said, client.lost, Seal()))
         protocol.decode(
             protocol.loads(protocol.dumps(protocol.encode([1, "a", (None,), {2: 0.5}], _ROOM)))
         )
-    return World()
+    return CandidateClient()
 
 
 def _nothing() -> None:

@@ -63,24 +63,24 @@ async def replay(
     *,
     sample: bool,
     learn: bool = True,
-    told: Callable[[int, int], object] = lambda done, of: None,
+    on_progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Replay:
     """Train `weights` from the beginning of the run up to `step`, and replay that step.
 
     Earlier steps are trained from their recorded episodes, or sampled again if there are none.
-    `told` receives the number of finished steps and their total.
+    `on_progress` receives the number of finished steps and their total.
 
     Raises: ConfigError if a record is missing or broken; what the step itself raised, such as
     TrainingDiverged.
     """
     start, state = _restore(folder.checkpoints, weights, step)
     for number in range(start + 1, step):
-        told(number - start - 1, step - start)
+        on_progress(number - start - 1, step - start)
         episodes = _recorded(folder, number)
         drawn = tasks_of(number, tasks, components.seed, step_config)
         played = Played(episodes) if episodes else await play_step(components, drawn, number)
         _, state = await learn_step(components, played, number, step_config, state)
-    told(step - start - 1, step - start)
+    on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
         raise ConfigError(
@@ -96,7 +96,7 @@ async def replay(
     now: Mapping[str, float] = {}
     if learn:
         now = figures.of_step((await learn_step(components, played, step, step_config, state))[0])
-    told(step - start, step - start)
+    on_progress(step - start, step - start)
     then = next(
         (
             row

@@ -75,7 +75,7 @@ class StopRequest:
 
         # Do not use the loop's own handlers: while the loop computes for minutes without an await,
         # they would not run.
-        def heard(number: int, frame: FrameType | None) -> None:
+        def on_signal(number: int, frame: FrameType | None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             self.wish()
@@ -89,7 +89,7 @@ class StopRequest:
             ):
                 break_off(frame)
 
-        with _handled(heard):
+        with _handled(on_signal):
             yield
 
 

@@ -33,7 +33,11 @@ records it, too."""
 
 def environment_of(kind: str, sandbox: Sandbox) -> Any:
     """Return the environment that reads `sound_rows.ROWS[kind]`, or one with its own tasks."""
-    debate: dict[str, Any] = {"format_penalty": 0.1, "show_scores": "exact", "hears": "full"}
+    debate: dict[str, Any] = {
+        "format_penalty": 0.1,
+        "show_scores": "exact",
+        "peer_messages": "full",
+    }
     match kind:
         case "code_generation":
             return CodeGeneration(CodeGeneration.Options(), sandbox=sandbox, turns=2)

@@ -53,7 +53,7 @@ class Repair:
     turns: tuple[Exchange, ...] = ()
     review: str = ""
     """The last review."""
-    told: str | None = None
+    fixer_feedback: str | None = None
     """The feedback to the fixer on its last repair, kept until the next review; None before the
     first repair."""
 
@@ -175,11 +175,13 @@ class BugFix(Environment[Repair]):
 
     def _fix(self, state: Repair, review: str) -> str:
         """Return what is new to the fixer after a review."""
-        heard = self.options.history == "joint"  # then the chat contains the review already
-        if state.told is None:
+        has_review = self.options.history == "joint"  # then the chat contains the review already
+        if state.fixer_feedback is None:
             with_task = self.options.fixer_sees_task
-            return fix_prompt(state.bug, with_task=with_task, review=None if heard else review)
-        return state.told if heard else f"{reviewed(review)}\n\n{state.told}"
+            return fix_prompt(state.bug, with_task=with_task, review=None if has_review else review)
+        return (
+            state.fixer_feedback if has_review else f"{reviewed(review)}\n\n{state.fixer_feedback}"
+        )
 
     def _remembered(self, state: Repair) -> Mapping[str, str]:
         """Return the question as later prompts repeat it.
@@ -204,23 +206,27 @@ class BugFix(Environment[Repair]):
             reward = self.options.reward.reward(levels)
             return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
         sources = program.sources if score.terms["parses"] == 1.0 else []
-        told = await self.turns.told(
+        feedback = await self.turns.feedback(
             self._attempt(state, text, program, score, terms), sources, suite, _examples(bug)
         )
         return Transition(
-            self._again(state, program, told),
+            self._again(state, program, feedback),
             dict.fromkeys(self.agents, 0.0),
             done=False,
             terms=terms,
         )
 
-    def _again(self, state: Repair, program: Program, told: Mapping[str, str]) -> Repair:
+    def _again(self, state: Repair, program: Program, feedback: Mapping[str, str]) -> Repair:
         """Return the state at the start of the next attempt."""
         if not self.options.reviewer:
-            return replace(state, asked={FIXER: told[FIXER]})
-        heard = self.options.history == "joint"
-        asked = told[REVIEWER] if heard else f"{repaired(program.main)}\n\n{told[REVIEWER]}"
-        return replace(state, asked={REVIEWER: asked}, told=told[FIXER])
+            return replace(state, asked={FIXER: feedback[FIXER]})
+        has_review = self.options.history == "joint"
+        asked = (
+            feedback[REVIEWER]
+            if has_review
+            else f"{repaired(program.main)}\n\n{feedback[REVIEWER]}"
+        )
+        return replace(state, asked={REVIEWER: asked}, fixer_feedback=feedback[FIXER])
 
     def _attempt(
         self,

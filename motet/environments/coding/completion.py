@@ -153,7 +153,7 @@ class CodeCompletion(Environment[Completing]):
             share=score.share,
             terms=score.terms,
         )
-        asked = await self.turns.told(attempt, [merged.text], problem.suite, _examples(problem))
+        asked = await self.turns.feedback(attempt, [merged.text], problem.suite, _examples(problem))
         return replace(paid, state=replace(following, asked=asked))
 
     def solve(self, state: Completing, seed: int) -> dict[str, str]:

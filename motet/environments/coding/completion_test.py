@@ -335,13 +335,13 @@ def test_tests_that_are_shown_do_not_grade(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("history", "heard", "messages"), [("own", 0, 3), ("joint", 1, 3), ("none", 0, 1)]
+    ("history", "shown", "messages"), [("own", 0, 3), ("joint", 1, 3), ("none", 0, 1)]
 )
-def test_history_says_what_is_heard_of_the_turns_before(sandbox, history, heard, messages):
+def test_history_says_what_is_shown_of_the_turns_before(sandbox, history, shown, messages):
     environment = made(sandbox, turns=2, history=history, feedback={"mode": "plain"})
     prompts, _ = play(environment, (UNIT, "MARK OF CODER2"))
     chat = prompts[1]["coder1"]
-    assert (text_of(chat).count("MARK OF CODER2"), len(chat)) == (heard, messages)
+    assert (text_of(chat).count("MARK OF CODER2"), len(chat)) == (shown, messages)
 
 
 # ------------------------------------------------------------ what else it can do

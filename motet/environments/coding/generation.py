@@ -155,9 +155,9 @@ class CodeGeneration(Environment[GenerationState]):
             return paid
         sources = program.sources if score.terms["parses"] == 1.0 else []
         attempt = self._attempt(problem, exchange, program, score)
-        told = await self.turns.told(attempt, sources, problem.suite, _examples(problem))
+        feedback = await self.turns.feedback(attempt, sources, problem.suite, _examples(problem))
         asked = {
-            agent: next_prompt(told[agent], head_of(problem, function), chosen.prompts)
+            agent: next_prompt(feedback[agent], head_of(problem, function), chosen.prompts)
             for agent, function in self._functions(problem).items()
         }
         return replace(paid, state=replace(following, asked=asked))

@@ -149,8 +149,8 @@ def _partners(names: Sequence[str]) -> str:
     return f"partners write {' and '.join(names)}"
 
 
-def next_prompt(told: str, head: str, style: Style) -> str:
+def next_prompt(feedback: str, head: str, style: Style) -> str:
     """Return what is new in a later turn. In raw text, feedback is a comment in the program."""
     if style == "chat":
-        return told
-    return "\n".join(f"# {line}".rstrip() for line in told.splitlines()) + f"\n\n{head}\n"
+        return feedback
+    return "\n".join(f"# {line}".rstrip() for line in feedback.splitlines()) + f"\n\n{head}\n"

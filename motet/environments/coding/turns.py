@@ -120,7 +120,7 @@ class Turns:
             state, rewards, solved or turn >= self.count, {**score.terms, "levels": score.levels}
         )
 
-    async def told(
+    async def feedback(
         self, attempt: Attempt, sources: Sequence[str], suite: Suite, examples: Examples | None
     ) -> dict[str, str]:
         """Return the feedback for each agent. `attempt` comes without the tests that may be shown.

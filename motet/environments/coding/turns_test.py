@@ -108,19 +108,19 @@ def test_who_is_asked_hears_its_own_turns():
 
 def test_what_may_be_shown_is_run_and_told():
     judge = Judge()
-    told = asyncio.run(
-        made(judge, feedback={"sandbox_slice": 1}).told(ATTEMPT, [CODE], GRADING, None)
+    feedback = asyncio.run(
+        made(judge, feedback={"sandbox_slice": 1}).feedback(ATTEMPT, [CODE], GRADING, None)
     )
     assert judge.judged == [([CODE], ["assert f(1) == 1"])]
-    assert "- Passed: assert f(1) == 1" in told["main"]
+    assert "- Passed: assert f(1) == 1" in feedback["main"]
 
 
 def test_what_cannot_be_run_is_not():
     judge = Judge()
-    told = asyncio.run(made(judge).told(ATTEMPT, [], GRADING, Examples(EXAMPLES)))
+    feedback = asyncio.run(made(judge).feedback(ATTEMPT, [], GRADING, Examples(EXAMPLES)))
     assert judge.judged == []
     assert (
-        told["main"]
+        feedback["main"]
         == "Revise the function `f`: write all of it again, in the same form as before."
     )
 
@@ -129,5 +129,5 @@ def test_what_cannot_be_run_is_not():
 def test_feedback_that_says_nothing_of_tests_runs_none(mode):
     judge = Judge()
     turns = made(judge, feedback={"mode": mode, "sandbox_slice": 1})
-    asyncio.run(turns.told(ATTEMPT, [CODE], GRADING, Examples(EXAMPLES, [CODE])))
+    asyncio.run(turns.feedback(ATTEMPT, [CODE], GRADING, Examples(EXAMPLES, [CODE])))
     assert judge.judged == []

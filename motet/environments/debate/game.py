@@ -31,10 +31,10 @@ from motet.environments.debate.prompts import (
     AgentTranscript,
     DebateHistory,
     DebateTurn,
-    Hears,
+    PeerMessages,
     Topology,
     first_prompt,
-    heard_by,
+    peers_of,
 )
 from motet.environments.debate.questions import Dataset, Question, read_row, run_row
 from motet.environments.debate.verified import AnswerVerifier, check_verifier
@@ -90,7 +90,7 @@ class Debate(Environment[Debated]):
         """Who reads whose answers. full: each agent reads all others. ring: each reads the agent
         named before it. star: the first reads all others, and they read the first. none: nobody
         reads any."""
-        hears: Hears = "last"
+        peer_messages: PeerMessages = "last"
         """What an agent reads of the others. last: their last answers with the reasoning. full:
         their answers of all turns. answers: only the final result of their last answers."""
         history: DebateHistory = "none"
@@ -163,8 +163,8 @@ class Debate(Environment[Debated]):
         self._hearings = {
             agent: AgentTranscript(
                 agent=agent,
-                peers=heard_by(agent, self.agents, options.topology),
-                hears=options.hears,
+                peers=peers_of(agent, self.agents, options.topology),
+                peer_messages=options.peer_messages,
                 history=options.history,
                 dataset=options.dataset,
                 role=options.roles[agent] if agent in options.roles else "",

@@ -65,12 +65,12 @@ def play(environment, *turns, row=CAKES):
     ("options", "row"),
     [
         ({}, CAKES),
-        ({"agents": 3, "topology": "ring", "history": "own", "hears": "full"}, CAKES),
+        ({"agents": 3, "topology": "ring", "history": "own", "peer_messages": "full"}, CAKES),
         (
             {
                 "agents": ["pro", "contra"],
                 "roles": {"contra": "You doubt."},
-                "hears": "answers",
+                "peer_messages": "answers",
                 "format_penalty": 0.5,
             },
             CAKES,

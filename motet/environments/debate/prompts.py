@@ -12,7 +12,7 @@ from motet.environments.history import Exchange, compose
 from motet.rewards.spoken import spoken
 
 Topology = Literal["full", "ring", "star", "none"]
-Hears = Literal["last", "full", "answers"]
+PeerMessages = Literal["last", "full", "answers"]
 DebateHistory = Literal["none", "own"]
 
 _NUMBER = (
@@ -56,7 +56,7 @@ class DebateTurn:
     scores: Mapping[str, float]
 
 
-def heard_by(agent: str, agents: Sequence[str], topology: Topology) -> tuple[str, ...]:
+def peers_of(agent: str, agents: Sequence[str], topology: Topology) -> tuple[str, ...]:
     """Return whose answers `agent` reads.
 
     full: all others. ring: the previous agent. star: the first agent reads all others, and the
@@ -87,7 +87,7 @@ class AgentTranscript:
     agent: str
     peers: Sequence[str]
     """The agents whose answers it reads."""
-    hears: Hears
+    peer_messages: PeerMessages
     history: DebateHistory
     dataset: Dataset
     role: str = ""
@@ -101,10 +101,10 @@ class AgentTranscript:
         return (Message("system", self.role), *chat) if self.role else chat
 
     def _with_past(self, first: str, turns: Sequence[DebateTurn]) -> Chat:
-        """Return all turns as a chat. If `hears` is `last`, omit the earlier answers of others."""
+        """Return all turns as a chat. With `peer_messages: last`, omit others' earlier answers."""
         asked = [first]
         for number, turn in enumerate(turns, start=1):
-            fresh = number == len(turns) or self.hears != "last"
+            fresh = number == len(turns) or self.peer_messages != "last"
             asked.append(self._again([turn] if fresh else [], turn))
         past = [
             Exchange({self.agent: question}, {self.agent: turn.texts[self.agent]})
@@ -118,19 +118,22 @@ class AgentTranscript:
             Exchange({self.agent: first}, {self.agent: _said(turn.texts[self.agent])})
             for turn in turns[-1:]
         ]
-        heard = turns if self.hears == "full" else turns[-1:]
-        return compose("none", self.agent, past, self._again(heard, turns[-1]) if turns else first)
+        shown_turns = turns if self.peer_messages == "full" else turns[-1:]
+        return compose(
+            "none", self.agent, past, self._again(shown_turns, turns[-1]) if turns else first
+        )
 
-    def _again(self, heard: Sequence[DebateTurn], last: DebateTurn) -> str:
-        """Return the request to answer again: the agent's score, the answers `heard`, and the
+    def _again(self, shown_turns: Sequence[DebateTurn], last: DebateTurn) -> str:
+        """Return the request to answer again: the agent's score, the answers of
+        `shown_turns`, and the
         instruction."""
         own = (
             f"Score of your last answer: {_grade(last.scores[self.agent])}." if last.scores else ""
         )
-        several = len(heard) > 1
+        several = len(shown_turns) > 1
         others = [
             f"Turn {number}:\n\n{self._others(turn)}" if several else self._others(turn)
-            for number, turn in enumerate(heard, start=1)
+            for number, turn in enumerate(shown_turns, start=1)
             if self.peers
         ]
         quotes = _QUOTES if others else ""
@@ -146,7 +149,7 @@ class AgentTranscript:
         answer = turn.answers[name]
         shown = (
             _said(turn.texts[name])
-            if self.hears != "answers"
+            if self.peer_messages != "answers"
             else quoted(answer)
             if answer is not None
             else "(no answer)"

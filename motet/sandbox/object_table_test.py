@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given
 
 from motet.sandbox import same
-from motet.sandbox.heap import Garbled, Heap
+from motet.sandbox.object_table import Garbled, ObjectTable
 from motet.sandbox.protocol import NotPlain, Oversize
 from motet.sandbox.protocol_test import PLAIN
 
 LIMIT = 1 << 20
 
 
-def send(sender: Heap, receiver: Heap, *values: Any) -> Any:
+def send(sender: ObjectTable, receiver: ObjectTable, *values: Any) -> Any:
     """Send one value over JSON and return it as received."""
     (value,) = receiver.unpack(json.loads(json.dumps(sender.pack(list(values), LIMIT))))
     return value
 
 
 @pytest.fixture
-def heaps() -> tuple[Heap, Heap]:
-    return Heap(0), Heap(1)
+def tables() -> tuple[ObjectTable, ObjectTable]:
+    return ObjectTable(0), ObjectTable(1)
 
 
 @given(PLAIN)
 def test_a_plain_value_arrives_as_it_left(value: Any) -> None:
-    assert same(send(Heap(0), Heap(1), value), value)
+    assert same(send(ObjectTable(0), ObjectTable(1), value), value)
 
 
 UTC = datetime.UTC
@@ -50,22 +50,24 @@ MOMENT = datetime.datetime(
     ],
 )  # fmt: skip
 def test_values_of_the_library_arrive_with_their_types(value: Any) -> None:
-    arrived = send(Heap(0), Heap(1), value)
+    arrived = send(ObjectTable(0), ObjectTable(1), value)
     assert type(arrived) is type(value)
     assert repr(arrived) == repr(value)
 
 
 def test_a_container_of_the_program_in_its_own_time_zone_is_no_value(
-    heaps: tuple[Heap, Heap],
+    tables: tuple[ObjectTable, ObjectTable],
 ) -> None:
     class Here(datetime.tzinfo):
         pass
 
     with pytest.raises(NotPlain):
-        heaps[0].pack([MOMENT.replace(tzinfo=Here())], LIMIT)
+        tables[0].pack([MOMENT.replace(tzinfo=Here())], LIMIT)
 
 
-def test_what_one_side_changes_in_place_changes_on_the_other(heaps: tuple[Heap, Heap]) -> None:
+def test_what_one_side_changes_in_place_changes_on_the_other(
+    tables: tuple[ObjectTable, ObjectTable],
+) -> None:
     mine = {
         "list": [3, 1],
         "set": {1},
@@ -73,7 +75,7 @@ def test_what_one_side_changes_in_place_changes_on_the_other(heaps: tuple[Heap, 
         "queue": deque([1]),
         "deep": [[[]]],
     }
-    theirs = send(*heaps, mine)
+    theirs = send(*tables, mine)
     theirs["list"].sort()
     theirs["set"].add(2)
     theirs["bytes"] += b"b"
@@ -81,51 +83,55 @@ def test_what_one_side_changes_in_place_changes_on_the_other(heaps: tuple[Heap, 
     theirs["deep"][0][0].append(theirs["list"])
     theirs["new"] = 1
     kept = mine["list"]
-    assert send(heaps[1], heaps[0], None) is None
+    assert send(tables[1], tables[0], None) is None
     assert mine == theirs
     assert mine["list"] is kept == [1, 3]
     assert mine["deep"][0][0][0] is kept  # type: ignore[index]
 
 
-def test_identity_and_cycles_arrive(heaps: tuple[Heap, Heap]) -> None:
+def test_identity_and_cycles_arrive(tables: tuple[ObjectTable, ObjectTable]) -> None:
     inner: list[Any] = []
     inner.append(inner)
-    pair = send(*heaps, (inner, inner))
+    pair = send(*tables, (inner, inner))
     assert pair[0] is pair[1] is pair[0][0]
-    assert send(heaps[1], heaps[0], pair[0]) is inner
+    assert send(tables[1], tables[0], pair[0]) is inner
 
 
-def test_a_message_without_changes_says_nothing_about_them(heaps: tuple[Heap, Heap]) -> None:
-    held = send(*heaps, [1, 2.5, "text", (1,)])
-    assert heaps[0].pack([1], LIMIT) == [1, []]
-    assert heaps[1].pack([held], LIMIT) == [["@", 0], []]
+def test_a_message_without_changes_says_nothing_about_them(
+    tables: tuple[ObjectTable, ObjectTable],
+) -> None:
+    held = send(*tables, [1, 2.5, "text", (1,)])
+    assert tables[0].pack([1], LIMIT) == [1, []]
+    assert tables[1].pack([held], LIMIT) == [["@", 0], []]
     held[1] = 2.5000001
-    assert heaps[1].pack([1], LIMIT) == [1, [[0, 1, 2.5000001, "text", ["tuple", 1]]]]
+    assert tables[1].pack([1], LIMIT) == [1, [[0, 1, 2.5000001, "text", ["tuple", 1]]]]
 
 
-def test_what_is_too_large_counts_as_not_said(heaps: tuple[Heap, Heap]) -> None:
-    held = send(*heaps, [1])
+def test_what_is_too_large_counts_as_not_said(tables: tuple[ObjectTable, ObjectTable]) -> None:
+    held = send(*tables, [1])
     held.append("A" * (LIMIT + 1))
     with pytest.raises(Oversize):
-        heaps[1].pack([[2]], LIMIT)
-    assert len(heaps[1].objects) == 1
-    assert heaps[1].pack([1], LIMIT, changes=False) == [1, []]
+        tables[1].pack([[2]], LIMIT)
+    assert len(tables[1].objects) == 1
+    assert tables[1].pack([1], LIMIT, changes=False) == [1, []]
     held.pop()
-    assert heaps[1].pack([1], LIMIT) == [1, []]
+    assert tables[1].pack([1], LIMIT) == [1, []]
     value: list[Any] = []
     for _ in range(201):
         value = [value]
     with pytest.raises(Oversize, match="levels"):
-        heaps[1].pack([value], LIMIT)
+        tables[1].pack([value], LIMIT)
 
 
-def test_containers_that_nobody_holds_can_be_found_and_forgotten(heaps: tuple[Heap, Heap]) -> None:
+def test_containers_that_nobody_holds_can_be_found_and_forgotten(
+    tables: tuple[ObjectTable, ObjectTable],
+) -> None:
     held: list[int] = []
-    heaps[0].pack([held, [1]], LIMIT)
-    assert heaps[0].unreferenced(heaps[0].containers) == [2]
-    heaps[0].forget([2, 99])
-    assert heaps[0].unreferenced(heaps[0].containers) == []
-    assert heaps[0].objects == {0: held}
+    tables[0].pack([held, [1]], LIMIT)
+    assert tables[0].unreferenced(tables[0].containers) == [2]
+    tables[0].forget([2, 99])
+    assert tables[0].unreferenced(tables[0].containers) == []
+    assert tables[0].objects == {0: held}
 
 
 FORGED = [
@@ -149,7 +155,7 @@ FORGED = [
 def test_a_forged_message_is_garbled_and_nothing_else(forms: list[Any]) -> None:
     changes = [] if len(forms) < 2 or forms[0] != 1 else forms.pop()
     with pytest.raises(Garbled):
-        Heap(0).unpack([*forms, changes] if forms else [])
+        ObjectTable(0).unpack([*forms, changes] if forms else [])
 
 
 def test_deep_forms_are_garbled() -> None:
@@ -157,4 +163,4 @@ def test_deep_forms_are_garbled() -> None:
     for _ in range(500):
         form = ["tuple", form]
     with pytest.raises(Garbled):
-        Heap(0).unpack([form, []])
+        ObjectTable(0).unpack([form, []])

@@ -15,29 +15,29 @@ import pytest
 
 from motet.sandbox import program, protocol
 from motet.sandbox.candidate import CandidateProcess
-from motet.sandbox.world import Absent, Gone, World
+from motet.sandbox.candidate_client import Absent, CandidateClient, Gone
 
 LIMIT = 1 << 20
-Enter = Callable[..., World]
+Enter = Callable[..., CandidateClient]
 
 
 @pytest.fixture
 def enter() -> Iterator[Enter]:
-    """Returns a function that makes a World whose candidate has run a source text."""
+    """Returns a function that makes a CandidateClient whose candidate has run a source text."""
     pipes: list[int] = []
 
-    def world(source: str, operators: bool = False) -> World:
+    def client(source: str, operators: bool = False) -> CandidateClient:
         (asked, asks), (answer, answers) = os.pipe(), os.pipe()
         pipes.append(asks)
         space: dict[str, Any] = {"__name__": "candidate"}
         assert program.run([source], space) == (None, "")
         candidate = CandidateProcess(protocol.Pipe(asked, answers), space, LIMIT)
         threading.Thread(target=_listen, args=(candidate,), daemon=True).start()
-        made = World()
+        made = CandidateClient()
         made.connect(protocol.Pipe(answer, asks, 8 * LIMIT), operators)
         return made
 
-    yield world
+    yield client
     for descriptor in pipes:
         os.close(descriptor)
 
@@ -76,8 +76,8 @@ class Small(Box):
 
 
 def test_objects_answer_from_afar_like_objects_at_hand(enter: Enter) -> None:
-    world = enter(BOX)
-    Box, Small = world.name("Box"), world.name("Small")
+    client = enter(BOX)
+    Box, Small = client.name("Box"), client.name("Small")
     box = Box(3)
     assert (box.x, box.double, Box.made, Small.named()) == (3, 6, 1, "Small")
     box.x = 4
@@ -103,8 +103,8 @@ def test_objects_answer_from_afar_like_objects_at_hand(enter: Enter) -> None:
 
 
 def test_classes_from_afar_are_classes(enter: Enter) -> None:
-    world = enter(BOX)
-    Box, Small = world.name("Box"), world.name("Small")
+    client = enter(BOX)
+    Box, Small = client.name("Box"), client.name("Small")
     small = Small(1)
     assert isinstance(small, Box)
     assert type(small) is Small
@@ -117,11 +117,11 @@ def test_classes_from_afar_are_classes(enter: Enter) -> None:
 
 
 def test_objects_compare_with_each_other_and_equal_nothing_plain(enter: Enter) -> None:
-    world = enter(
+    client = enter(
         BOX
         + "class Liar:\n    __eq__ = __lt__ = __ge__ = lambda *_: True\n    __hash__ = lambda *_: 1"
     )
-    Box, liar = world.name("Box"), world.name("Liar")()
+    Box, liar = client.name("Box"), client.name("Liar")()
     assert Box(1) == Box(1)
     assert Box(1) != Box(2)
     assert Box(1) < Box(2)
@@ -150,17 +150,17 @@ __divmod__ = __pow__ = hear
 class IntEar(Ear, int):
     pass
 """
-    world = enter(source)
+    client = enter(source)
     attempts: tuple[Callable[[Any], object], ...] = (
         lambda ear: ear + 7, lambda ear: 7 - ear, lambda ear: 7 in ear, lambda ear: ear == 7,
         lambda ear: ear < 7, lambda ear: divmod(ear, 7),
     )  # fmt: skip
-    for ear in (world.name("Ear")(), world.name("IntEar")(5)):
+    for ear in (client.name("Ear")(), client.name("IntEar")(5)):
         for attempt in attempts:
             with contextlib.suppress(TypeError):
                 attempt(ear)
-    assert world.name("Ear").heard == []
-    assert world.name("IntEar")(5) - 2 == 3, "what is an int by birth is one"
+    assert client.name("Ear").heard == []
+    assert client.name("IntEar")(5) - 2 == 3, "what is an int by birth is one"
 
 
 def test_where_operators_are_tested_an_object_answers_with_an_object_only(enter: Enter) -> None:
@@ -170,8 +170,8 @@ class Liar(Box):
     def __mul__(self, other): return self
     def __abs__(self): return 0.0
 """
-    world = enter(BOX + liar, operators=True)
-    Box, Liar = world.name("Box"), world.name("Liar")
+    client = enter(BOX + liar, operators=True)
+    Box, Liar = client.name("Box"), client.name("Liar")
     assert (Box(1) + 2).x == 3
     assert 5 in Box(0).put(5)
     assert 6 not in Box(0).put(5)
@@ -197,15 +197,15 @@ class Stack(list):
     def append(self, item): super().append(item * 10)
     def push(self, item): self.append(item)
 """
-    world = enter(source)
-    point, level, Color = world.name("Point")(1, 2), world.name("Level").LOW, world.name("Color")
-    loud, stack = world.name("Loud")("a"), world.name("Stack")([1])
+    client = enter(source)
+    point, level, Color = client.name("Point")(1, 2), client.name("Level").LOW, client.name("Color")
+    loud, stack = client.name("Loud")("a"), client.name("Stack")([1])
     assert point == (1, 2)
     assert point.x == 1
     assert point._replace(y=5) == (1, 5)
     assert isinstance(point, tuple)
     assert level == 1
-    assert level is world.name("Level")(1)
+    assert level is client.name("Level")(1)
     assert level.name == "LOW"
     assert isinstance(level, int)
     assert Color("r") is Color.RED
@@ -226,8 +226,8 @@ class Stack(list):
 
 
 def test_what_either_side_changes_in_place_both_see(enter: Enter) -> None:
-    world = enter(BOX + "def sort(xs): xs.sort()\ndef first(xs): return xs[0]")
-    box = world.name("Box")(0)
+    client = enter(BOX + "def sort(xs): xs.sort()\ndef first(xs): return xs[0]")
+    box = client.name("Box")(0)
     items = box.items
     box.put(1)
     items.append(2)
@@ -235,12 +235,12 @@ def test_what_either_side_changes_in_place_both_see(enter: Enter) -> None:
     assert items == list(box) == [1, 2, 3]
     assert box.items is items
     box.x = {"deep": [[3, 1]]}
-    world.name("sort")(box.x["deep"][0])
+    client.name("sort")(box.x["deep"][0])
     assert box.x == {"deep": [[1, 3]]}
     mine = [[2, 1], 0]
-    world.name("sort")(mine[0])
+    client.name("sort")(mine[0])
     assert mine == [[1, 2], 0]
-    assert world.name("first")(mine) is mine[0]
+    assert client.name("first")(mine) is mine[0]
 
 
 ERRORS = """
@@ -264,8 +264,8 @@ def fail(how):
 
 
 def test_errors_arrive_as_what_they_are(enter: Enter) -> None:
-    world = enter(ERRORS)
-    fail, Wrong = world.name("fail"), world.name("Wrong")
+    client = enter(ERRORS)
+    fail, Wrong = client.name("fail"), client.name("Wrong")
     with pytest.raises(Wrong, match="code 7") as wrong:
         fail("own")
     assert isinstance(wrong.value, ValueError)
@@ -312,8 +312,8 @@ class Ear:
     def __getattr__(self, name): heard.append(name); return lambda *args, **named: True
     def __getattribute__(self, name): heard.append(name); return object.__getattribute__(self, name)
 """
-    world = enter(source)
-    ear, kind = world.name("Ear")(), world.name("Ear")
+    client = enter(source)
+    ear, kind = client.name("Ear")(), client.name("Ear")
     others = {f"__{name}__" for name in ("array", "array_function", "array_ufunc",
               "array_interface", "array_struct", "dlpack", "array_wrap", "array_priority",
               "buffer", "await", "aiter", "index", "set_name", "mro_entries", "length_hint",
@@ -324,14 +324,14 @@ class Ear:
                 getattr(asked, name)
             with pytest.raises(AttributeError):
                 setattr(asked, name, 1)
-    assert [name for name in world.name("heard") if name in others] == []
+    assert [name for name in client.name("heard") if name in others] == []
 
 
 def test_attributes_are_read_for_the_suite_and_not_for_a_library(enter: Enter) -> None:
-    world = enter("class Ear:\n    value = 3\n    def difference(self, other): return []\n"
+    client = enter("class Ear:\n    value = 3\n    def difference(self, other): return []\n"
                   "class Mine(set):\n    def pop(self): return 5")  # fmt: skip
-    ear, mine = world.name("Ear")(), world.name("Mine")([1])
-    world.space = globals()
+    ear, mine = client.name("Ear")(), client.name("Mine")([1])
+    client.space = globals()
     assert ear.value == 3
     assert mine.pop() == 5
     library: dict[str, Any] = {"__name__": "numpy", "ear": ear, "mine": mine}
@@ -347,11 +347,11 @@ def test_an_answer_asks_nothing_before_it_is_read() -> None:
 
 
 def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
-    world = enter(
+    client = enter(
         BOX + "def apply(f, xs): return [f(x) for x in xs]\n"
         "def keep(f): keep.f = f\ndef kept(x): return keep.f(x)"
     )
-    apply, Box = world.name("apply"), world.name("Box")
+    apply, Box = client.name("apply"), client.name("Box")
 
     class Mine(Exception):
         pass
@@ -368,14 +368,14 @@ def test_functions_of_the_tests_are_called_back(enter: Enter) -> None:
     with pytest.raises(Mine) as error:
         apply(fail, [3])
     assert error.value.args == (3,)
-    world.name("keep")(lambda x: x * 2)
+    client.name("keep")(lambda x: x * 2)
     for _ in range(200):
-        assert world.name("kept")(21) == 42, "however long it was kept"
+        assert client.name("kept")(21) == 42, "however long it was kept"
 
 
 def test_calls_back_and_forth_have_a_depth(enter: Enter) -> None:
-    world = enter("def call(f, n): return f(n)")
-    call = world.name("call")
+    client = enter("def call(f, n): return f(n)")
+    call = client.name("call")
 
     def down(n: int) -> int:
         return call(down, n - 1) + 1 if n else 0
@@ -398,10 +398,10 @@ def test_of_what_a_test_hands_over_the_candidate_sees_public_names_only(enter: E
         "def read(x, name): return getattr(x, name)\n"
         "def size(x): return len(x)\ndef write(x): x.shown = 5"
     )
-    world = enter(source)
-    read, given = world.name("read"), Given()
-    assert (read(given, "shown"), world.name("size")(given)) == (1, 3)
-    world.name("write")(given)
+    client = enter(source)
+    read, given = client.name("read"), Given()
+    assert (read(given, "shown"), client.name("size")(given)) == (1, 3)
+    client.name("write")(given)
     assert given.shown == 5
     for secret in ("_hidden", "__hidden__"):
         with pytest.raises(AttributeError):
@@ -415,40 +415,40 @@ def test_of_what_a_test_hands_over_the_candidate_sees_public_names_only(enter: E
 def test_names_mean_what_the_candidate_means_unless_it_is_a_module_by_another_name(
     enter: Enter,
 ) -> None:
-    world = enter(
+    client = enter(
         "import math, pickle as json, statistics as st\nfrom math import isclose\nfrom os import "
         "getcwd\nx = [1]"
     )
-    assert world.name("math") is math
-    assert world.name("isclose") is math.isclose
-    assert world.name("x") == [1]
-    assert world.name("getcwd") is not os.getcwd
-    assert world.name("getcwd")() == str(Path.cwd())
+    assert client.name("math") is math
+    assert client.name("isclose") is math.isclose
+    assert client.name("x") == [1]
+    assert client.name("getcwd") is not os.getcwd
+    assert client.name("getcwd")() == str(Path.cwd())
     for name in ("json", "st", "absent"):
         with pytest.raises(Absent):
-            world.name(name)
+            client.name(name)
 
 
 def test_what_the_tests_no_longer_hold_is_let_go(enter: Enter) -> None:
-    world = enter(BOX + "def count(xs): return len(xs)")
-    count, Box = world.name("count"), world.name("Box")
+    client = enter(BOX + "def count(xs): return len(xs)")
+    count, Box = client.name("count"), client.name("Box")
     for number in range(300):
         count([number])
         Box(number)
-    assert len(world.objects) < 150
+    assert len(client.objects) < 150
     boxes = [Box(number) for number in range(200)]
     assert [box.x for box in boxes] == list(range(200))
 
 
 def test_a_large_answer_is_an_error_of_its_own_and_the_next_is_not(enter: Enter) -> None:
-    world = enter("def f(n): return 'A' * n\ndef grow(xs): xs.append('A' * 10**7)")
+    client = enter("def f(n): return 'A' * n\ndef grow(xs): xs.append('A' * 10**7)")
     with pytest.raises(Exception, match="too many bytes"):
-        world.name("f")(10**7)
-    assert world.name("f")(3) == "AAA"
+        client.name("f")(10**7)
+    assert client.name("f")(3) == "AAA"
     with pytest.raises(RuntimeError, match="a value cannot be sent to the tests: Oversize"):
-        world.name("grow")([])
+        client.name("grow")([])
     gc.collect()  # the error held what was passed to the candidate
-    assert world.name("f")(3) == "AAA"
+    assert client.name("f")(3) == "AAA"
 
 
 # ------------------------------------------------------------------------- a candidate that attacks
@@ -468,10 +468,10 @@ class Script:
         return self._lines.pop(0)
 
 
-def hear(*lines: bytes | str) -> World:
-    world = World()
-    world.connect(Script(*lines), False)  # type: ignore[arg-type]
-    return world
+def hear(*lines: bytes | str) -> CandidateClient:
+    client = CandidateClient()
+    client.connect(Script(*lines), False)  # type: ignore[arg-type]
+    return client
 
 
 EMPTY = '["tuple"],["tuple"]'
@@ -504,28 +504,28 @@ FORGED = (
 
 @pytest.mark.parametrize("line", FORGED, ids=range(len(FORGED)))
 def test_a_forged_answer_ends_the_candidate_and_not_the_judge(line: bytes | str) -> None:
-    world = hear(line)
+    client = hear(line)
     with pytest.raises(Gone):
-        world.ask("name", "f")
-    assert world.end == "garbled"
+        client.ask("name", "f")
+    assert client.end == "garbled"
     with pytest.raises(Gone):
-        world.ask("name", "f")
+        client.ask("name", "f")
 
 
 def test_a_candidate_that_hangs_up_is_gone() -> None:
-    world = hear()
+    client = hear()
     with pytest.raises(Gone):
-        world.began()
-    assert world.end == "gone"
+        client.began()
+    assert client.end == "gone"
 
 
 def test_forged_classes_become_harmless_ones() -> None:
     base = '["class",3,"BaseException","builtins",[["type","object"]],[],true]'
-    world = hear(
+    client = hear(
         f'["returned",["error",5,["class",1,"SystemExit","builtins",[{base}],[],true],'
         f'{EMPTY},"bye"],[]]'
     )
-    error = world.ask("call")
+    error = client.ask("call")
     assert str(error) == "bye"
     assert isinstance(error, Exception)
     assert not isinstance(error, SystemExit)
@@ -565,11 +565,11 @@ def test_only_the_tests_make_objects_of_their_classes(form: str) -> None:
         ],
         space,
     )
-    world = hear('["returned",["@",4],[]]', f'["returned",{form},[]]')
-    world.space = space
+    client = hear('["returned",["@",4],[]]', f'["returned",{form},[]]')
+    client.space = space
     assert (
-        world.ask("call", space["Int"], space["List"], space["Node"], space["Error"])
+        client.ask("call", space["Int"], space["List"], space["Node"], space["Error"])
         is space["Node"]
     )
     with pytest.raises(Gone):
-        world.ask("call")
+        client.ask("call")

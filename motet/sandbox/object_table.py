@@ -6,7 +6,8 @@
   since the last message. So if a function sorts its argument in place, the caller's list is sorted
   too.
 - Any other object stays in its process, and the other side uses a proxy for it. `export` encodes
-  the object and `adopt` makes the proxy. Each side overrides them (world.py, candidate.py).
+  the object and `adopt` makes the proxy. Each side overrides them (candidate_client.py,
+  candidate.py).
 
 The encoding of a value is called its form. A form is JSON: None, bool, float, str and most ints are
 their own forms; any other form is a list that begins with a tag. Received forms may come from an
@@ -41,7 +42,7 @@ class Garbled(ValueError):
     """A received message is invalid, or refers to objects that do not exist."""
 
 
-class Heap:
+class ObjectTable:
     """One side's table of the objects that both sides know by number.
 
     `export` and `adopt` handle objects that are not sent by value.

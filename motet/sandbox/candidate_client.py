@@ -1,7 +1,7 @@
 """The judge's end of test mode: the messages between its tests and a candidate in another process.
 
-All bytes of the candidate may come from an attacker. They are parsed as JSON, and heap.py checks
-sizes and types. Each message becomes a value, a stand-in, or an exception of a class that is
+All bytes of the candidate may come from an attacker. They are parsed as JSON, and object_table.py
+checks sizes and types. Each message becomes a value, a stand-in, or an exception of a class that is
 harmless to raise. The candidate can call functions that a test passed to it, and access objects
 that a test passed to it: by public names, and with such values only.
 """
@@ -15,9 +15,9 @@ from unittest import TestCase
 
 from motet.sandbox import protocol
 from motet.sandbox.depths import TupleDepths
-from motet.sandbox.heap import Garbled, Heap, WireValue
 from motet.sandbox.lending import FUNCTIONS, Lending
 from motet.sandbox.library import ALIASES, EXPORTS, known_error, meaning, pure
+from motet.sandbox.object_table import Garbled, ObjectTable, WireValue
 from motet.sandbox.standins import StandIns
 from motet.sandbox.values import COMPARING, HEIRS, TYPES
 
@@ -41,8 +41,8 @@ class Absent(Exception):
     """The candidate's module does not define a name."""
 
 
-class World(Heap):
-    """The judge's side of everything that it shares with its candidate."""
+class CandidateClient(ObjectTable):
+    """Sends the judge's requests to its candidate, and keeps the objects that both know."""
 
     _pipe: protocol.Pipe
     operators: bool
