@@ -98,7 +98,7 @@ def test_tasks_that_are_trained_on_and_held_out_are_counted(rows):
 @pytest.mark.parametrize(("train", "missing"), [(True, "train"), (False, "eval")])
 def test_what_nobody_has_is_asked_for(train, missing):
     with pytest.raises(
-        ConfigError, match=f"has no tasks of its own: set data.{missing} a name or a path"
+        ConfigError, match=f"has no tasks of its own: set data.{missing} to a name or a path"
     ):
         tasks_of(config(), Rows(), train=train)
 

@@ -19,6 +19,7 @@ CALLS = {
     Environment.answer: (TASK, {}),
     Environment.question: (TASK,),
     Environment.grade: (TASK, "text"),
+    Environment.drawing: (TASK, {}),
 }
 """Every optional method, with arguments."""
 OPTIONAL = pytest.mark.parametrize("method", CALLS, ids=lambda method: method.__name__)

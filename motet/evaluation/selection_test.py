@@ -282,5 +282,5 @@ def test_a_perfect_verifier_reaches_the_ceiling_and_one_that_errs_always_misses(
 
 @pytest.mark.parametrize("k", [0, 3])
 def test_more_games_than_there_are_or_none_are_refused(k):
-    with pytest.raises(ValueError, match=f"{k} of 2 games; expected 1 <= k <= n"):
+    with pytest.raises(ValueError, match=f"got k = {k} of n = 2 games; expected 1 <= k <= n"):
         accuracies(drawn(0, games=2), k, 0)

@@ -80,7 +80,7 @@ def test_who_plays_changes_nothing_about_who_is_trained(folder_of: FolderOf) -> 
         with backbone.policy(None):
             assert flags() == expected
         with (
-            pytest.raises(KeyError, match=r"there are: lora, writer\.v2"),
+            pytest.raises(KeyError, match=r"this backbone has: lora, writer\.v2"),
             backbone.policy("nobody"),
         ):
             pass

@@ -331,5 +331,5 @@ def test_an_answer_that_the_tokenizer_fails_at_is_a_fault_and_the_others_are_com
     assert broken == Fault(
         "sampler",
         "tokenizer",
-        "policy small: the tokenizer failed at an answer: ValueError: no such token",
+        "policy small: the tokenizer failed for an answer: ValueError: no such token",
     )

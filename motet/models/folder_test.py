@@ -597,7 +597,7 @@ def test_what_may_not_be_read_of_a_model_is_one_line(
     close(model / name)
     with pytest.raises(
         ConfigError,
-        match=r"\A[^\n]+ cannot be read: Permission denied; expected [^\n]+ you may read\Z",
+        match=r"\A[^\n]+ cannot be read: Permission denied; expected a readable [^\n]+\Z",
     ):
         Backbone.load(model, device="cpu")
 
@@ -611,6 +611,6 @@ def test_what_may_not_be_read_of_an_adapter_is_one_line(
     close(tmp_path / "adapter" / name)
     with pytest.raises(
         ConfigError,
-        match=r"\A[^\n]+ cannot be (read|looked at): Permission denied; expected [^\n]+\Z",
+        match=r"\A[^\n]+ cannot be (read|accessed): Permission denied; expected [^\n]+\Z",
     ):
         backbone.load_adapter("a", tmp_path / "adapter")

@@ -105,10 +105,10 @@ def test_a_learner_steps_saves_and_loads_in_8_bits(tmp_path: Path) -> None:
     learner, heir = (LocalLearner([policy], {"p": EIGHT}, 3) for policy in pair)
 
     def step(one: LocalLearner) -> None:
-        course = one._courses["p"]
-        for parameter in course.parameters:
+        state = one._train_states["p"]
+        for parameter in state.parameters:
             parameter.grad = torch.linspace(-1, 1, parameter.numel()).view(parameter.shape)
-        course.loss = 0.0
+        state.loss = 0.0
         asyncio.run(one.step(["p"]))
 
     step(learner)

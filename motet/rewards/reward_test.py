@@ -55,7 +55,7 @@ def test_a_fault_of_motet_keeps_its_boundary():
         (float("nan"), "gave a nan; expected a finite number"),
         (None, "gave a None"),
         ("1", "gave a '1'"),
-        ({"a": 1.0}, "rewards a; expected a, b"),
+        ({"a": 1.0}, "gave rewards for a; expected a, b"),
         (Score(1.0, {"style": float("inf")}), "gave term style inf"),
     ],
 )
