@@ -1,9 +1,9 @@
-"""Sample answers to train a verifier, as in MAPoRL: `motet verifier sample`, same arguments."""
+"""Sample answers to train a verifier, as in MAPoRL: `motet verifier sample`, same arguments.
 
-import sys
+`--config_file FILE` may name the first argument.
+"""
 
-from motet.cli import main
+from motet.experiments.verifier_command import main
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["verifier", "sample"]
-    main()
+    main("sample")

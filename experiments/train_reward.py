@@ -1,9 +1,9 @@
-"""Train a verifier on balanced answers, as in MAPoRL: `motet verifier train`, same arguments."""
+"""Train a verifier on balanced answers, as in MAPoRL: `motet verifier train`, same arguments.
 
-import sys
+`--config_file FILE` may name the first argument.
+"""
 
-from motet.cli import main
+from motet.experiments.verifier_command import main
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["verifier", "train"]
-    main()
+    main("train")

@@ -182,6 +182,11 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
                 )
     if plan.prunes:
         _check_pruning(algorithm, plan, grouped, comparing)
+    if algorithm.stopped_weight != 1.0 and plan.stop_at_reward is None:
+        raise ConfigError(
+            f"algorithm.stopped_weight {algorithm.stopped_weight} is for turns that a reward ends, "
+            f"got rollout.stop_at_reward null: set it, or drop stopped_weight"
+        )
     if grouped and samples[0] < 2 and algorithm.group_by == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
@@ -213,7 +218,7 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
             f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
             "leave_one_out, or equal group sizes"
         )
-    if plan.prunes and algorithm.pruned == "sibling_mean":
+    if plan.prunes and algorithm.pruned == "sibling_mean" and algorithm.returns != "current":
         found.append(
             f"algorithm.pruned sibling_mean with rollout.expand {plan.expand} is biased, as "
             "published: later rewards have little or no effect on earlier turns. Use expand: all, "
@@ -243,7 +248,7 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             f"{reading} needs the next Round of every joint action, but rollout.expand "
             f"{plan.expand} does not play all of them: use expand: all"
         )
-    if algorithm.pruned == "sibling_mean":
+    if algorithm.pruned == "sibling_mean" or algorithm.returns == "current":
         return
     if plan.expand == "best":
         raise ConfigError(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from motet.algorithms import cautions, resolve
+from motet.algorithms import cautions, check_plan, resolve
+from motet.errors import ConfigError
 from motet.settings import Plan
 
 
@@ -38,3 +39,17 @@ def test_the_published_credit_of_what_was_pruned_is_told_of():
     )
     assert cautions(published, Plan(samples=(2, 2)), 2) == []
     assert cautions(resolve("magrpo", {}), Plan(samples=(2, 2), expand="random"), 2) == []
+
+
+def test_where_returns_are_of_their_own_turn_nothing_is_lent_to_pruned_actions():
+    plan = Plan(samples=(4, 4), expand="best")
+    own = resolve("magrpo", {"returns": "current"})
+    check_plan(own, plan, 2)
+    assert cautions(own.model_copy(update={"pruned": "sibling_mean"}), plan, 2) == []
+
+
+def test_a_stopped_weight_needs_a_reward_that_stops():
+    weighed = resolve("magrpo", {"stopped_weight": 2.0})
+    with pytest.raises(ConfigError, match=r"stopped_weight 2.0 is for turns that a reward ends"):
+        check_plan(weighed, Plan(samples=(4, 4)), 2)
+    check_plan(weighed, Plan(samples=(4, 4), stop_at_reward=4.0), 2)

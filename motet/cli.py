@@ -30,7 +30,7 @@ from motet.console import (
     print_tree,
 )
 from motet.errors import ConfigError, MotetError
-from motet.exit_codes import ends_with_one_line, resume_hint
+from motet.exit_codes import ends_with_one_line, new_run_hint, resume_hint
 
 if TYPE_CHECKING:
     from motet import api
@@ -63,6 +63,9 @@ class Players(StrEnum):
 
     own = "own"
     reference = "reference"
+
+
+START_AGAIN = "start again with --overwrite"
 
 
 @app.command()
@@ -102,7 +105,7 @@ def train(
         return
     if seeds is None:
         settled = api.read_config(config, overrides or [])
-        with resume_hint(runs, settled.name):
+        with resume_hint(runs, settled.name), new_run_hint(START_AGAIN):
             print_finished(api.train(settled, resume=resume, overwrite=overwrite, runs=runs), runs)
         return
     settings = [
@@ -129,7 +132,7 @@ def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwr
         )
     for one, folder in zip(named, folders, strict=True):
         begun = resume and (folder / "config.yaml").exists()
-        with resume_hint(runs, one.name):
+        with resume_hint(runs, one.name), new_run_hint(START_AGAIN):
             print_finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
     if len(folders) > 1:
         print_comparison(api.compare(folders))

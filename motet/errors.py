@@ -42,6 +42,10 @@ class ConfigError(MotetError):
     the algorithm refuses."""
 
 
+class CannotResume(ConfigError):
+    """The run cannot be resumed. Each command adds how it starts a new one."""
+
+
 class EnvironmentFault(MotetError):
     """An environment failed to start, observe or step."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from motet.errors import ConfigError, Interrupted, MotetError
+from motet.errors import CannotResume, ConfigError, Interrupted, MotetError
 from motet.timeouts import process_of_its_own
 from motet.visible import Console, styled, visible
 
@@ -37,6 +37,15 @@ def resume_hint(runs: Path, name: str) -> Iterator[None]:
                 f"Then resume with: motet train {place / 'config.yaml'} --resume{elsewhere}"
             )
         raise
+
+
+@contextmanager
+def new_run_hint(how: str) -> Iterator[None]:
+    """Add to an error about a run that cannot be resumed how to start a new one."""
+    try:
+        yield
+    except CannotResume as error:
+        raise ConfigError(f"{error}, or {how}") from error
 
 
 ADVICE = {

@@ -71,6 +71,9 @@ class Plan(Settings):
     """Maximum number of Rounds per task. A plan with more is refused."""
     stop_at_reward: float | None = None
     """End a branch when its mean reward of a turn reaches this value. Off unless set."""
+    stop_by: Literal["branch", "round"] = "branch"
+    """What `stop_at_reward` ends. branch: every joint action whose own reward reaches it. round:
+    all joint actions of a Round, when their mean reward reaches it."""
     on_long_prompt: Literal["fault", "drop_oldest_turn"] = "fault"
     """What happens to a prompt that is longer than the context. fault: a counted fault.
     drop_oldest_turn: its oldest messages are removed (never the system message)."""
@@ -84,6 +87,15 @@ class Plan(Settings):
     """How often start or step of an environment is retried after an error that may be temporary: a
     lost connection, the environment's own timeout, an error with `may_pass`. A retry starts from
     the same state, so `step` of an environment that cannot branch is not retried."""
+
+    @model_validator(mode="after")
+    def _something_stops(self) -> Self:
+        if self.stop_by != "branch" and self.stop_at_reward is None:
+            raise ValueError(
+                f"stop_by {self.stop_by} needs a reward to stop at, got stop_at_reward null: set "
+                "stop_at_reward, or drop stop_by"
+            )
+        return self
 
     def joint_actions(self, turn: int, acting: int) -> int:
         """Return J, the number of joint actions of one Round in which `acting` agents act at
@@ -181,8 +193,9 @@ class Algorithm(Settings):
     baseline: str = "none"
     """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
     greedy_path, moving_average."""
-    critic_view: Literal["own", "joint"] | None = None
-    """What the critic reads: an agent's own observation, or the joint observation. Its value
+    critic_view: Literal["own", "joint", "first"] | None = None
+    """What the critic reads: an agent's own observation, the joint observation, or with scope:
+    token the agent's first observation of the episode (MAPoRL's value_simplification). Its value
     replaces the baseline. None: no critic."""
     scope: Literal["turn", "token"] = "turn"
     """turn: one advantage per completion, from values at the ends of prompts. token: one advantage
@@ -228,6 +241,9 @@ class Algorithm(Settings):
     turn_weights: tuple[NonNegativeFloat, ...] = ()
     """Factor for the gradient of each turn. Empty: 1 for all turns. The last entry is used for all
     later turns."""
+    stopped_weight: PositiveFloat = 1.0
+    """Further factor for the gradient of a completion whose turn `rollout.stop_at_reward` ended:
+    CoMLRL's early_termination_weight."""
     kl_in: Literal["none", "reward", "loss"] = "none"
     """Where the KL divergence from the reference is used: nowhere, in the reward (k1), or in the
     loss (`kl_estimator`)."""
@@ -350,6 +366,11 @@ class Algorithm(Settings):
             raise ValueError(
                 "scope token needs one critic per agent, got critic_view joint: use critic_view: "
                 "own"
+            )
+        if self.scope == "turn" and self.critic_view == "first":
+            raise ValueError(
+                "critic_view first would give every turn the same value, got scope turn: use "
+                "critic_view: own, or scope: token"
             )
         if self.critic_view == "joint" and self.reward_sharing == "own" and self.returns == "tree":
             raise ValueError(

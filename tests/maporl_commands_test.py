@@ -210,14 +210,16 @@ def test_there_must_be_a_run_to_reload(tmp_path, capsys):
     assert "none holds no run to reload; start it without --reload" in capsys.readouterr().err
 
 
-def test_incentives_are_four_numbers(capsys):
+def test_incentives_are_one_number_or_four(capsys):
+    words = ["--config", "experiments/configs/maporl_gsm8k_2x2.yaml", "--alpha", "[0.5]"]
     with pytest.raises(SystemExit) as ended:
-        main("maporl", ["--config", "experiments/configs/maporl_gsm8k_2x2.yaml", "--alpha", "0.5"])
+        main("maporl", words)
     assert ended.value.code == 2
     assert (
-        '--alpha: alpha: got 0.5, expected four numbers, "[alpha0, alpha1, beta0, beta1]"'
+        '--alpha: alpha: got [0.5], expected one number, or four: "[alpha0, alpha1, beta0, beta1]"'
         in capsys.readouterr().err
     )
+    assert meaning("gsm8k_2x2", "--alpha", "0.5").algorithm.incentives.beta1 == 0.5
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.core import Task
-from motet.errors import ConfigError
+from motet.errors import CannotResume, ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
@@ -67,9 +67,9 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         )
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:
-            raise ConfigError(
+            raise CannotResume(
                 f"data.{split} gives other tasks than at the start of the run in {place}; "
-                "expected the same tasks: restore them, or start again with --overwrite"
+                "expected the same tasks: restore them"
             )
     differs = [
         f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
@@ -109,9 +109,9 @@ def _check_config(place: Path, settings: RunConfig) -> None:
         differences = "; ".join(
             f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed
         )
-        raise ConfigError(
+        raise CannotResume(
             f"{place} was started with another config: {differences}. Resume with "
-            f"{place / 'config.yaml'}, or start again with --overwrite"
+            f"{place / 'config.yaml'}"
         )
 
 

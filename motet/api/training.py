@@ -142,6 +142,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     found += shortened_contexts(
         base.path for base in settings.models.values() if base.path is not None
     )
+    found += setup.tasks.warnings
     both = setup.tasks.shared
     if both:
         found.append(

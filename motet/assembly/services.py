@@ -68,12 +68,15 @@ class Services(Mapping[str, Any]):
             else expert_of(self._config.expert, self._config.seed)
         )
 
-    def _verifier(self) -> AnswerScorer | None:
-        return (
-            None
-            if self._config.verifier is None
-            else verifier_of(self._config.verifier, self._config.seed)
-        )
+    def _verifier(self) -> AnswerScorer | Mapping[str, AnswerScorer] | None:
+        chosen, seed = self._config.verifier, self._config.seed
+        if chosen is None:
+            return None
+        if chosen.agents:
+            return {
+                agent: verifier_of(one, derive(seed, agent)) for agent, one in chosen.agents.items()
+            }
+        return verifier_of(chosen, seed)
 
     def _person(self) -> Terminal | None:
         """Return None in training without a terminal: nobody answers a pipe for hours."""

@@ -15,7 +15,7 @@ from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, asking, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
-from motet.config.yaml import validate_options
+from motet.config.yaml import KeyPath, place_of, validate_options
 from motet.core import Environment, Team
 from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment, create
@@ -28,6 +28,7 @@ from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
 from motet.plugins import is_reference, load_object, nearest
 from motet.rollout.play import check_plan
+from motet.trainer.metrics import check_wandb
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def open_task_setup(
         check_trainable(config)
         refuse_keys_without_effect(config)
         _check_devices(config)
+        _check_report(config)
     services = Services(config, train)
     try:
         if environment is None:
@@ -124,12 +126,31 @@ def _check_devices(config: RunConfig) -> None:
         full = any(
             policy.train == "full" for policy in config.policies.values() if policy.model == name
         )
-        device = resolve_device(base.device)
+        with _set_at(config, ("models", name, "device")):
+            device = resolve_device(base.device)
         check_dtype(base.dtype, device, trainable_full=full or config.warmup is not None)
         check_attention(base.attention, device, DTYPES[base.dtype])
-        check_quantize(base.quantize, device)
+        with _set_at(config, ("models", name, "quantize")):
+            check_quantize(base.quantize, device)
         for kind in _optimizers_on(config, name):
             check_optimizer(kind, device)
+
+
+def _check_report(config: RunConfig) -> None:
+    """Check now that Weights & Biases is installed, not after a warm-up that may take an hour."""
+    if config.report.wandb is not None:
+        with _set_at(config, ("report", "wandb")):
+            check_wandb()
+
+
+@contextmanager
+def _set_at(config: RunConfig, key: KeyPath) -> Iterator[None]:
+    """Put the place where `key` is set before the message of an error about its value."""
+    try:
+        yield
+    except ConfigError as error:
+        place = place_of(config.places, key)
+        raise ConfigError(f"{place}: {error}" if place else str(error)) from error
 
 
 def _optimizers_on(config: RunConfig, model: str) -> set[str]:

@@ -31,6 +31,8 @@ class Tasks(Mapping[str, list[Task]]):
         self.passed_over: dict[str, int] = {}
         """Split -> the number of dataset rows that gave no task. Only for splits that were read and
         have such rows."""
+        self.warnings: list[str] = []
+        """Warnings about the datasets that were read."""
 
     def __getitem__(self, split: str) -> list[Task]:
         if split not in self._splits:
@@ -61,7 +63,8 @@ class Tasks(Mapping[str, list[Task]]):
     def _tasks_of(self, split: str) -> list[Task]:
         config, environment, source = self._config, self._environment, self._sources[split]
         if source is not None:
-            of_rows = _from_rows(source, split, environment)
+            of_rows, warnings = _from_rows(source, split, environment)
+            self.warnings += [f"data.{split}: {line}" for line in warnings]
             found = _told_apart(of_rows, f"data.{split}")
             empty = sum(not tasks for tasks in of_rows)
             self.passed_over |= {split: empty} if empty else {}
@@ -97,22 +100,26 @@ def tasks_of(config: RunConfig, environment: Environment[Any], *, train: bool) -
     return found
 
 
-def _from_rows(source: DataSource, split: str, environment: Environment[Any]) -> list[list[Task]]:
-    """Return the tasks of every row."""
+def _from_rows(
+    source: DataSource, split: str, environment: Environment[Any]
+) -> tuple[list[list[Task]], tuple[str, ...]]:
+    """Return the tasks of every row, and warnings about the dataset."""
     if not environment.provides(Environment.task):
         raise ConfigError(
             f"data.{split} is set, but {type(environment).__name__} does not read rows: define "
             "task(row), or drop data"
         )
-    rows = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
+    loaded = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
+    rows = loaded.rows
     check_fields(rows, source.fields.values(), f"data.{split}.fields")
     renamed = [
         {**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows
     ]
-    return [
+    tasks = [
         from_row(row, f"data.{split}, row {number}", environment)
         for number, row in enumerate(renamed, start=1)
     ]
+    return tasks, loaded.warnings
 
 
 def _told_apart(of_rows: list[list[Task]], where: str) -> list[Task]:

@@ -206,8 +206,9 @@ INCENTIVES = {
     "beta0": ({}, 1.0),
     "beta1": ({}, 1.0),
 }
-ELSEWHERE = {"name", "incentives", "stop_at_kl"}
-"""A name; the options of INCENTIVES; and an option that the training loop reads (its tests)."""
+ELSEWHERE = {"name", "incentives", "stop_at_kl", "stopped_weight"}
+"""A name; the options of INCENTIVES; an option that the training loop reads (its tests); and one
+for turns that a reward ended (assign_test)."""
 
 
 def test_the_table_has_every_option():

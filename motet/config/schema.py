@@ -92,12 +92,13 @@ class Places:
 
 
 _FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
+_RUN_NAME = r"[\w][\w.+=-]{0,199}"
 
 
 def _run_name(name: str) -> str:
-    if not re.fullmatch(_FOLDER_NAME, name):
+    if not re.fullmatch(_RUN_NAME, name):
         raise ValueError(
-            f"got {name!r}, expected a folder name: at most 100 letters, digits and _ . - + ="
+            f"got {name!r}, expected a folder name: at most 200 letters, digits and _ . - + ="
         )
     return name
 

@@ -84,6 +84,7 @@ _READ_BY: Mapping[str, tuple[str, ...]] = {
     "folder": ("device", "token_budget", "reads"),
     "constant": (),
     "ensemble": ("combine",),
+    "agents": (),
 }
 """Kind of verifier -> the settings that it reads."""
 
@@ -116,6 +117,8 @@ class VerifierConfig(Settings):
     combine: Literal["mean", "minimum"] = "mean"
     """With ensemble: how the scores of one completion are combined. The minimum is harder to
     fool."""
+    agents: dict[str, "VerifierConfig"] = Field(default={})
+    """Alternative: a verifier for each agent, by the agent's name, such as one per model family."""
     key_variable: str | None = None
     """The environment variable that holds the API key. By default no key is sent. The key itself is
     never written anywhere."""
@@ -131,16 +134,14 @@ class VerifierConfig(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [
-            name
-            for name in ("base_url", "folder", "constant", "ensemble")
-            if getattr(self, name) not in (None, ())
-        ]
+        given = [name for name in _READ_BY if getattr(self, name) not in (None, (), {})]
         if len(given) != 1:
             raise ValueError(
-                f"got {' and '.join(given) or 'none'} of base_url, folder, constant and ensemble; "
-                "expected exactly one"
+                f"got {' and '.join(given) or 'none'} of base_url, folder, constant, ensemble and "
+                "agents; expected exactly one"
             )
+        if any(one.agents for one in (*self.ensemble, *self.agents.values())):
+            raise ValueError("got agents inside ensemble or agents; expected it at the top")
         if len(self.ensemble) == 1:
             raise ValueError(
                 "ensemble has one verifier; expected two or more: set it without ensemble"

@@ -71,7 +71,7 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
     for wrong, got in (({}, "none"), ({**server, **constant}, "base_url and constant")):
         with pytest.raises(
             ValidationError,
-            match=f"got {got} of base_url, folder, constant and ensemble; expected exactly",
+            match=f"got {got} of base_url, folder, constant, ensemble and agents; expected",
         ):
             VerifierConfig(**wrong)
     with pytest.raises(ValidationError, match="ensemble has one verifier; expected two or more"):

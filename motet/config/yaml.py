@@ -41,13 +41,17 @@ class Document:
 
     data: dict[str, Any]
     places: Mapping[KeyPath, str]
+    warnings: tuple[str, ...] = ()
+    """Messages about keys that were read, but perhaps not as their author thinks."""
 
 
 # ------------------------------------------------------------------------------ reading and writing
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path, *, last_counts: bool = False) -> Document:
     """Read one YAML file.
+
+    With `last_counts`, a key may be defined twice, and its last value counts, as in PyYAML.
 
     Raises: ConfigError in one line if the file is missing or empty, is not YAML, defines a key
     twice, or is not a mapping.
@@ -60,14 +64,17 @@ def read_yaml(path: Path) -> Document:
         raise ConfigError(
             f"{path} cannot be read: {error}; expected a YAML file in UTF-8"
         ) from error
-    data, places = _read(text, on_one_line(str(path)))
+    data, places, repeated = _read(text, on_one_line(str(path)))
+    if repeated and not last_counts:
+        raise ConfigError(f"{repeated[0]}: keep one")
     if data is None:
         raise ConfigError(f"{path} is empty; expected keys and values, such as name: quickstart")
     if not isinstance(data, dict):
         raise ConfigError(
             f"{path}: got {_shown(data)}, expected keys and values, such as name: quickstart"
         )
-    return Document(data, {**places, (): str(path)})
+    warnings = tuple(f"{line}; the last one counts" for line in repeated)
+    return Document(data, {**places, (): str(path)}, warnings)
 
 
 def read_value(text: str, place: str) -> Any:
@@ -75,7 +82,10 @@ def read_value(text: str, place: str) -> Any:
 
     `5e-6` is a float and `[1.5,0.5]` is a list; `no` and `train[:1000]` are strings.
     """
-    return _read(text, place, lines=False)[0]
+    value, _, repeated = _read(text, place, lines=False)
+    if repeated:
+        raise ConfigError(f"{repeated[0]}: keep one")
+    return value
 
 
 def write_yaml(data: Mapping[str, Any]) -> str:
@@ -88,7 +98,9 @@ def write_yaml(data: Mapping[str, Any]) -> str:
     return visible(text)
 
 
-def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str]]:
+def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str], list[str]]:
+    """Return the value, the place of each key, and a message for each key that is defined twice."""
+
     def place(mark: yaml.Mark | None) -> str:
         return f"{source}:{mark.line + 1}" if lines and mark is not None else source
 
@@ -103,6 +115,7 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
             f"{source}: nested too deeply; expected at most {_DEEPEST} levels"
         ) from error
     places: dict[KeyPath, str] = {}
+    repeated: list[str] = []
 
     def value(node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
         if node in inside:
@@ -145,16 +158,15 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
                 )
             if key in said:
                 first = f", first on line {said[key]}" if lines else ""
-                raise ConfigError(
-                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is set twice{first}: "
-                    "keep one"
+                repeated.append(
+                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is set twice{first}"
                 )
             said[key] = key_node.start_mark.line + 1
             places[*path, key] = place(key_node.start_mark)
             found[key] = value(value_node, (*path, key), inside)
         return found
 
-    return (None if node is None else value(node, (), ())), places
+    return (None if node is None else value(node, (), ())), places, repeated
 
 
 def _scalar(node: yaml.Node, place: str) -> Any:

@@ -89,7 +89,7 @@ def assign_credit(
     else:
         result = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
     return Credit(
-        _train_samples(samples, result.advantages, left_out_S, scores, algorithm, team),
+        _train_samples(table, result.advantages, left_out_S, scores, algorithm, team),
         CreditState(
             _averages_after(samples, result.returns_S, state, algorithm),
             adapted(samples, k1, algorithm, state),
@@ -118,7 +118,7 @@ def _preferences(
     if not pairs:
         return Credit([], state, metrics, preferences=PreferencePairs())
     left_out_S = torch.tensor([sample.id not in paired for sample in samples])
-    shared = [replace(sample, share=1.0 / len(pairs)) for sample in samples]
+    shared = replace(table, samples=[replace(sample, share=1.0 / len(pairs)) for sample in samples])
     learned = _train_samples(shared, [0.0] * len(samples), left_out_S, scores, algorithm, team)
     preferences = PreferencePairs(
         pairs,
@@ -226,7 +226,7 @@ def _averages_after(
 
 
 def _train_samples(
-    samples: Sequence[Sample],
+    table: Table,
     advantages: Sequence[float | tuple[float, ...]],
     left_out_S: Tensor,
     scores: Scores,
@@ -246,11 +246,17 @@ def _train_samples(
             prompt_tokens=sample.prompt_tokens,
             completion=sample.completion,
             advantage=advantage,
-            share=sample.share * algorithm.turn_weight(sample.turn),
+            share=sample.share
+            * algorithm.turn_weight(sample.turn)
+            * (algorithm.stopped_weight if stopped else 1.0),
             reference_logprobs=_reference_of(sample.id, scores),
         )
-        for sample, advantage, left_out in zip(
-            samples, advantages, left_out_S.tolist(), strict=True
+        for sample, advantage, left_out, stopped in zip(
+            table.samples,
+            advantages,
+            left_out_S.tolist(),
+            table.stopped_S.tolist(),
+            strict=True,
         )
         if not left_out
         and sample.completion.tokens is not None

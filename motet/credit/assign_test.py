@@ -133,6 +133,31 @@ def test_those_chosen_to_go_on_carry_the_weight_of_the_pruned():
     assert [s.share for s in result.samples if s.id.agent == "a"] == [0.5, 0.5, 0.5, 0.5]
 
 
+def test_a_turn_that_a_reward_ended_has_its_turn_weight_times_the_stopped_weight():
+    """CoMLRL's early_termination_weight, with its published values: the last turn that was played
+    weighs turn_weights[t] x 2."""
+    algorithm = resolve("magrpo", {"turn_weights": (1.2, 0.8), "stopped_weight": 2.0})
+    early = episode(round_(0, [outcome(0, 3.0, end="stopped"), outcome(1, 5.0, end="stopped")]))
+    shares = [sample.share for sample in credit([early], algorithm, turns=2).samples]
+    assert shares == pytest.approx([1 / 2 * 1.2 * 2.0] * 4)
+    below = round_(1, [outcome(0, 3.0, end="stopped"), outcome(1, 5.0, end="stopped")])
+    late = episode(round_(0, [outcome(0, 0.0, end="pruned"), outcome(1, 1.0, next=below)]))
+    found = credit([late], algorithm.model_copy(update={"returns": "current"}), turns=2).samples
+    assert [sample.share for sample in found if sample.turn == 0] == pytest.approx([0.6] * 4)
+    assert [sample.share for sample in found if sample.turn == 1] == pytest.approx(
+        [1 / 2 * 0.8 * 2.0] * 4
+    )
+    assert [sample.advantage for sample in found] == [-0.5, 0.5] * 2 + [-1.0, 1.0] * 2
+
+
+def test_only_a_stop_at_a_reward_has_the_stopped_weight():
+    algorithm = resolve("magrpo", {"stopped_weight": 2.0})
+    ends = ("done", "limit", "stopped")
+    root = round_(0, [outcome(g, float(g), end=end) for g, end in enumerate(ends)])
+    shares = [sample.share for sample in credit([episode(root)], algorithm).samples]
+    assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3] * 2)
+
+
 def test_turn_weights_multiply_and_zero_leaves_a_turn_out():
     child = round_(1, [outcome(0, 1.0), outcome(1, 3.0)])
     tree = episode(round_(0, [outcome(0, 0.0, next=child), outcome(1, 0.0, next=child)]))

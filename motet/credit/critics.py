@@ -33,7 +33,7 @@ def reading_of(id: SampleId, algorithm: Algorithm) -> ValueId:
     """Return the id of the critic input that gives the value of a sample."""
     if algorithm.scope == "token":
         return ValueId(id.episode, id.path, id.agent, id.index)
-    return ValueId(id.episode, id.path, id.agent if algorithm.critic_view == "own" else None)
+    return ValueId(id.episode, id.path, None if algorithm.critic_view == "joint" else id.agent)
 
 
 # ------------------------------------------------------------ turn scope

@@ -90,6 +90,13 @@ class Table:
     def acts_NJ(self) -> Tensor:
         return self.sample_NJ >= 0
 
+    @property
+    def stopped_S(self) -> Tensor:
+        """bool [S]: whether `rollout.stop_at_reward` ended all joint actions of a sample."""
+        stopped = [outcome.end == "stopped" for outcome in self.outcomes]
+        stopped_J = torch.tensor(stopped, dtype=torch.float64)
+        return self.of_samples(stopped_J.expand(self.sample_NJ.shape)) == 1.0
+
     def of_samples(self, figures_NJ: Tensor) -> Tensor:
         """Average over the joint actions that each sample took part in. [N, J] -> [S]"""
         acts_NJ = self.acts_NJ

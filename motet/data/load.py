@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,17 +16,26 @@ from motet.reading import ROWS, check_regular, read_bytes
 Row: TypeAlias = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """The rows of a dataset, and warnings about them."""
+
+    rows: list[Row]
+    warnings: tuple[str, ...] = ()
+
+
 def load_rows(
     path: Path | str | None = None,
     name: str | None = None,
     split: str = "train",
     subset: str | None = None,
-) -> list[Row]:
+) -> Loaded:
     """Return the rows that `split` selects, from the local `path` or the dataset `name`.
 
     A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that
     have several. A single file is one split, whatever the name in `split`, so only the slice of
-    `split` matters. In a folder, the name of the split selects the files.
+    `split` matters. In a folder, the name of the split selects the files. If a dataset lacks the
+    split and has only one, that one is used, with a warning.
 
     Raises ConfigError if the data is missing, unreadable or empty.
     """
@@ -37,16 +47,16 @@ def load_rows(
     wanted = parse_split(split)
     local = Path(path or str(name))
     if path is not None or look_at(local) != "nothing":
-        rows, source = _local(local, wanted), str(local)
+        found, source = _local(local, wanted), str(local)
     else:
-        rows, source = _hub(str(name), wanted, subset), str(name)
-    chosen = [rows[index] for index in wanted.rows(len(rows))]
+        found, source = _hub(str(name), wanted, subset), str(name)
+    chosen = [found.rows[index] for index in wanted.rows(len(found.rows))]
     if not chosen:
         raise ConfigError(
-            f"split {split!r} selects none of the {len(rows)} rows of {source}; expected at least "
-            "one"
+            f"split {split!r} selects none of the {len(found.rows)} rows of {source}; expected at "
+            "least one"
         )
-    return chosen
+    return Loaded(chosen, found.warnings)
 
 
 def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], where: str) -> None:
@@ -68,17 +78,17 @@ def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], whe
 # -------------------------------------------------------------------------------------------- local
 
 
-def _local(path: Path, split: Split) -> list[Row]:
+def _local(path: Path, split: Split) -> Loaded:
     if look_at(path) == "nothing":
         raise ConfigError(
             f"{path} does not exist; expected a .jsonl, .json, .csv or .parquet file, or a folder "
             "of them"
         )
     if look_at(path) == "file":
-        return _read(path)
+        return Loaded(_read(path))
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved(path, split)
-    return [row for file in _files(path, split) for row in _read(file)]
+    return Loaded([row for file in _files(path, split) for row in _read(file)])
 
 
 def _files(folder: Path, split: Split) -> list[Path]:
@@ -187,29 +197,52 @@ _READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _pa
 # ---------------------------------------------------------------------------------------------- hub
 
 
-def _saved(folder: Path, split: Split) -> list[Row]:
+def _saved(folder: Path, split: Split) -> Loaded:
     """Read what `datasets.save_to_disk` wrote: one split, or several by name."""
     import datasets
 
     loaded = datasets.load_from_disk(str(folder))
     if isinstance(loaded, datasets.Dataset):
-        return list(loaded.to_list())
-    if split.name not in loaded:
-        raise ConfigError(
-            f"{folder} has no split {split.name!r}{nearest(split.name, loaded)}; it has "
-            f"{', '.join(loaded)}"
-        )
-    return list(loaded[split.name].to_list())
+        return Loaded(list(loaded.to_list()))
+    chosen, warnings = _split_of(str(folder), split.name, list(loaded))
+    return Loaded(list(loaded[chosen].to_list()), warnings)
 
 
-def _hub(name: str, split: Split, subset: str | None) -> list[Row]:
+def _hub(name: str, split: Split, subset: str | None) -> Loaded:
     import datasets  # takes a second to import
 
+    errors = (datasets.exceptions.DatasetsError, OSError, ValueError)
     try:
-        return list(datasets.load_dataset(name, subset, split=split.name).to_list())
-    except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
+        rows = datasets.load_dataset(name, subset, split=split.name)
+        return Loaded(list(rows.to_list()))
+    except errors as error:
         asked = f"dataset {name!r}" + (f", subset {subset!r}" if subset else "")
+        if isinstance(error, ValueError):  # datasets raises it for an unknown split
+            try:
+                splits = datasets.get_dataset_split_names(name, subset)
+            except errors:
+                splits = []
+            if splits and split.name not in splits:
+                chosen, warnings = _split_of(asked, split.name, splits)
+                rows = datasets.load_dataset(name, subset, split=chosen)
+                return Loaded(list(rows.to_list()), warnings)
         raise ConfigError(
             f"{asked}, split {split.name!r} cannot be loaded: {error}; expected a dataset on the "
             "hub, or an existing local path"
         ) from error
+
+
+def _split_of(source: str, wanted: str, splits: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the split to read: the one that is wanted, or with a warning the only one.
+
+    Raises: ConfigError if there are several others.
+    """
+    if wanted in splits:
+        return wanted, ()
+    if len(splits) == 1:
+        return splits[0], (
+            f"{source} has no split {wanted!r}: its only split, {splits[0]!r}, is read",
+        )
+    raise ConfigError(
+        f"{source} has no split {wanted!r}{nearest(wanted, splits)}; it has {', '.join(splits)}"
+    )

@@ -5,6 +5,11 @@ import pytest
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError
 
+
+def rows_of(**source):
+    return load_rows(**source).rows
+
+
 ROWS = [{"id": i, "text": f"row {i}"} for i in range(10)]
 
 
@@ -16,8 +21,8 @@ def jsonl(tmp_path):
 
 
 def test_a_file_is_one_split_whatever_the_split_is_called(jsonl):
-    assert load_rows(path=jsonl) == ROWS
-    assert load_rows(path=jsonl, split="test[2:4]") == ROWS[2:4]
+    assert rows_of(path=jsonl) == ROWS
+    assert rows_of(path=jsonl, split="test[2:4]") == ROWS[2:4]
 
 
 def test_json_lists_and_parquet_give_the_same_rows(tmp_path):
@@ -26,15 +31,13 @@ def test_json_lists_and_parquet_give_the_same_rows(tmp_path):
 
     (tmp_path / "rows.json").write_text(json.dumps(ROWS))
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
-    assert (
-        load_rows(path=tmp_path / "rows.json") == load_rows(path=tmp_path / "rows.parquet") == ROWS
-    )
+    assert rows_of(path=tmp_path / "rows.json") == rows_of(path=tmp_path / "rows.parquet") == ROWS
 
 
 def test_the_values_of_a_csv_file_are_texts(tmp_path):
     (tmp_path / "rows.csv").write_text('id,text\n1,"two\nlines, ""quoted"""\n\n2,\n')
     rows = [{"id": "1", "text": 'two\nlines, "quoted"'}, {"id": "2", "text": ""}]
-    assert load_rows(path=tmp_path / "rows.csv") == rows
+    assert rows_of(path=tmp_path / "rows.csv") == rows
 
 
 @pytest.mark.parametrize(
@@ -49,11 +52,11 @@ def test_the_values_of_a_csv_file_are_texts(tmp_path):
 def test_a_csv_file_that_does_not_add_up_is_refused(tmp_path, text, message):
     (tmp_path / "rows.csv").write_bytes(text)
     with pytest.raises(ConfigError, match=message):
-        load_rows(path=tmp_path / "rows.csv")
+        rows_of(path=tmp_path / "rows.csv")
 
 
 def test_a_name_that_exists_as_a_path_is_a_path(jsonl):
-    assert load_rows(name=str(jsonl), split="train[:1]") == ROWS[:1]
+    assert rows_of(name=str(jsonl), split="train[:1]") == ROWS[:1]
 
 
 def test_in_a_folder_the_splits_name_chooses_the_files(tmp_path):
@@ -63,16 +66,16 @@ def test_in_a_folder_the_splits_name_chooses_the_files(tmp_path):
         "test": ROWS[5:],
     }.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert load_rows(path=tmp_path, split="train") == ROWS[:5]
-    assert load_rows(path=tmp_path, split="test[-1:]") == ROWS[-1:]
+    assert rows_of(path=tmp_path, split="train") == ROWS[:5]
+    assert rows_of(path=tmp_path, split="test[-1:]") == ROWS[-1:]
     with pytest.raises(
         ConfigError, match=r"no file for split 'dev'; it has test.jsonl, train-00000"
     ):
-        load_rows(path=tmp_path, split="dev")
+        rows_of(path=tmp_path, split="dev")
 
 
 def test_a_folders_only_file_is_every_split(jsonl):
-    assert load_rows(path=jsonl.parent, split="validation") == ROWS
+    assert rows_of(path=jsonl.parent, split="validation") == ROWS
 
 
 def test_a_folder_saved_by_datasets_is_read(tmp_path):
@@ -83,12 +86,45 @@ def test_a_folder_saved_by_datasets_is_read(tmp_path):
         tmp_path / "many"
     )
     whole.save_to_disk(tmp_path / "one")
-    assert load_rows(path=tmp_path / "many", split="test") == ROWS[:1]
-    assert load_rows(path=tmp_path / "one", split="train[9:]") == ROWS[9:]
+    assert rows_of(path=tmp_path / "many", split="test") == ROWS[:1]
+    assert rows_of(path=tmp_path / "one", split="train[9:]") == ROWS[9:]
     with pytest.raises(
         ConfigError, match=r"no split 'tets' \(did you mean 'test'\?\); it has train, test"
     ):
-        load_rows(path=tmp_path / "many", split="tets")
+        rows_of(path=tmp_path / "many", split="tets")
+
+
+def test_the_only_split_is_read_in_place_of_one_that_a_dataset_lacks(tmp_path):
+    import datasets
+
+    whole = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"test": whole}).save_to_disk(tmp_path / "one")
+    found = load_rows(path=tmp_path / "one", split="train[8:]")
+    assert found.rows == ROWS[8:]
+    assert found.warnings == (
+        f"{tmp_path / 'one'} has no split 'train': its only split, 'test', is read",
+    )
+    assert load_rows(path=tmp_path / "one", split="test").warnings == ()
+
+
+def test_the_hub_falls_back_to_the_only_split_and_lists_several(monkeypatch):
+    import datasets
+
+    def load_dataset(name, subset, split):
+        if split != "test":
+            raise ValueError(f'Unknown split "{split}". Should be one of [...].')
+        return datasets.Dataset.from_list(ROWS)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["test"])
+    found = load_rows(name="owner/set", split="train[6:]")
+    assert found.rows == ROWS[6:]
+    assert found.warnings == (
+        "dataset 'owner/set' has no split 'train': its only split, 'test', is read",
+    )
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["test", "validation"])
+    with pytest.raises(ConfigError, match="has no split 'train'; it has test, validation"):
+        load_rows(name="owner/set", split="train")
 
 
 def test_the_hub_is_asked_for_the_whole_split_and_sliced_here(monkeypatch):
@@ -101,7 +137,7 @@ def test_the_hub_is_asked_for_the_whole_split_and_sliced_here(monkeypatch):
         return datasets.Dataset.from_list(ROWS)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    assert load_rows(name="owner/set", split="test[3:5]", subset="main") == ROWS[3:5]
+    assert rows_of(name="owner/set", split="test[3:5]", subset="main") == ROWS[3:5]
     assert asked == [(("owner/set", "main"), {"split": "test"})]
 
 
@@ -117,14 +153,14 @@ def test_what_the_hub_refuses_is_one_clear_line(monkeypatch, error):
         ConfigError,
         match="dataset 'owner/set', split 'test' cannot be loaded: no such thing; expected",
     ):
-        load_rows(name="owner/set", split="test")
+        rows_of(name="owner/set", split="test")
 
 
 def test_one_of_path_and_name_is_given(jsonl):
     with pytest.raises(ConfigError, match="path None and name None; expected exactly one"):
-        load_rows()
+        rows_of()
     with pytest.raises(ConfigError, match="expected exactly one"):
-        load_rows(path=jsonl, name="x")
+        rows_of(path=jsonl, name="x")
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -132,7 +168,7 @@ def test_a_missing_file_is_named(tmp_path):
         ConfigError,
         match=r"gone.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file",
     ):
-        load_rows(path=tmp_path / "gone.jsonl")
+        rows_of(path=tmp_path / "gone.jsonl")
 
 
 def test_no_rows_is_an_error(tmp_path, jsonl):
@@ -140,9 +176,9 @@ def test_no_rows_is_an_error(tmp_path, jsonl):
     with pytest.raises(
         ConfigError, match=r"split 'train' selects none of the 0 rows of .*empty\.jsonl"
     ):
-        load_rows(path=tmp_path / "empty.jsonl")
+        rows_of(path=tmp_path / "empty.jsonl")
     with pytest.raises(ConfigError, match="split 'train\\[10:\\]' selects none of the 10 rows"):
-        load_rows(path=jsonl, split="train[10:]")
+        rows_of(path=jsonl, split="train[10:]")
 
 
 @pytest.mark.parametrize(
@@ -162,12 +198,12 @@ def test_no_rows_is_an_error(tmp_path, jsonl):
 def test_a_broken_file_names_the_place(tmp_path, file, content, message):
     (tmp_path / file).write_bytes(content)
     with pytest.raises(ConfigError, match=message):
-        load_rows(path=tmp_path / file)
+        rows_of(path=tmp_path / file)
 
 
 def test_a_folder_without_data_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="has no data files"):
-        load_rows(path=tmp_path)
+        rows_of(path=tmp_path)
 
 
 def test_a_missing_field_names_the_row_and_the_nearest_field():

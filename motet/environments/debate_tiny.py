@@ -99,6 +99,8 @@ class TinyDebate(Environment[TinyDebateState]):
     def __init__(self, options: Options, *, verifier: AnswerVerifier | None = None) -> None:
         """Raises: ConfigError if `score` needs a verifier and there is none, or if there is a
         verifier that is not used."""
+        if isinstance(verifier, Mapping):
+            raise ConfigError("debate_tiny asks one verifier for all agents: drop verifier.agents")
         check_verifier(f"score is {options.score}", verifier, asks=options.score == "verifier")
         self.options, self._verifier = options, verifier
         self.agents: Sequence[str] = tuple(SKILLS)[: options.agents]

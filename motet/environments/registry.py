@@ -18,6 +18,8 @@ ENVIRONMENTS: dict[str, str] = {
     "bug_fix_tiny": "motet.environments.coding.bug_fix_tiny:TinyBugFix",
     "code_completion": "motet.environments.coding.completion:CodeCompletion",
     "code_generation": "motet.environments.coding.generation:CodeGeneration",
+    "length_ratio": "motet.environments.length_ratio:LengthRatio",
+    "function_examples": "motet.environments.coding.function_examples:FunctionAndExamples",
     "str_build": "motet.environments.minecraft.str_build:StrBuild",
     "house_build": "motet.environments.minecraft.house_build:HouseBuild",
     "writing": "motet.environments.writing:WritingEnvironment",

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-DATASET_TYPES = ("humaneval", "coophumaneval", "mbpp", "classeval", "tldr", "arxiv")
+WRITING_TYPES = ("tldr", "arxiv")
+DATASET_TYPES = ("humaneval", "coophumaneval", "mbpp", "classeval", *WRITING_TYPES)
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def environment_of(dataset_type: str, agents: int) -> BenchmarkEnvironment:
             [f"coder{number}" for number in range(1, agents + 1)],
             {"packages": ["numpy"], "cpu_seconds": 10, "wall_seconds": 30.0},
         )
-    if dataset_type in ("tldr", "arxiv"):
+    if dataset_type in WRITING_TYPES:
         if agents > 2:
             raise ValueError("expected 1 or 2, because the text has two parts")
         parts = ["summary", "detail"] if dataset_type == "tldr" else ["background", "method"]

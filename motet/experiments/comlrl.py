@@ -1,4 +1,4 @@
-"""Translate the configs of CoMLRL's trainers: grpo, magrpo, iac and maac.
+"""Translate the configs of CoMLRL's trainers: grpo, magrpo, ac, iac and maac.
 
 The keys that set one key of Motet's config by themselves are in comlrl_keys.py. Here are those that
 have a meaning only together.
@@ -7,20 +7,18 @@ have a meaning only together.
 from collections.abc import Sequence
 from pathlib import Path
 
-from motet.experiments.benchmarks import DATASET_TYPES, environment_of, inferred_type
+from motet.experiments.benchmarks import DATASET_TYPES, WRITING_TYPES, environment_of, inferred_type
+from motet.experiments.comlrl_experts import set_expert
 from motet.experiments.comlrl_models import Critics, set_agents, set_critics
 from motet.experiments.translation import Translation
 from motet.settings import Plan
 
 # Defaults of the published trainers, for the keys of these names
 NUM_TURNS, ROLLOUT_BUFFER_SIZE, REFERENCE_KL_COEF = 1, 1, 0.1
-EXPERT_MODEL = "deepseek-coder"
-EXPERT_APIS = {
-    "deepseek": ("https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    "qwen": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
-    "claude": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
-}
-"""Start of an expert's name -> (address of its API, environment variable with the API key)."""
+ADAM_BETA1, ADAM_BETA2 = 0.9, 0.999
+WEIGHT, THRESHOLD = "trainer.early_termination_weight", "trainer.early_termination_threshold"
+TERMINATION_REWARD, TERMINATION_REWARD_ALONE = 4.0, 2.1
+"""The most that a team earns, and a single agent: the first trainers stopped there."""
 
 
 def grpo(config: Translation, name: str) -> None:
@@ -29,6 +27,12 @@ def grpo(config: Translation, name: str) -> None:
 
 def magrpo(config: Translation, name: str) -> None:
     _translate(config, name, "magrpo")
+
+
+def ac(config: Translation, name: str) -> None:
+    if config.get("trainer.num_agents", 1) != 1:
+        raise config.error("trainer.num_agents", "ac trains one agent: use train_iac.py")
+    _translate(config, name, "iac", default_agents=1, critics="one per agent")
 
 
 def iac(config: Translation, name: str) -> None:
@@ -61,12 +65,16 @@ def _translate(
     models = set_agents(config, agent_names)
     _set_batch(config, tasks)
     _set_credit(config, turns=len(samples))
+    _set_early_termination(config, turns=len(samples), agents=agents)
+    if dataset_type not in WRITING_TYPES and WEIGHT in config and len(samples) > 1:
+        config.set("environment.stop_when_solved", False, WEIGHT)
     _set_kl_penalty(config)
+    _set_optimizer(config)
     if "trainer.epsilon_clip" in config:
         config.set("algorithm.policy_loss", "clipped_surrogate", "trainer.epsilon_clip")
         config.copy("trainer.epsilon_clip", "algorithm.clip_low", "algorithm.clip_high")
     _set_feedback(config)
-    _set_expert(config)
+    set_expert(config, is_default=WEIGHT in config and len(samples) > 1)
     normalization = "trainer.advantage_normalization"
     if critics is None and normalization in config:
         config.set("algorithm.scale", "std" if config[normalization] else "none", normalization)
@@ -156,19 +164,6 @@ def _set_feedback(config: Translation) -> None:
             config.copy(key, f"environment.feedback.{option}")
 
 
-def _set_expert(config: Translation) -> None:
-    if config.get("external.mode") != "expert_edits":
-        config.ignore("{key} needs external.mode: expert_edits", "external.expert_model")
-        return
-    source = "external.expert_model" if "external.expert_model" in config else "external.mode"
-    model: str = config.get("external.expert_model", EXPERT_MODEL)
-    config.set("expert.model", model, source)
-    for start, (address, variable) in EXPERT_APIS.items():
-        if model.startswith(start):
-            config.set("expert.base_url", address, source)
-            config.set("expert.key_variable", variable, source)
-
-
 # -------------------------------------------------------------------------------------- learning
 
 
@@ -185,7 +180,7 @@ def _tasks_per_step(
     plan = Plan(
         samples=tuple(samples),
         pairing=config.get("trainer.joint_mode", "aligned"),
-        expand=config.get("trainer.handoff", "all"),
+        expand=config.get("trainer.handoff", "best" if WEIGHT in config else "all"),
         max_nodes=10**9,
     )
     rounds = plan.rounds(agents)
@@ -208,6 +203,7 @@ def _set_batch(config: Translation, tasks: int) -> None:
 
 
 def _set_credit(config: Translation, turns: int) -> None:
+    config.copy("trainer.discount", "algorithm.gamma")
     if "trainer.handoff" in config:
         # one joint action per Round is expanded; its siblings get credit for what follows from it
         config.copy("trainer.handoff", "rollout.expand")
@@ -222,26 +218,46 @@ def _set_credit(config: Translation, turns: int) -> None:
         config.set("algorithm.turn_weights", weights, key)
 
 
+def _set_early_termination(config: Translation, turns: int, agents: int) -> None:
+    """Set what the first trainers of several turns did, which read early_termination_weight.
+
+    They paid a turn its own reward only. The best joint sample of a turn went on. If the mean
+    reward of a turn was the highest possible, the task was over, and the loss of that turn was
+    multiplied with the weight.
+    """
+    if turns == 1:
+        config.ignore("{key} is for several turns", WEIGHT)
+    if turns == 1 or WEIGHT not in config:
+        return
+    if "trainer.handoff" not in config:
+        config.set("rollout.expand", "best", WEIGHT)
+    if "trainer.discount" not in config:
+        config.set("algorithm.returns", "current", WEIGHT)
+    if config.get(THRESHOLD, TERMINATION_REWARD) is None:
+        config.ignore("{key} needs early_termination_threshold", WEIGHT)
+        return
+    if THRESHOLD not in config:
+        reward = TERMINATION_REWARD if agents > 1 else TERMINATION_REWARD_ALONE
+        config.set("rollout.stop_at_reward", reward, WEIGHT)
+    config.set("rollout.stop_by", "round", WEIGHT)
+    config.copy(WEIGHT, "algorithm.stopped_weight")
+
+
 def _set_kl_penalty(config: Translation) -> None:
-    """Set the KL penalty, in the loss or in the reward. As published, a beta of 0 turns it off."""
-    in_loss = bool(config.get("trainer.beta"))
-    in_reward: bool = config.get("trainer.reference_kl_enabled", False)
-    if in_loss and in_reward:
-        raise config.error(
-            "trainer.beta",
-            "it sets a KL term in the loss, and reference_kl_enabled sets one in the reward: keep "
-            "one",
-        )
-    if in_loss:
-        config.set("algorithm.kl_in", "loss", "trainer.beta")
-        config.set("algorithm.kl_estimator", "k3", "trainer.beta")
-        config.copy("trainer.beta", "algorithm.kl_coefficient")
-    if in_reward:
+    """Set the KL penalty in the reward."""
+    if config.get("trainer.reference_kl_enabled", False):
         coefficient = config.get("trainer.reference_kl_coef", REFERENCE_KL_COEF)
         config.set("algorithm.kl_in", "reward", "trainer.reference_kl_enabled")
         config.set("algorithm.kl_coefficient", coefficient, "trainer.reference_kl_enabled")
     else:
         config.ignore("{key} needs reference_kl_enabled: true", "trainer.reference_kl_coef")
+
+
+def _set_optimizer(config: Translation) -> None:
+    first, second = "trainer.adam_beta1", "trainer.adam_beta2"
+    if first in config or second in config:
+        betas = [config.get(first, ADAM_BETA1), config.get(second, ADAM_BETA2)]
+        config.set("optimizer.betas", betas, first if first in config else second)
 
 
 def _ignore_sections_that_are_off(config: Translation) -> None:

@@ -4,10 +4,15 @@
 for all names in SECTIONS.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+from motet.data.split import parse_split
+from motet.environments.feedback import MODES
+from motet.errors import ConfigError
 from motet.experiments.keys import (
     Combined,
+    KeyRule,
     KeyTable,
     NoEffect,
     Renamed,
@@ -20,6 +25,7 @@ from motet.experiments.keys import (
     texts,
     whole_number,
 )
+from motet.plugins import is_reference
 
 SECTIONS = {"model": ("model", "agent_model"), "critic_model": ("critic_model", "critic")}
 """Section in the table -> its names in a published config."""
@@ -39,8 +45,30 @@ def sandbox_slice(value: Any) -> Any:
 
 
 def feedback_mode(value: Any) -> Any:
-    """Translate ClassEval's only feedback mode, which has its own name for level feedback."""
-    return "level_feedback" if value == "code_feedback" else value
+    """Check a feedback mode. ClassEval's only mode has its own name for level feedback."""
+    known = (*MODES, "expert_edits", "human")
+    if value == "code_feedback":
+        return "level_feedback"
+    if value not in known and not (isinstance(value, str) and is_reference(value)):
+        raise ValueError(
+            f"expected one of {', '.join(known)}, package.module:NAME or ./file.py:NAME"
+        )
+    return value
+
+
+def split(value: Any) -> str:
+    """Check the expression of a split, such as test[:32]."""
+    try:
+        parse_split(text(value))
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text(value)
+
+
+def gradient_norm(value: Any) -> float:
+    if number(value) <= 0:
+        raise ValueError("expected a number above 0: gradients are always clipped")
+    return number(value)
 
 
 dtype = one_of(
@@ -54,13 +82,42 @@ dtype = one_of(
 pairing = one_of(
     {"align": "aligned", "aligned": "aligned", "cross": "crossed", "crossed": "crossed"}
 )
+attention = one_of({name: name for name in ("sdpa", "flash_attention_2", "eager")})
+advantage_mode = one_of(
+    {"mean": "group_mean", "raw": "none", "max": "group_max", "rloo": "leave_one_out"}
+)
 _MODEL_TYPE = NoEffect("the type follows from the model's own config")
 _REMOTE_CODE = NoEffect(
     "Motet never runs code from a model folder; transformers supports the published models "
     "without it",
-    silent=(None, False),
+    silent=(False,),
 )
-_TEMPORARY_FILES = NoEffect("code runs in the sandbox, which keeps no files", silent=(None, False))
+_PADDING = NoEffect("padding has no effect on sampling or training", silent=("left",))
+_TOKENIZER = {
+    "trust_remote_code": _REMOTE_CODE,
+    "padding_side": _PADDING,
+    "truncation_side": NoEffect("no prompt is truncated"),
+    "model_max_length": NoEffect("a prompt may be as long as the model's context"),
+    "use_fast": NoEffect("transformers chooses the tokenizer of a model", silent=(True,)),
+}
+"""Keys of tokenizer_kwargs."""
+_LOADING = {
+    "trust_remote_code": _REMOTE_CODE,
+    "device_map": NoEffect(
+        "a whole model is on one device, the first GPU if there is one: agent_devices and "
+        "critic_devices name others"
+    ),
+    "low_cpu_mem_usage": NoEffect("models are loaded tensor by tensor", silent=(True,)),
+    "use_cache": NoEffect("sampling always caches, training never does"),
+}
+"""Keys of model_kwargs, besides the dtype and the attention."""
+
+
+def _nested(section: str, rules: Mapping[str, KeyRule]) -> dict[str, KeyRule]:
+    return {f"{section}.{name}": rule for name, rule in rules.items()}
+
+
+_TEMPORARY_FILES = NoEffect("code runs in the sandbox, which keeps no files", silent=(False,))
 _PASSTHROUGH = NoEffect("environment.history sets what later prompts contain of earlier ones")
 _ROWS = Unsupported("set the number of rows in the split: train_split: train[:128]")
 
@@ -90,7 +147,10 @@ KEYS: KeyTable = {
         "optimizer.learning_rate",
         also=("trainer.agent_learning_rate", "trainer.actor_learning_rate"),
     ),
-    "trainer.discount": Renamed("algorithm.gamma"),
+    "trainer.weight_decay": Renamed("optimizer.weight_decay"),
+    "trainer.adam_epsilon": Renamed("optimizer.epsilon"),
+    "trainer.max_grad_norm": Renamed("optimizer.clip_norm", gradient_norm),
+    "trainer.discount": Combined(number),
     "seed": Renamed("seed", also=("trainer.seed",)),
     "trainer.eval_num_samples": Renamed("evaluation.tasks"),
     "trainer.save_steps": Renamed("train.checkpoint_every"),
@@ -102,12 +162,17 @@ KEYS: KeyTable = {
     "model.name": Combined(text, also=("model_name",)),
     "agents": Combined(texts),
     "trainer.num_agents": Combined(whole_number(1), also=("agents.num_agents",)),
-    "model.model_kwargs.torch_dtype": Combined(dtype, also=("model.torch_dtype", "model.dtype")),
+    "model.model_kwargs.torch_dtype": Combined(
+        dtype, also=("model.model_kwargs.dtype", "model.torch_dtype", "model.dtype")
+    ),
+    "model.model_kwargs.attn_implementation": Combined(
+        attention, also=("model.attn_implementation",)
+    ),
     "trainer.agent_devices": Combined(texts),
     "trainer.parallel_training": Combined(one_of({"none": False, "auto": False, "mp": True})),
     "dataset.name": Combined(text),
-    "dataset.train_split": Combined(text),
-    "dataset.eval_split": Combined(text),
+    "dataset.train_split": Combined(split),
+    "dataset.eval_split": Combined(split),
     "dataset.type": Combined(text),
     "trainer.num_turns": Combined(whole_number(1)),
     "trainer.num_generations": Combined(whole_number(1)),
@@ -127,7 +192,9 @@ KEYS: KeyTable = {
     "trainer.per_device_train_batch_size": Combined(whole_number(1)),
     "trainer.turn_gradient_weights": Combined(),
     "trainer.advantage_normalization": Combined(boolean, also=("trainer.normalize_advantage",)),
-    "trainer.beta": Combined(),
+    "trainer.early_termination_weight": Combined(number),
+    "trainer.adam_beta1": Combined(number),
+    "trainer.adam_beta2": Combined(number),
     "trainer.reference_kl_coef": Combined(),
     "trainer.reference_kl_enabled": Combined(boolean),
     "trainer.epsilon_clip": Combined(),
@@ -153,33 +220,33 @@ KEYS: KeyTable = {
     "output.tmp_base_dir": _TEMPORARY_FILES,
     "external.external_prompt_passthrough": _PASSTHROUGH,
     "trainer.external_prompt_passthrough": _PASSTHROUGH,
-    "model.model_kwargs.trust_remote_code": _REMOTE_CODE,
-    "model.tokenizer_kwargs.trust_remote_code": _REMOTE_CODE,
-    "tokenizer.padding_side": NoEffect(
-        "padding has no effect on sampling or training", silent=("left",)
+    **_nested("model.model_kwargs", _LOADING),
+    **_nested("model.tokenizer_kwargs", _TOKENIZER),
+    "tokenizer.padding_side": _PADDING,
+    "trainer.beta": NoEffect(
+        "the published trainers hold it and never read it, so the loss has no KL penalty: "
+        "reference_kl_enabled puts one into the reward",
+        silent=(0, 0.0),
     ),
+    "dataset.private": NoEffect(
+        "the hub knows you by your token: hf auth login, or the variable HF_TOKEN",
+        silent=(False,),
+    ),
+    "patches": NoEffect("they mended an older version of the trainer", silent=({},)),
     # unsupported keys
-    "trainer.early_termination_weight": Unsupported(
-        "the published trainers no longer read it. In Motet, a branch that ends early gets its "
-        "last reward again for each turn not played (algorithm.repeat_last_reward): drop it"
-    ),
-    "model.model_kwargs.device_map": Unsupported(
-        "a model is on one device: set agent_devices, or drop it"
-    ),
     "model.special_tokens": Unsupported(
         "new tokens need new embeddings: add them to a copy of the model, and set model.name to "
         "its folder",
-        allowed=(None, {}),
+        allowed=({},),
     ),
     "trainer.num_return_sequences": Unsupported(
-        "the number of answers per prompt is num_generations: set that instead", allowed=(None, 1)
+        "the number of answers per prompt is num_generations: set that instead", allowed=(1,)
     ),
     "trainer.reference_devices": Unsupported(
         "a reference model is on the device of its policy: drop it"
     ),
     "dataset.size": _ROWS,
     "dataset.eval_size": _ROWS,
-    "patches": Unsupported("the patches are for another trainer: drop it", allowed=(None, {})),
 }
 """The keys of all trainers."""
 
@@ -190,8 +257,14 @@ CRITIC_KEYS: KeyTable = {
     ),
     "critics": Combined(texts),
     "critic_model.model_kwargs.torch_dtype": Combined(
-        dtype, also=("critic_model.torch_dtype", "critic_model.dtype")
+        dtype,
+        also=("critic_model.model_kwargs.dtype", "critic_model.torch_dtype", "critic_model.dtype"),
     ),
+    "critic_model.model_kwargs.attn_implementation": Combined(
+        attention, also=("critic_model.attn_implementation",)
+    ),
+    **_nested("critic_model.model_kwargs", _LOADING),
+    **_nested("critic_model.tokenizer_kwargs", _TOKENIZER),
     "trainer.critic_devices": Combined(texts),
     "trainer.use_separate_critic": Combined(boolean),
     "trainer.critic_learning_rate": Combined(),
@@ -207,12 +280,12 @@ CRITIC_KEYS: KeyTable = {
     ),
     "trainer.critic_type": Unsupported(
         "a critic that also reads the answer (q) would bias the gradient as a baseline: use v",
-        allowed=(None, "v"),
+        allowed=("v",),
     ),
     "trainer.ac_epochs": Unsupported(
         "a policy gradient without a ratio allows one epoch: for more, set "
         "motet.algorithm.name=ippo (maac: mappo)",
-        allowed=(None, 1),
+        allowed=(1,),
     ),
     **dict.fromkeys(
         ("trainer.value_head_hidden_dim", "trainer.critic_value_head_hidden_dim"),
@@ -222,9 +295,18 @@ CRITIC_KEYS: KeyTable = {
 """The keys of trainers with a critic. The others refuse them."""
 
 
+GROUP_KEYS: KeyTable = {
+    "trainer.advantage_mode": Renamed("algorithm.baseline", advantage_mode),
+}
+"""The keys of trainers that compare the samples of a group. The others refuse them."""
+
+
 def keys_of(trainer: str, *, critic: bool) -> KeyTable:
-    if critic:
-        return {**KEYS, **CRITIC_KEYS}
-    why = f"{trainer} has no critic: drop it, or use train_iac.py or train_maac.py"
-    spellings = [one for key, rule in CRITIC_KEYS.items() for one in spellings_of(key, rule, {})]
-    return {**KEYS, **dict.fromkeys(spellings, Unsupported(why))}
+    own, others = (CRITIC_KEYS, GROUP_KEYS) if critic else (GROUP_KEYS, CRITIC_KEYS)
+    why = (
+        f"{trainer} has a critic, whose value is subtracted: drop it"
+        if critic
+        else f"{trainer} has no critic: drop it, or use train_iac.py or train_maac.py"
+    )
+    spellings = [one for key, rule in others.items() for one in spellings_of(key, rule, {})]
+    return {**KEYS, **own, **dict.fromkeys(spellings, Unsupported(why))}

@@ -9,7 +9,7 @@ import pytest
 from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
-from motet.experiments.comlrl_keys import CRITIC_KEYS, KEYS, SECTIONS
+from motet.experiments.comlrl_keys import CRITIC_KEYS, GROUP_KEYS, KEYS, SECTIONS
 from motet.experiments.keys import Combined, NoEffect, Renamed, Unsupported, spellings_of
 from motet.experiments.translate import TRAINERS, translate
 from motet.experiments.translation import Translation
@@ -92,6 +92,7 @@ CHANGES = {
         },
     ),
     "model.model_kwargs.torch_dtype": Case("auto", {"models.base.dtype": "bfloat16"}),
+    "model.model_kwargs.attn_implementation": Case("eager", {"models.base.attention": "eager"}),
     "trainer.agent_devices": Case(["cuda:1"], {"models.base.device": "cuda:1"}),
     "trainer.parallel_training": Case(
         "mp",
@@ -154,13 +155,22 @@ CHANGES = {
     "trainer.discount": Case(0.9, {"algorithm.gamma": 0.9}),
     "trainer.turn_gradient_weights": Case([1.2, 0.8], {"algorithm.turn_weights": [1.2, 0.8]}),
     "trainer.advantage_normalization": Case(True, {"algorithm.scale": "std"}),
-    "trainer.beta": Case(
-        0.02, {
-            "algorithm.kl_in": "loss",
-            "algorithm.kl_estimator": "k3",
-            "algorithm.kl_coefficient": 0.02,
+    "trainer.advantage_mode": Case("rloo", {"algorithm.baseline": "leave_one_out"}),
+    "trainer.early_termination_weight": Case(
+        2.0, {
+            "algorithm.stopped_weight": 2.0,
+            "algorithm.returns": "current",
+            "rollout.expand": "best",
+            "rollout.stop_by": "round",
+            "rollout.stop_at_reward": 4.0,
+            "environment.stop_when_solved": False,
         }
     ),
+    "trainer.weight_decay": Case(0.01, {"optimizer.weight_decay": 0.01}),
+    "trainer.adam_beta1": Case(0.8, {"optimizer.betas": [0.8, 0.999]}),
+    "trainer.adam_beta2": Case(0.98, {"optimizer.betas": [0.9, 0.98]}),
+    "trainer.adam_epsilon": Case(1e-6, {"optimizer.epsilon": 1e-6}),
+    "trainer.max_grad_norm": Case(0.5, {"optimizer.clip_norm": 0.5}),
     "trainer.reference_kl_coef": Case(
         0.3, {"algorithm.kl_in": "reward", "algorithm.kl_coefficient": 0.3},
         {"trainer.reference_kl_enabled": True}
@@ -186,6 +196,9 @@ CHANGES = {
             "models.base.dtype": "float32",
         }
     ),
+    "critic_model.model_kwargs.attn_implementation": Case(
+        "eager", {"models.critic.attention": "eager", "models.base.attention": "auto"},
+    ),
     "trainer.critic_devices": Case(
         ["cuda:1"], {"models.critic.device": "cuda:1", "critic.model": "critic"},
     ),
@@ -209,7 +222,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-ALL_KEYS = {**KEYS, **CRITIC_KEYS}
+ALL_KEYS = {**KEYS, **GROUP_KEYS, **CRITIC_KEYS}
 
 
 def spelt(kind: type | tuple[type, ...], keys: Any = ALL_KEYS) -> list[Any]:
@@ -320,6 +333,9 @@ def test_every_published_word_for_a_choice_is_known():
         ("wandb.enabled", "yes", "expected true or false"),
         ("agents", [1], "expected a string or a list of strings"),
         ("dataset.name", 5, "expected a string"),
+        ("dataset.eval_split", "test[", "layer 1: dataset.eval_split: got 'test[', split is"),
+        ("external.mode", "bandit", "layer 1: external.mode: got 'bandit', expected one of plain"),
+        ("trainer.max_grad_norm", 0, "expected a number above 0: gradients are always clipped"),
         (
             "trainer.eval_interval",
             -1,
@@ -346,9 +362,9 @@ def test_a_value_that_cannot_be_read_names_its_key_and_place(key, value, message
             "layer 1: magrpo.eval_num_samples: evaluation.tasks: got 0",
         ),
         (
-            "trainer.beta",
+            "trainer.weight_decay",
             "much",
-            "layer 1: magrpo.beta: algorithm.kl_coefficient: got 'much', expected a number",
+            "layer 1: magrpo.weight_decay: optimizer.weight_decay: got 'much', expected a number",
         ),
     ],
 )

@@ -8,7 +8,9 @@ from motet.experiments.translation import Translation
 Critics: TypeAlias = Literal["one per agent", "one for all agents"]
 _SEPARATE = "trainer.use_separate_critic"
 _AGENT_DTYPE = "model.model_kwargs.torch_dtype"
+_AGENT_ATTENTION = "model.model_kwargs.attn_implementation"
 _CRITIC_DTYPE = "critic_model.model_kwargs.torch_dtype"
+_CRITIC_ATTENTION = "critic_model.model_kwargs.attn_implementation"
 
 
 class ModelOnDevice(NamedTuple):
@@ -34,6 +36,7 @@ def set_agents(config: Translation, agents: Sequence[str]) -> list[ModelOnDevice
         if device is not None:
             config.set(f"models.{name}.device", device, "trainer.agent_devices")
         config.copy(_AGENT_DTYPE, f"models.{name}.dtype")
+        config.copy(_AGENT_ATTENTION, f"models.{name}.attention")
         config.set(f"policies.{agent}.model", name)
         config.set(f"policies.{agent}.train", "full")
         config.set(f"team.{agent}.policy", [agent])
@@ -107,6 +110,7 @@ def _set_critics_on_policies(config: Translation, critics: Critics) -> None:
         "trainer.critic_learning_rate",
         "trainer.critic_devices",
         _CRITIC_DTYPE,
+        _CRITIC_ATTENTION,
     )
 
 
@@ -120,10 +124,18 @@ def _set_separate_critics(
     defaults = list(agent_models if critics == "one per agent" else agent_models[:1])
     models = _critic_models(config, defaults)
     agent_dtype = config.get(_AGENT_DTYPE)
+    agent_attention = config.get(_AGENT_ATTENTION)
     dtype = config.get(_CRITIC_DTYPE, agent_dtype)
-    if models == defaults and dtype == agent_dtype:
+    attention = config.get(_CRITIC_ATTENTION, agent_attention)
+    if models == defaults and (dtype, attention) == (agent_dtype, agent_attention):
         return  # Motet's default: each critic uses a copy of its agent's model
-    keys = ("critics", "critic_model.name", "trainer.critic_devices", _CRITIC_DTYPE)
+    keys = (
+        "critics",
+        "critic_model.name",
+        "trainer.critic_devices",
+        _CRITIC_DTYPE,
+        _CRITIC_ATTENTION,
+    )
     source = next(key for key in keys if key in config)
     if len(set(models)) > 1:
         raise config.error(
@@ -137,6 +149,8 @@ def _set_separate_critics(
         config.set("models.critic.device", models[0].device, source)
     if dtype is not None:
         config.set("models.critic.dtype", dtype, source)
+    if attention is not None:
+        config.set("models.critic.attention", attention, source)
 
 
 def _critic_models(config: Translation, defaults: Sequence[ModelOnDevice]) -> list[ModelOnDevice]:

@@ -19,7 +19,8 @@ from motet.config.schema import RunConfig
 from motet.config.yaml import Document, KeyPath, read_value, read_yaml
 from motet.console import out, print_finished
 from motet.errors import ConfigError
-from motet.exit_codes import ends_with_one_line
+from motet.exit_codes import ends_with_one_line, new_run_hint
+from motet.experiments.python_config import read_python_config
 from motet.experiments.translate import TRAINERS, translate
 from motet.experiments.translation import Translation
 
@@ -88,17 +89,24 @@ def _run(trainer: str, arguments: Sequence[str] | None) -> None:
         else _free(config.name, translated.runs)
     )
     config = config.model_copy(update={"name": name})
-    print_finished(api.train(config, resume=chosen.reload, runs=translated.runs), translated.runs)
+    with new_run_hint("start a new run: the same command without --reload"):
+        summary = api.train(config, resume=chosen.reload, runs=translated.runs)
+    print_finished(summary, translated.runs)
 
 
 def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
     """Translate the command line: overrides replace the config file, and flags replace both."""
-    layers = [read_yaml(chosen.config), *map(_override, chosen.override)]
+    layers = [_config_file(chosen.config), *map(_override, chosen.override)]
     for flag, (key, _) in _flags(trainer).items():
         value = vars(chosen)[flag]
         if value is not None:
             layers.append(_layer(key.format(trainer=trainer), value, f"--{flag}"))
     return translate(layers, TRAINERS[trainer], chosen.config.stem.removesuffix("_config"))
+
+
+def _config_file(path: Path) -> Document:
+    is_python = path.suffix == ".py"
+    return read_python_config(path) if is_python else read_yaml(path, last_counts=True)
 
 
 def config_of(translated: Translation) -> RunConfig:

@@ -118,8 +118,8 @@ def test_flags_are_never_guessed_from_a_beginning(config, capsys):
         ),
         (["--num_epochs", "0"], "--num_epochs: magrpo.num_train_epochs: train.epochs: got 0"),
         (
-            ["--override", "magrpo.early_termination_weight=2"],
-            "a branch that ends early gets its last reward again",
+            ["--override", "magrpo.reference_devices=cuda:1"],
+            "override 'magrpo.reference_devices=cuda:1': magrpo.reference_devices: a reference",
         ),
     ],
 )

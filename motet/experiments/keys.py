@@ -34,7 +34,8 @@ class Combined:
 
 @dataclass(frozen=True)
 class NoEffect:
-    """The key is accepted and has no effect. A note tells the user why, except for `silent`."""
+    """The key is accepted and has no effect. A note tells the user why, except for null and
+    `silent`."""
 
     why: str
     silent: tuple[Any, ...] = ()
@@ -42,10 +43,10 @@ class NoEffect:
 
 @dataclass(frozen=True)
 class Unsupported:
-    """The key is an error that says why, unless its value is in `allowed`."""
+    """The key is an error that says why, unless its last value is null or in `allowed`."""
 
     why: str
-    allowed: tuple[Any, ...] = (None, False)
+    allowed: tuple[Any, ...] = (False,)
 
 
 KeyRule: TypeAlias = Renamed | Combined | NoEffect | Unsupported

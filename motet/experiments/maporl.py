@@ -91,29 +91,45 @@ def _set_score(config: Translation) -> None:
         config.set("environment.show_scores", "verifier", "reward_feedback")
     if labels:
         config.ignore("{key} needs no_reward_model: false", "server_dict")
-    elif "server_dict" in config:
-        config.set("verifier.base_url", _verifier_address(config), "server_dict")
-    if not config.get("non_box_penalty", False):
-        config.ignore("{key} needs non_box_penalty: true", "penalty_reward_value")
+    _set_penalty(config)
+
+
+def _set_penalty(config: Translation) -> None:
+    """Set the penalty of an answer in bad form.
+
+    With min_output_length or non_eos_penalty, an answer that is too short, repeats itself or has no
+    box gets penalty_reward_value in place of its score. The published code does this under
+    non_eos_penalty, and cannot run without it. With non_box_penalty alone, only the box matters.
+    """
+    if not (config.get("non_eos_penalty", False) or config.get("non_box_penalty", False)):
+        config.ignore(
+            "{key} needs non_eos_penalty or non_box_penalty: true",
+            "penalty_reward_value",
+            "min_output_length",
+        )
     elif "penalty_reward_value" in config:
-        penalty = -config["penalty_reward_value"]
-        config.set("environment.format_penalty", penalty, "penalty_reward_value")
+        penalty: float = config["penalty_reward_value"]
+        if config.get("non_eos_penalty", False) or config.get("min_output_length", 0):
+            config.set("environment.bad_form_score", penalty, "penalty_reward_value")
+            config.copy("min_output_length", "environment.min_length")
+        else:
+            config.set("environment.format_penalty", -penalty, "penalty_reward_value")
 
 
-def _verifier_address(config: Translation) -> str:
+def _set_verifier(config: Translation, agents: Sequence[str]) -> None:
+    """Set the verifier's address, or one per agent if the models have verifiers of their own."""
+    if "server_dict" not in config or config.get("no_reward_model", False):
+        return
     servers: Mapping[str, str] = config["server_dict"]
     models = _model_per_agent(config, "base_model", "another_policy_base_model")
     missing = [model for model in models if model not in servers]
     if missing:
         raise config.error("server_dict", f"got no address for {missing[0]}, expected one")
-    addresses = {servers[model] for model in models}
-    if len(addresses) > 1:
-        raise config.error(
-            "server_dict",
-            "got several addresses for this team, expected one, because one verifier scores all "
-            "agents",
-        )
-    return addresses.pop()
+    if len({servers[model] for model in models}) == 1:
+        config.set("verifier.base_url", servers[models[0]], "server_dict")
+        return
+    for agent, model in zip(agents, models, strict=True):
+        config.set(f"verifier.agents.{agent}.base_url", servers[model], "server_dict")
 
 
 def _set_consensus(config: Translation) -> None:
@@ -144,7 +160,18 @@ def _set_agents(config: Translation) -> None:
         agents = Debate.Options(agents=count).names
     except ValueError as error:
         raise config.error("agent_num", f"got {count}, expected at most 8") from error
+    _set_verifier(config, agents)
     paths = _model_paths(config)
+    if not config.get("policy_separation", False):
+        waiting = [
+            key
+            for key, off in (("collaboration_separation", False), ("task_training", True))
+            if config.get(key, off) is not off
+        ]
+        config.ignore(
+            "{key} needs policy_separation: true: one policy plays and learns all turns",
+            *waiting,
+        )
     different_models: bool = config.get("diff_model_training", False)
     if not different_models:
         config.ignore(
@@ -209,26 +236,17 @@ def _set_model(config: Translation, model: str, path: str) -> None:
 def _policy_names(config: Translation) -> Sequence[str]:
     """Return the names of an agent's policies, one per turn. The last one repeats."""
     per_turn: bool = config.get("policy_separation", False)
+    if not per_turn:
+        return ["debater"]
     if config.get("collaboration_separation", False):
-        if not per_turn:
-            raise config.error("collaboration_separation", "needs policy_separation: true")
         return ["first", "later"]
-    if per_turn:
-        return [f"turn{turn}" for turn in range(1, config["round_num"] + 1)]
-    return ["debater"]
+    return [f"turn{turn}" for turn in range(1, config["round_num"] + 1)]
 
 
 def _first_turn_is_frozen(config: Translation) -> bool:
     """Test whether the policy of the first turn is frozen."""
-    if config.get("task_training", True):
-        return False
-    if not config.get("policy_separation", False):
-        raise config.error(
-            "task_training",
-            "one policy plays all turns, so nothing would be trained: set it to true, or set "
-            "policy_separation: true",
-        )
-    return True
+    separated: bool = config.get("policy_separation", False)
+    return separated and not config.get("task_training", True)
 
 
 def _set_training(config: Translation, section: str) -> None:
@@ -285,6 +303,8 @@ def _set_batch(config: Translation) -> None:
 
 
 def _set_algorithm(config: Translation) -> None:
+    if config.get("value_simplification", False):
+        config.set("algorithm.critic_view", "first", "value_simplification")
     if "alpha" in config:
         config.set("algorithm.incentives.alphas", "code", "alpha")
         names = ("alpha0", "alpha1", "beta0", "beta1")

@@ -18,9 +18,11 @@ from motet.experiments.keys import (
 
 
 def incentives(value: Any) -> list[float]:
-    """Read alpha0, alpha1, beta0 and beta1."""
+    """Read alpha0, alpha1, beta0 and beta1. One number stands for all four."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [float(value)] * 4
     if not isinstance(value, list) or len(value) != 4:
-        raise ValueError('expected four numbers, "[alpha0, alpha1, beta0, beta1]"')
+        raise ValueError('expected one number, or four: "[alpha0, alpha1, beta0, beta1]"')
     return [number(one) for one in value]
 
 
@@ -37,7 +39,10 @@ _RECORDED = NoEffect("Motet records every step and every episode")
 _DECODED = NoEffect("local_rollout_forward_batch_size limits the decoding batch")
 _STEPS = NoEffect("eval_steps and save_steps count steps", silent=("steps",))
 _RELOAD = NoEffect("use the flag --reload, which resumes the run of this config", silent=(False,))
-_NOT_PUNISHED = "Motet has only a penalty for answers without a box (non_box_penalty): drop it"
+_NOT_PUNISHED = (
+    "Motet asks no second model about the reasoning: use non_eos_penalty and non_box_penalty, and "
+    "set it to false"
+)
 _LEFT_OUT = Unsupported("the published code does not use it either: drop it")
 
 KEYS: KeyTable = {
@@ -88,6 +93,9 @@ KEYS: KeyTable = {
     "reward_feedback": Combined(boolean),
     "server_dict": Combined(servers),
     "non_box_penalty": Combined(boolean),
+    "non_eos_penalty": Combined(boolean),
+    "min_output_length": Combined(whole_number(0)),
+    "value_simplification": Combined(boolean),
     "penalty_reward_value": Combined(number),
     "criteria_for_consensus_percentage": Combined(number),
     "criteria_for_consensus_reward_threshold": Combined(number),
@@ -113,6 +121,19 @@ KEYS: KeyTable = {
     "peft_config.task_type": NoEffect(
         "every model is a causal language model", silent=("CAUSAL_LM",)
     ),
+    "peft_config.loftq_config": NoEffect(
+        "peft reads it only where init_lora_weights is loftq, which the published code did not set"
+    ),
+    "special_tokens": NoEffect(
+        "the published trainer does not add them to the tokenizer either", silent=({},)
+    ),
+    "adafactor": NoEffect(
+        "AdamW steps, as in the published code, which did not read this key", silent=(False,)
+    ),
+    "deepspeed": NoEffect(
+        "one process trains, each model on one device; peft: true, load_in_4bit and "
+        "motet.models.base.checkpointing save memory"
+    ),
     "half_precision_backend": NoEffect("bf16 and fp16 set it", silent=(True, False)),
     "max_input_length": NoEffect("the limit of a prompt is the model's context"),
     "reward_model_dir": NoEffect("the server of the verifier loads the model"),
@@ -127,34 +148,20 @@ KEYS: KeyTable = {
     "reload": _RELOAD,
     "reload_dir": _RELOAD,
     # unsupported keys
-    "peft_config.bias": Unsupported("an adapter has no biases: drop it", allowed=(None, "none")),
-    "peft_config.loftq_config": Unsupported(
-        "an adapter starts at zero on the unchanged model: drop it"
-    ),
-    "special_tokens": Unsupported(
-        "new tokens need new embeddings: add them to a copy of the model", allowed=(None, {})
-    ),
+    "peft_config.bias": Unsupported("an adapter has no biases: drop it", allowed=("none",)),
     "stop_token": Unsupported(
         "an answer ends with the model's end-of-sequence token: set it to eos",
-        allowed=(None, "eos"),
-    ),
-    "value_simplification": Unsupported(
-        "critics read the whole prompts of agents, because the question alone does not determine "
-        "the value of a turn: drop it"
+        allowed=("eos",),
     ),
     "gamma": Unsupported(
         "there is no discount within an answer: set rule_discount, the discount between turns",
-        allowed=(None, 1, 1.0),
+        allowed=(1, 1.0),
     ),
     "whiten_rewards": Unsupported("Motet whitens advantages instead: drop it"),
-    "adafactor": Unsupported("the optimizer is AdamW, as in the published code: set it to false"),
     "early_stopping": _LEFT_OUT,
     "summary": _LEFT_OUT,
-    "non_eos_penalty": Unsupported(_NOT_PUNISHED),
     "score_penalty_for_nonvalid": Unsupported(_NOT_PUNISHED),
-    "min_output_length": Unsupported(_NOT_PUNISHED, allowed=(None, 0)),
     "answer_detecting": Unsupported("answers are used as generated: set it to false"),
-    "reward_baseline": Unsupported("the critic is the baseline: drop it", allowed=(None, 0, 0.0)),
-    "deepspeed": Unsupported("Motet trains in one process: drop it"),
+    "reward_baseline": Unsupported("the critic is the baseline: drop it", allowed=(0, 0.0)),
     "debug": Unsupported("set motet.train.steps for a short run"),
 }

@@ -65,7 +65,10 @@ def at(config: Any, path: str) -> Any:
     return config
 
 
-DIFFERENT = {"diff_model_training": True, "another_policy_base_model": ["other/model"]}
+DIFFERENT: dict[str, Any] = {
+    "diff_model_training": True,
+    "another_policy_base_model": ["other/model"],
+}
 CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "base_model": ("b/b", {"models.base.path": "b/b"}, {}),
     "sft_model_path": ("tuned", {"models.base.path": "tuned"}, {}),
@@ -117,6 +120,17 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "non_box_penalty": (True, {"environment.format_penalty": 10}, {"penalty_reward_value": -10}),
     "penalty_reward_value": (-0.5, {"environment.format_penalty": 0.5}, {"non_box_penalty": True}),
+    "non_eos_penalty": (
+        True,
+        {"environment.bad_form_score": -10, "environment.format_penalty": None},
+        {"penalty_reward_value": -10, "non_box_penalty": True},
+    ),
+    "min_output_length": (
+        50,
+        {"environment.bad_form_score": -10, "environment.min_length": 50},
+        {"penalty_reward_value": -10, "non_box_penalty": True},
+    ),
+    "value_simplification": (True, {"algorithm.critic_view": "first"}, {}),
     "criteria_for_consensus_percentage": (
         0.5, {"environment.consensus.share": 1.0, "environment.consensus.score": 0.7}, {}
     ),
@@ -308,7 +322,11 @@ def test_a_consensus_of_one_or_more_is_never_reached(word):
 @pytest.mark.parametrize(("word", "waiting", "told"), [
     ("another_policy_base_model", ["b/b"], "diff_model_training: true"),
     ("turn_based_training_num", 5, "turn_based_training: true"),
-    ("penalty_reward_value", -10, "non_box_penalty: true"),
+    ("penalty_reward_value", -10, "non_eos_penalty or non_box_penalty: true"),
+    ("min_output_length", 50, "non_eos_penalty or non_box_penalty: true"),
+    ("collaboration_separation", True,
+     "policy_separation: true: one policy plays and learns all turns"),
+    ("task_training", False, "policy_separation: true: one policy plays and learns all turns"),
     ("server_dict", {"some/model": "http://here/predict"}, "no_reward_model: false"),
     ("run_name", "first", "report_to: wandb"),
 ])  # fmt: skip
@@ -320,16 +338,12 @@ def test_a_key_that_waits_for_another_says_so(word, waiting, told):
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        ({"alpha": 0.5},
-         'layer 1: alpha: got 0.5, expected four numbers, "[alpha0, alpha1, beta0, beta1]"'),
+        ({"alpha": [0.5]},
+         'alpha: got [0.5], expected one number, or four: "[alpha0, alpha1, beta0, beta1]"'),
         ({"alpha": [0, -1, 0, 0]}, "alpha: algorithm.incentives.alpha1: got -1"),
         ({"dataset_name": "FANTOM"},
          "dataset_name: got 'fantom', expected one of gsm8k, tinygsm, anli"),
         ({"agent_num": 9}, "agent_num: got 9, expected at most 8"),
-        ({"collaboration_separation": True},
-         "collaboration_separation: needs policy_separation: true"),
-        ({"task_training": False},
-         "task_training: one policy plays all turns, so nothing would be trained"),
         ({"reward_feedback": True}, "reward_feedback: it would tell the agents who is right"),
         ({"bf16": True, "fp16": True}, "layer 1: fp16: bf16 is also true: keep one of both"),
         ({"adam_beta1": 0.9}, "adam_beta1: expected both, adam_beta1 and adam_beta2"),
@@ -351,10 +365,20 @@ def test_what_makes_no_sense_is_one_clear_line(layer, message):
         resolved(layer)
 
 
-def test_two_verifiers_cannot_score_one_team():
+def test_each_model_family_may_have_a_verifier_of_its_own():
     servers = {"some/model": "http://a/predict", "other/model": "http://b/predict"}
-    with pytest.raises(ConfigError, match="server_dict: got several addresses for this team"):
-        resolved(DIFFERENT, {"no_reward_model": False, "server_dict": servers})
+    verified = {"no_reward_model": False, "server_dict": servers}
+    verifier = resolved(DIFFERENT, verified).verifier
+    assert {agent: one.base_url for agent, one in verifier.agents.items()} == {
+        "alice": "http://a",
+        "bob": "http://b",
+    }
+    assert resolved(verified).verifier.base_url == "http://a"
+
+
+def test_one_number_is_all_four_incentives():
+    incentives = resolved({"alpha": 0.5}).algorithm.incentives
+    assert {incentives.alpha0, incentives.alpha1, incentives.beta0, incentives.beta1} == {0.5}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,11 @@ class PublishedConfig:
         """Key in the table -> the last value set for it, converted."""
         self.own: list[Document] = []
         """Motet's own keys: one document per layer that has them."""
-        self.notes: list[str] = []
+        self._warnings: list[str] = []
+        self._no_effect: dict[str, tuple[PublishedValue, str]] = {}
+        """Key in the table without effect -> its last value, and why."""
+        self._refused: dict[str, tuple[PublishedValue, str]] = {}
+        """Unsupported key -> its last value, and why. A later layer may take it back."""
         self._own_sections = sections.get("trainer", ())
         self._other_trainers = other_trainers
         self._spellings = {
@@ -56,8 +60,23 @@ class PublishedConfig:
         }
         self._sections = {spelling.rpartition(".")[0] for spelling in self._spellings}
 
+    @property
+    def notes(self) -> list[str]:
+        """Messages for the user."""
+        return [
+            *self._warnings,
+            *(f"{written.key}: {why}" for written, why in self._no_effect.values()),
+        ]
+
+    def refuse_unsupported(self) -> None:
+        """Raise ConfigError if the layers together set an unsupported key."""
+        for written, why in self._refused.values():
+            raise written.error(why)
+
     def add_layer(self, layer: Document) -> None:
         """Read a layer of the config. Its values replace those of earlier layers.
+
+        Unsupported keys are remembered: `refuse_unsupported` raises, after the last layer.
 
         Raises:
             ConfigError: names the place, the key as it was written, and what to do.
@@ -70,6 +89,7 @@ class PublishedConfig:
                 if path[:1] == (OWN,)
             }
             self.own.append(Document(data.pop(OWN), places))
+        self._warnings += layer.warnings
         several: dict[str, list[tuple[int, PublishedValue]]] = {}
         for written in self._flattened(data, (), layer.places):
             if written.key not in self._spellings:
@@ -77,10 +97,14 @@ class PublishedConfig:
                 continue
             rank, key = self._spellings[written.key]
             match self.keys[key]:
-                case Unsupported(why, allowed) if not _among(written.value, allowed):
-                    raise written.error(why)
-                case NoEffect(why, silent) if not _among(written.value, silent):
-                    self.notes.append(f"{written.key}: {why}")
+                case Unsupported(why, allowed):
+                    self._refused.pop(key, None)
+                    if not _among(written.value, (None, *allowed)):
+                        self._refused[key] = (written, why)
+                case NoEffect(why, silent):
+                    self._no_effect.pop(key, None)
+                    if not _among(written.value, (None, *silent)):
+                        self._no_effect[key] = (written, why)
                 case Combined() if written.value is None:
                     self.values.pop(key, None)
                 case Renamed() | Combined() as rule:
@@ -106,11 +130,13 @@ class PublishedConfig:
                 raise self._unknown(written)
 
     def _unset_section(self, section: str) -> None:
+        inside = f"{section}."
         self.values = {
-            key: value
-            for key, value in self.values.items()
-            if not value.key.startswith(f"{section}.")
+            key: value for key, value in self.values.items() if not value.key.startswith(inside)
         }
+        for marked in (self._refused, self._no_effect):
+            for key in [key for key, (value, _) in marked.items() if value.key.startswith(inside)]:
+                del marked[key]
 
     def _unknown(self, written: PublishedValue) -> ConfigError:
         section = written.key.partition(".")[0]
@@ -139,7 +165,7 @@ class PublishedConfig:
                 raise other.error(
                     f"is another name of {chosen.key} but has a different value: keep one"
                 )
-            self.notes.append(f"{other.key} is overridden by {chosen.key}")
+            self._warnings.append(f"{other.key} is overridden by {chosen.key}")
         return chosen
 
     def _in_own_section(self, written: PublishedValue) -> bool:

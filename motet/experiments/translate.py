@@ -31,6 +31,7 @@ TRAINERS: Mapping[str, Trainer] = {
     "magrpo": Trainer(
         keys_of("magrpo", critic=False), comlrl.magrpo, ("magrpo", "mt_magrpo"), SECTIONS
     ),
+    "ac": Trainer(keys_of("ac", critic=True), comlrl.ac, ("ac",), SECTIONS),
     "iac": Trainer(keys_of("iac", critic=True), comlrl.iac, ("iac",), SECTIONS),
     "maac": Trainer(keys_of("maac", critic=True), comlrl.maac, ("maac",), SECTIONS),
     "maporl": Trainer(MAPORL_KEYS, maporl.maporl),
@@ -56,6 +57,7 @@ def translate(layers: Sequence[Document], trainer: Trainer, name: str) -> Transl
     )
     for layer in layers:
         published.add_layer(layer)
+    published.refuse_unsupported()
     config = Translation(published)
     trainer.translate(config, name)
     config.copy_renamed()

@@ -143,6 +143,20 @@ def test_null_in_a_later_layer_takes_a_key_back():
     )
 
 
+def test_an_override_takes_a_refused_key_back():
+    refused = magrpo(reference_devices="cuda:1")
+    with pytest.raises(ConfigError, match=r"magrpo\.reference_devices: a reference model"):
+        resolved(refused)
+    assert resolved(refused, {"magrpo": {"reference_devices": None}}) == resolved(magrpo())
+    again = {"magrpo": {"reference_devices": "cuda:0"}}
+    with pytest.raises(ConfigError, match=r"magrpo\.reference_devices"):
+        resolved(refused, {"magrpo": {"reference_devices": None}}, again)
+
+
+def test_an_override_takes_back_what_has_no_effect():
+    assert notes(magrpo(beta=0.02), {"magrpo": {"beta": None}}) == ()
+
+
 def test_in_one_layer_the_trainers_section_goes_before_the_model_and_says_so():
     layer = magrpo(temperature=0.6) | {"model": {"name": "some/model", "temperature": 0.7}}
     assert resolved(layer).decode.temperature == 0.6
@@ -340,10 +354,13 @@ def test_turn_weights_are_one_per_turn():
         resolved(two, {"magrpo": {"num_turns": 3}})
 
 
-def test_a_divergence_is_in_the_loss_or_in_the_reward_and_off_at_zero():
-    assert resolved(magrpo(beta=0.0)).algorithm.kl_in == "none"
-    with pytest.raises(ConfigError, match="keep one"):
-        resolved(magrpo(beta=0.1, reference_kl_enabled=True))
+def test_a_beta_that_no_trainer_read_is_no_divergence_and_says_so():
+    assert resolved(magrpo(beta=0.02)).algorithm == resolved(magrpo()).algorithm
+    (note,) = notes(magrpo(beta=0.02))
+    assert note.startswith("magrpo.beta: the published trainers hold it and never read it")
+
+
+def test_a_divergence_is_in_the_reward_where_it_is_enabled():
     off = magrpo(reference_kl_coef=0.3)
     assert resolved(off).algorithm.kl_in == "none"
     assert notes(off) == ("magrpo.reference_kl_coef needs reference_kl_enabled: true",)

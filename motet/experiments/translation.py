@@ -31,6 +31,7 @@ class Translation:
         """Key of Motet's config -> the published key that it was set from."""
         self._ignored: dict[str, str] = {}
         """Published key without effect -> the message for the user."""
+        self._told: list[str] = []
 
     @property
     def config(self) -> Document:
@@ -45,7 +46,7 @@ class Translation:
     @property
     def notes(self) -> tuple[str, ...]:
         """Messages for the user."""
-        return tuple(dict.fromkeys([*self.published.notes, *self._ignored.values()]))
+        return tuple(dict.fromkeys([*self.published.notes, *self._ignored.values(), *self._told]))
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
@@ -113,6 +114,10 @@ class Translation:
             if key in self:
                 written = self.values[key].key
                 self._ignored[key] = why.replace("{key}", written)
+
+    def tell(self, text: str) -> None:
+        """Add a message for the user that is about several keys."""
+        self._told.append(text)
 
     def copy_renamed(self) -> None:
         """Set what the table alone translates, except for ignored keys."""

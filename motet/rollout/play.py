@@ -17,7 +17,6 @@ from typing import Any
 
 from motet.core import (
     Completion,
-    End,
     Environment,
     Episode,
     Fault,
@@ -37,6 +36,7 @@ from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.faults import again, attempt
 from motet.rollout.pairing import joint_actions
 from motet.rollout.prompts import with_system
+from motet.rollout.stopping import end_of, mean_reward, stopped_together
 from motet.rollout.waves import Waves
 from motet.seeding import derive
 from motet.settings import Plan
@@ -129,9 +129,8 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
     stepped_J = await game.waves.run(
         [_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)]
     )
-    outcomes_J = await _grow(
-        game, [outcome for outcome, _ in stepped_J], [below for _, below in stepped_J], path
-    )
+    stepped_outcomes_J = stopped_together(game.plan, [outcome for outcome, _ in stepped_J])
+    outcomes_J = await _grow(game, stepped_outcomes_J, [below for _, below in stepped_J], path)
     faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
     if len(faults) == len(outcomes_J):
         return faults[0]
@@ -207,7 +206,7 @@ async def _step(
     if isinstance(led_to, Fault):
         return Outcome(picks, {}, fault=led_to), None
     return Outcome(
-        picks, led_to.rewards, led_to.terms, end=_end(game.plan, len(path), led_to)
+        picks, led_to.rewards, led_to.terms, end=end_of(game.plan, len(path), led_to)
     ), led_to.state
 
 
@@ -240,14 +239,6 @@ async def _transition(
                 "there is no score"
             )
     return Transition(led_to.state, rewards, led_to.done, terms)
-
-
-def _end(plan: Plan, turn: int, led_to: Transition) -> End | None:
-    if led_to.done:
-        return "done"
-    if plan.stop_at_reward is not None and _mean(led_to.rewards) >= plan.stop_at_reward:
-        return "stopped"
-    return "limit" if turn == len(plan.samples) - 1 else None
 
 
 # ---------------------------------------------------------------------------------------- expanding
@@ -284,7 +275,7 @@ def _choices(
     if game.plan.expand == "all":
         return [list(open_)]
     if game.plan.expand == "best":
-        return [[j] for j in sorted(open_, key=lambda j: (-_mean(outcomes[j].rewards), j))]
+        return [[j] for j in sorted(open_, key=lambda j: (-mean_reward(outcomes[j].rewards), j))]
     return [[j] for j in sorted(open_, key=lambda j: game.key(path, j, "expand"))]
 
 
@@ -337,10 +328,6 @@ def check_plan(
             f"branches = False: use samples {[1] * len(plan.samples)}, or make its states "
             "immutable values and set branches = True"
         )
-
-
-def _mean(rewards: Mapping[str, float]) -> float:
-    return sum(rewards.values()) / len(rewards)
 
 
 def _names(agents: Any) -> str:

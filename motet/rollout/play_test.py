@@ -113,6 +113,31 @@ def test_outcomes_end_done_stopped_or_at_the_limit() -> None:
     }
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.25])
+def test_a_round_stops_when_its_mean_reward_reaches_the_threshold(margin: float) -> None:
+    rewards = [
+        outcome.rewards["ann"]
+        for outcome in _root(_play(Talk(pay=_ann), Plan(samples=(4, 1)))).outcomes
+    ]
+    assert len(set(rewards)) > 1
+    plan = Plan(
+        samples=(4, 1), stop_by="round", stop_at_reward=sum(rewards) / 4 + margin, expand="best"
+    )
+    root = _root(_play(Talk(pay=_ann), plan))
+    if margin == 0.0:
+        assert {outcome.end for outcome in root.outcomes} == {"stopped"}
+        assert _per_turn(root) == [1]
+    else:  # single rewards above the threshold stop nothing
+        assert max(rewards) > plan.stop_at_reward  # type: ignore[operator]
+        assert {outcome.end for outcome in root.outcomes} == {None, "pruned"}
+        assert _per_turn(root) == [1, 1]
+
+
+def test_stop_by_round_needs_a_reward_to_stop_at() -> None:
+    with pytest.raises(ValueError, match="stop_by round needs a reward to stop at"):
+        Plan(stop_by="round")
+
+
 def test_no_stop_rule_is_on_by_default() -> None:
     assert Plan().stop_at_reward is None
     root = _root(_play(Talk(pay=lambda said: 1e9), Plan(samples=(2, 2, 2))))

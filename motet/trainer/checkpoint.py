@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from motet.errors import ConfigError
+from motet.errors import CannotResume, ConfigError
 from motet.reading import ROWS, read_json
 
 SCHEMA = 4
@@ -267,9 +267,7 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "none found"
-    raise ConfigError(
-        f"{root} has no valid checkpoint to resume from ({found}): start again with --overwrite"
-    )
+    raise CannotResume(f"{root} has no valid checkpoint to resume from ({found}): restore one")
 
 
 def what_is_wrong(folder: Path) -> str | None:

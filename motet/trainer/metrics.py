@@ -170,6 +170,16 @@ class TensorBoardLogger:
         self._writer.close()
 
 
+def check_wandb() -> None:
+    """Raise ConfigError if Weights & Biases is not installed."""
+    try:
+        import wandb  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"'
+        ) from error
+
+
 class WandbLogger:
     """Logs metrics to Weights & Biases. Raises: ConfigError if the extra is not installed."""
 
@@ -182,12 +192,9 @@ class WandbLogger:
         tags: Sequence[str],
         config: Mapping[str, Any],
     ) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ConfigError(
-                'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"'
-            ) from error
+        check_wandb()
+        import wandb
+
         kept = folder / "wandb_id"  # a resumed run continues the same W&B run
         if not kept.is_file():
             write_whole(kept, uuid4().hex[:8])

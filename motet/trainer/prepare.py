@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from motet.core import Prompt
-from motet.errors import ConfigError
+from motet.errors import CannotResume, ConfigError
 from motet.models import adapter_folder
 from motet.models import folder as model_folder
 from motet.models.attention_choice import Attention
@@ -102,11 +102,15 @@ def check_seal(folder: Path) -> None:
     except (OSError, ConfigError):
         sealed = None
     if not isinstance(sealed, dict):
-        raise ConfigError(f"{folder} has no valid {_SEAL}; expected the list of its files: {_MEND}")
+        raise CannotResume(
+            f"{folder} has no valid {_SEAL}; expected the list of its files: {_MEND}"
+        )
     there = _hashes(folder, {*sealed, *_READ})
     others = sorted(name for name in {*sealed, *there} if sealed.get(name) != there.get(name))
     if others:
-        raise ConfigError(f"{folder}: {', '.join(others)} differs from what the run wrote: {_MEND}")
+        raise CannotResume(
+            f"{folder}: {', '.join(others)} differs from what the run wrote: {_MEND}"
+        )
 
 
 def is_sealed(folder: Path) -> bool:
@@ -114,7 +118,7 @@ def is_sealed(folder: Path) -> bool:
     return (folder / _SEAL).exists()
 
 
-_MEND = "restore the folder, or start again with --overwrite"
+_MEND = "restore the folder"
 
 
 def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from motet.core import (
     Completion,
     Episode,
+    Path,
     Round,
     SampleId,
     Scorer,
@@ -59,6 +60,7 @@ async def _values(
     scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team
 ) -> dict[ValueId, ValueEstimate]:
     wanted: dict[ValueId, ValueRequest] = {}
+    first_rounds = _first_rounds(episodes) if algorithm.critic_view == "first" else {}
     for id, round_, completion in _completions(episodes):
         if id.agent not in team.critics:
             continue
@@ -66,9 +68,10 @@ async def _values(
         if algorithm.scope == "token":
             if completion.tokens is not None:
                 reading = ValueId(id.episode, id.path, id.agent, id.index)
+                read = first_rounds[id] if algorithm.critic_view == "first" else round_
                 wanted[reading] = ValueRequest(
                     critic,
-                    prompt_tokens=round_.prompt_tokens[id.agent],
+                    prompt_tokens=read.prompt_tokens[id.agent],
                     completion=completion.tokens,
                 )
         elif algorithm.critic_view == "own":
@@ -86,3 +89,19 @@ def _completions(episodes: Sequence[Episode]) -> Iterator[tuple[SampleId, Round,
             for agent, completions in round_.samples.items():
                 for index, completion in enumerate(completions):
                     yield SampleId(episode.id, path, agent, index), round_, completion
+
+
+def _first_rounds(episodes: Sequence[Episode]) -> dict[SampleId, Round]:
+    """Return, for every completion, the first Round on its path in which its agent acted."""
+    seen: dict[tuple[str, Path, str], Round] = {}
+    found: dict[SampleId, Round] = {}
+    for id, round_, _ in _completions(episodes):
+        above = (id.path[:depth] for depth in range(len(id.path)))
+        earlier = [
+            seen[id.episode, path, id.agent]
+            for path in above
+            if (id.episode, path, id.agent) in seen
+        ]
+        seen[id.episode, id.path, id.agent] = round_
+        found[id] = earlier[0] if earlier else round_
+    return found

@@ -147,3 +147,15 @@ def test_in_token_scope_every_completion_is_read_behind_the_tokens_of_its_prompt
     assert [(id.agent, id.path, id.index) for id in scores.values] == [
         ("a", (), 0), ("a", (), 1), ("b", (), 0), ("b", (), 1), ("b", (0,), 0)
     ]  # fmt: skip
+
+
+def test_a_critic_of_the_first_observation_reads_every_turn_behind_the_first_prompt():
+    notebook, _ = asked(resolve("maporl", {"critic_view": "first"}))
+    _, values = notebook.calls
+    assert values[0] == ValueRequest("critic-a", prompt_tokens=(1, 2), completion=(5, 6))
+    assert values[-1] == ValueRequest("critic-b", prompt_tokens=(3,), completion=(9,))
+
+
+def test_the_first_observation_is_for_the_values_of_tokens():
+    with pytest.raises(ValueError, match="critic_view first would give every turn the same value"):
+        resolve("iac", {"critic_view": "first"})

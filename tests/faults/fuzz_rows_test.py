@@ -174,7 +174,7 @@ def test_a_file_is_rows_or_one_line(tmp_path, tell):
         path.write_bytes(text)
         with within(SECONDS):
             try:
-                found = load_rows(path, split=split)
+                found = load_rows(path, split=split).rows
             except ConfigError as error:
                 check_lines(str(error))
                 endings.count["refused"] += 1

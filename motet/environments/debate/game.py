@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from motet.core import (
     PERSONAL,
@@ -18,6 +18,7 @@ from motet.core import (
     Task,
     Transition,
 )
+from motet.environments.debate.form import in_good_form
 from motet.environments.debate.judging import (
     AnswerReader,
     Labels,
@@ -37,7 +38,12 @@ from motet.environments.debate.prompts import (
     peers_of,
 )
 from motet.environments.debate.questions import Dataset, Question, read_row, run_row
-from motet.environments.debate.verified import AnswerVerifier, check_verifier
+from motet.environments.debate.verified import (
+    AnswerVerifier,
+    check_verifier,
+    one_each,
+    scores_of,
+)
 from motet.errors import ConfigError
 from motet.plugins import nearest
 from motet.rewards.maths import Maths
@@ -104,6 +110,12 @@ class Debate(Environment[Debated]):
         depend on the reward. exact reveals which answers are right."""
         format_penalty: NonNegativeFloat = 0.0
         """Penalty for an answer that is not in \\boxed{}. Only its agent pays it."""
+        bad_form_score: float | None = None
+        """The score of an answer in bad form, in place of its own. It counts like any other score.
+        Bad form: shorter than `min_length`, a repetition (`form.repeats`), or no \\boxed{}. Off
+        unless set."""
+        min_length: NonNegativeInt = 0
+        """Minimum length of an answer in words and signs, for `bad_form_score`."""
         consensus: Consensus | None = None
         """When a debate ends before its last turn. Off unless set."""
         maths_seconds: float = Field(5.0, gt=0.0)
@@ -133,6 +145,20 @@ class Debate(Environment[Debated]):
                 )
             return self
 
+        @model_validator(mode="after")
+        def _one_penalty(self) -> Self:
+            if self.bad_form_score is not None and self.format_penalty:
+                raise ValueError(
+                    f"format_penalty {self.format_penalty} and bad_form_score "
+                    f"{self.bad_form_score} both punish a missing box: set one"
+                )
+            if self.bad_form_score is None and self.min_length:
+                raise ValueError(
+                    f"min_length {self.min_length} is for bad_form_score: set it, or drop "
+                    "min_length"
+                )
+            return self
+
         @property
         def names(self) -> tuple[str, ...]:
             return NAMES[: self.agents] if isinstance(self.agents, int) else self.agents
@@ -142,10 +168,11 @@ class Debate(Environment[Debated]):
         options: Options,
         *,
         turns: int = 2,
-        verifier: AnswerVerifier | None = None,
+        verifier: AnswerVerifier | Mapping[str, AnswerVerifier] | None = None,
         open_sandbox: Callable[[], Sandbox] | None = None,
     ) -> None:
-        """`turns` is the number of turns. Only tinygsm opens the sandbox.
+        """`turns` is the number of turns. `verifier` scores all answers, or there is one for each
+        agent. Only tinygsm opens the sandbox.
 
         Raises: ConfigError if an option needs a verifier and there is none, or if there is a
         verifier that is not used.
@@ -155,10 +182,11 @@ class Debate(Environment[Debated]):
         self.agents: Sequence[str] = options.names
         if options.dataset == "anli":
             self.labels = LABELS
-        self._verifier, self._open_sandbox = verifier, open_sandbox
+        self._open_sandbox = open_sandbox
         self._asks = "verifier" in (options.score, options.show_scores)
         said = f"score is {options.score} and show_scores is {options.show_scores}"
         check_verifier(said, verifier, asks=self._asks)
+        self._verifiers = {} if verifier is None else one_each(verifier, self.agents)
         self._judge = _judge_of(options)
         self._hearings = {
             agent: AgentTranscript(
@@ -183,7 +211,10 @@ class Debate(Environment[Debated]):
             update={"agents": (name,), "roles": roles, "consensus": None}
         )
         return Debate(
-            options, turns=self.turns, verifier=self._verifier, open_sandbox=self._open_sandbox
+            options,
+            turns=self.turns,
+            verifier=self._verifiers[name] if self._verifiers else None,
+            open_sandbox=self._open_sandbox,
         )
 
     def task(self, row: Mapping[str, Any]) -> Task | list[Task]:
@@ -231,6 +262,10 @@ class Debate(Environment[Debated]):
         answers = {agent: reading.answer for agent, reading in readings.items()}
         following = replace(state, turns=(*state.turns, DebateTurn(texts, answers, shown)))
         done = len(following.turns) >= self.turns or self._agreed(answers, rewards)
+        if self.options.bad_form_score is not None:
+            boxed = {agent: reading.in_form for agent, reading in readings.items()}
+            least, bad = self.options.min_length, self.options.bad_form_score
+            rewards = in_good_form(rewards, texts, boxed, least, bad)
         return Transition(following, rewards, done, self._terms(readings))
 
     def solve(self, state: Debated, seed: int) -> dict[str, str]:
@@ -259,10 +294,9 @@ class Debate(Environment[Debated]):
     # ------------------------------------------------------------ parts of a turn
 
     async def _verified(self, question: Question, texts: Mapping[str, str]) -> dict[str, float]:
-        assert self._verifier is not None
         asked = Message("user", first_prompt(question.text, self.options.dataset))
-        chats = [(asked, Message("assistant", texts[agent])) for agent in self.agents]
-        return dict(zip(self.agents, await self._verifier.score(chats), strict=True))
+        chats = {agent: (asked, Message("assistant", texts[agent])) for agent in self.agents}
+        return await scores_of(chats, self._verifiers)
 
     def _agreed(self, answers: Mapping[str, str | None], rewards: Mapping[str, float]) -> bool:
         wanted = self.options.consensus

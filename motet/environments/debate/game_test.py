@@ -141,6 +141,23 @@ def test_an_answer_outside_the_box_costs_its_agent_and_nobodys_reward():
     )
 
 
+def test_an_answer_in_bad_form_gets_another_score_that_counts_for_all():
+    """MAPoRL's published penalty: too short, a repetition, or no box is a score of -10."""
+    long = "I multiply six by two hundred and get \\boxed{1,200}"
+    stammer = "so " * 4 + long
+    chosen = {"agents": 4, "bad_form_score": -10.0, "min_length": 9}
+    (turn,) = play(debate(turns=1, **chosen), (long, RIGHT, stammer, f"{LOOSE} It is so, I think."))
+    assert turn.rewards == {"alice": 1.0, "bob": -10.0, "carol": -10.0, "dave": -10.0}
+    assert turn.terms["success"] == 1.0
+
+
+def test_a_consensus_is_on_the_scores_without_the_penalty():
+    chosen = {"bad_form_score": -10.0, "min_length": 9, "consensus": {"score": 1.0}}
+    (turn,) = play(debate(turns=3, **chosen), (RIGHT, RIGHT))
+    assert turn.done
+    assert turn.rewards == {"alice": -10.0, "bob": -10.0}
+
+
 # ------------------------------------------------------------ verifier and scores
 
 
@@ -305,6 +322,8 @@ def test_alone_is_the_first_agent_with_its_role_and_the_same_turns():
         ),
         ({"consensus": {"share": 0.0}}, "consensus.share"),
         ({"format_penalty": -0.1}, "format_penalty"),
+        ({"format_penalty": 0.1, "bad_form_score": -1.0}, "both punish a missing box: set one"),
+        ({"min_length": 5}, "min_length 5 is for bad_form_score"),
         ({"dataset": "gsm"}, "dataset"),
     ],
 )

@@ -1,0 +1,40 @@
+"""The configs of CoMLRL's example scripts train on the embedded model."""
+
+import json
+
+import pytest
+
+import motet
+from tests.small_runs import ROOT, steps
+
+EMBEDDED = [
+    "models.qwen.path=null",
+    "models.qwen.embedded={hidden_size: 32, layers: 1}",
+    "models.qwen.dtype=float32",
+]
+ROWS = {
+    "tldr": {"prompt": "A long post about a small matter."},
+    "arxiv": {"abstract_text": "We study a small matter at length."},
+}
+CONFIGS = {
+    "story_length": [],
+    "functions": ["warmup.steps=2"],
+    "tldr_length": [*EMBEDDED, "data.train=null", "train.epochs=null"],
+    "tldr": [*EMBEDDED, "train.epochs=null"],
+    "arxiv": [*EMBEDDED, "train.epochs=null"],
+}
+"""Config -> the overrides that a user gives without a model and without the hub."""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_example_config_trains_on_the_embedded_model(name, tmp_path):
+    overrides = [
+        *CONFIGS[name], "train.steps=2", "train.tasks_per_step=2", "decode.max_new_tokens=8",
+        "evaluation={tasks: 1}", "report.tensorboard=false", "threads=1",
+    ]  # fmt: skip
+    if name in ROWS:
+        rows = tmp_path / "rows.jsonl"
+        rows.write_text("\n".join(json.dumps(ROWS[name]) for _ in range(2)))
+        overrides += [f"data.train.path={rows}", f"data.eval.path={rows}"]
+    motet.train(ROOT / "configs" / f"{name}.yaml", overrides, runs=tmp_path / "runs")
+    assert len(steps(tmp_path / "runs" / name)) == 2

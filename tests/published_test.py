@@ -1,0 +1,306 @@
+"""The tables of docs/published.md: each published command, on small files with published keys."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+import motet
+from motet.environments.coding.classes_test import ROW as CLASS_ROW
+from motet.experiments.command import main
+from tests.experiments_test import COMMANDS, problem
+from tests.fixtures.model_folders import make_model_folder
+from tests.small_runs import ROOT, steps
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
+)
+PAGE = (ROOT / "docs" / "published.md").read_text()
+ROWS = re.findall(r"^\| `(python [^`]*)` \|[^|]*\| ([^|]*) \|", PAGE, re.MULTILINE)
+"""(command, how it was tried) of each row of the page."""
+TRAINERS = {"train_ppo_v2_multi_agent_multi_model": "maporl"}
+"""Published script -> trainer, where the script is not train_TRAINER."""
+
+AGENT = """\
+agent_model: {name: Qwen/Qwen3-1.7B, type: qwen, temperature: 0.7, top_p: 0.9, top_k: null,
+  max_length: 2048, torch_dtype: auto}
+agents: null
+"""
+OUTPUT = """\
+output: {base_dir: out, verbose: false, save_final_model: true, save_path: out}
+reward_processor: {enabled: true, scale_factor: 1.0, shift: 0.0}
+wandb: {project: comlrl, entity: OpenMLRL, name: small, tags: [small]}
+"""
+WRITING = """\
+dataset: {name: DATA, type: KIND, train_split: "train[:1000]", eval_split: "val[:1000]"}
+tokenizer: {padding_side: left}
+critic_model: null
+critics: null
+TRAINER:
+  parallel_training: none
+  num_turns: 1
+  num_train_epochs: 1
+  agent_learning_rate: 5.0e-06
+  logging_steps: 400
+  num_generations: 4
+  max_new_tokens: 512
+  joint_mode: aligned
+  rollout_buffer_size: 2
+  train_batch_size: 2
+  advantage_normalization: true
+  eval_interval: 4
+  eval_num_samples: 4
+  eval_batch_size: 1
+"""
+
+
+def writing(kind, trainer):
+    keys = WRITING.replace("KIND", kind).replace("TRAINER", trainer)
+    return AGENT + keys + OUTPUT
+
+
+FILES = {
+    "grpo_arxiv_config.yaml": writing("arxiv", "grpo"),
+    "magrpo_arxiv_config.yaml": writing("arxiv", "magrpo"),
+    "magrpo_tldr_config.yaml": writing("tldr", "magrpo"),
+    "magrpo_classeval_config.yaml": AGENT
+    + OUTPUT.replace("shift: 0.0", "shift: -6.0")
+    + """\
+critic_model: null
+dataset: {name: DATA, type: classeval, train_split: "test[:66]", eval_split: "test[66:82]"}
+external: {mode: code_feedback, original_prompt: true, previous_response: true,
+  external_prompt_passthrough: false}
+magrpo:
+  parallel_training: none
+  num_agents: 2
+  num_turns: 2
+  num_train_epochs: 13
+  agent_learning_rate: 1e-5
+  num_generations: 2
+  max_new_tokens: 600
+  discount: 0.9
+  joint_mode: aligned
+  early_termination_threshold: -0.2
+  rollout_buffer_size: 1
+  train_batch_size: 1
+  advantage_normalization: true
+""",
+    "mt_magrpo_first_config.yaml": """\
+model:
+  name: Qwen/Qwen2.5-Coder-3B
+  type: qwen
+  temperature: 0.7
+  top_p: 0.9
+  max_length: 2048
+  tokenizer_kwargs: {trust_remote_code: true}
+  model_kwargs: {trust_remote_code: true, torch_dtype: bfloat16}
+dataset: {name: DATA, type: humaneval, train_split: "test[33:133]", eval_split: "test[:32]"}
+output: {base_dir: out, save_final_model: true}
+magrpo:
+  num_turns: 2
+  num_train_epochs: 7
+  per_device_train_batch_size: 1
+  learning_rate: 1.0e-5
+  logging_steps: 50
+  save_steps: 200
+  num_generations: 4
+  max_new_tokens: 256
+  beta: 0.02
+  turn_gradient_weights: [1.2, 0.8]
+  num_turns: 2
+  expert_model: deepseek-coder
+  early_termination_weight: 2.0
+agents: {num_agents: 2}
+wandb: {project: mlrl, entity: me, name: mt, dir: out, tags: [mt]}
+""",
+    "ac_che_config.yaml": AGENT
+    + OUTPUT
+    + """\
+critic_model: {name: Qwen/Qwen3-1.7B, type: qwen, temperature: 0.7, max_length: 2048,
+  torch_dtype: auto}
+critics: null
+dataset: {name: DATA, type: coophumaneval, train_split: "train[16:]", eval_split: "train[:16]"}
+external: {mode: level_feedback, sandbox_slice: 1}
+ac:
+  parallel_training: auto
+  num_turns: 2
+  num_train_epochs: 80
+  agent_learning_rate: 5.0e-6
+  critic_learning_rate: 5.0e-6
+  value_loss_coef: 0.6
+  advantage_normalization: true
+  rollout_buffer_size: 4
+  max_new_tokens: 256
+  top_k: null
+  discount: 0.9
+  early_termination_threshold: -0.2
+  eval_interval: 40
+  eval_num_samples: 4
+  eval_batch_size: 1
+  reward_shift: -4
+""",
+}
+"""Small published configs that are not in experiments/configs."""
+MAPORL = """
+from datetime import datetime
+from peft import LoraConfig, LoftQConfig
+
+server_dict = {"40gb": "http://there:8501/predict", "some/phi": "http://there:8501/predict"}
+random_seed = 42
+dataset_name = "GSM8k"
+if dataset_name == "ANLI":
+    max_output_length = 300
+elif dataset_name == "GSM8k":
+    max_output_length = 300
+base_model_dict = {"phi3": "some/phi"}
+base_model_name = "phi3"
+base_model = base_model_dict[base_model_name]
+peft_config = LoraConfig(r=8, loftq_config=LoftQConfig(loftq_bits=4), lora_alpha=16,
+    lora_dropout=0.05, bias="none", task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"])
+policy_separation = SEPARATED
+collaboration_separation = True
+task_training = False
+if LATER and policy_separation:
+    collaboration_separation = False
+    task_training = True
+learning_rate = 1e-5
+output_dir = f"ppo_{base_model_name}_lr_{learning_rate}_policySep_{policy_separation}" + "_x" * 1
+now = datetime.now()
+config = {
+    "server_dict": server_dict, "reload_dir": output_dir, "reload": True,
+    "agent_num": 2, "round_num": TURNS, "turn_based_training": BLOCKS,
+    "policy_separation": policy_separation,
+    "collaboration_separation": collaboration_separation, "task_training": task_training,
+    "rule_horizon": "discounted_sum", "rule_agent_share": "all", "rule_discount": 0.3,
+    "value_simplification": True, "num_mini_batches": 1, "total_episodes": None,
+    "local_rollout_forward_batch_size": 3, "num_sample_generations": 100, "num_ppo_epochs": 4,
+    "vf_coef": 0.1, "kl_coef": 0.002, "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 4, "dataset_name": dataset_name, "base_model": base_model,
+    "sft_model_path": base_model, "stop_token": "eos", "max_input_length": 200,
+    "min_output_length": 50, "max_output_length": max_output_length, "peft": True,
+    "peft_config": peft_config, "special_tokens": {"additional_special_tokens": ["<<", ">>"]},
+    "no_reward_model": True, "reward_model_dir": "reward", "reward_baseline": 0.0,
+    "penalty_reward_value": -10, "non_eos_penalty": PENALTY, "non_box_penalty": True,
+    "score_penalty_for_nonvalid": False, "summary": False, "reward_feedback": False,
+    "learning_rate": learning_rate, "adafactor": True, "early_stopping": False,
+    "half_precision_backend": True, "fp16": False, "bf16": True, "load_in_8bit": True,
+    "adam_beta1": 0.9, "adam_beta2": 0.95, "warmup_steps": 10, "eval_batch_size": 4,
+    "evaluation_strategy": "steps", "eval_steps": 300, "eval_accumulation_steps": 1,
+    "logging_strategy": "steps", "logging_steps": 10, "save_strategy": "steps", "save_steps": 100,
+    "test_len": 100, "criteria_for_consensus_percentage": 1.1,
+    "criteria_for_consensus_reward_threshold": 1.1, "output_dir": output_dir,
+    "report_to": "wandb", "deepspeed": "config/ds_config.json",
+    "run_name": f"ppo_{now.strftime('%y%m%d')}", "random_seed": random_seed, "debug": False,
+}
+"""
+
+
+def maporl(turns, *, separated, blocks, later, penalty=False):
+    text = MAPORL.replace("TURNS", str(turns)).replace("SEPARATED", str(separated))
+    return (
+        text.replace("BLOCKS", str(blocks))
+        .replace("LATER", str(later))
+        .replace("PENALTY", str(penalty))
+        .replace(' + "_x" * 1', "")
+    )
+
+
+_PPO = "config_ppo2_multi_agent2"
+FILES |= {
+    f"{_PPO}_turn2_gsm8k_noverifier.py": maporl(
+        2, separated=True, blocks=True, later=False, penalty=True
+    ),
+    f"{_PPO}_turn3_gsm8k_reloadF.py": maporl(3, separated=False, blocks=False, later=True),
+    f"{_PPO}_turn3_gsm8k_reloadF_turn.py": maporl(3, separated=True, blocks=True, later=True),
+    f"{_PPO}_turn3_gsm8k_reloadT.py": maporl(3, separated=False, blocks=False, later=True),
+    f"{_PPO}_turn3_gsm8k_reloadT_turn.py": maporl(3, separated=True, blocks=True, later=True),
+}
+DATA = {
+    "code": problem,
+    "classeval": lambda number: {**CLASS_ROW, "task_id": f"ClassEval_{number}"},
+    "tldr": lambda number: {"prompt": f"Post {number}.", "completion": ""},
+    "arxiv": lambda number: {"abstract_text": f"We study {number}."},
+    "gsm8k": lambda number: {"question": f"What is {number} + 1?", "answer": f"#### {number + 1}"},
+}
+"""Kind of rows -> one row."""
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model_folder(
+        tmp_path_factory.mktemp("models") / "tiny", "qwen3", chat_template=True, context=4096
+    )
+
+
+def run(command, model, folder, *more):
+    """Run a published command, made small with overrides that a user could give."""
+    _, script, *words = shlex.split(command)
+    stem = script.rpartition("/")[2].removesuffix(".py")
+    trainer = TRAINERS.get(stem, stem.removeprefix("train_"))
+    place = words.index("--config") + 1
+    file = words[place].rpartition("/")[2]
+    kind = next((name for name in ("classeval", "tldr", "arxiv") if name in file), "code")
+    kind = "gsm8k" if trainer == "maporl" else kind
+    rows = folder / "rows.jsonl"
+    rows.write_text("\n".join(json.dumps(DATA[kind](number)) for number in range(4)))
+    if file in FILES:
+        words[place] = str(folder / file)
+        (folder / file).write_text(FILES[file].replace("name: DATA", f"name: {rows}"))
+    else:
+        words[place] = f"experiments/configs/{file}"
+    small = {"motet.threads": 1, "motet.report.tensorboard": "false", "motet.sandbox.workers": 1}
+    source = f"{{path: {rows}, split: 'train[:2]'}}"
+    small |= {"motet.data.train": source, "motet.data.eval": source, "motet.train.steps": 2,
+              "motet.train.epochs": "null", "motet.train.tasks_per_step": 2}  # fmt: skip
+    if trainer == "maporl":
+        small |= {"base_model": model, "sft_model_path": model, "bf16": "false", "warmup_steps": 0,
+                  "load_in_8bit": "false", "report_to": "none", "max_output_length": 8,
+                  "num_ppo_epochs": 1, "output_dir": folder / "runs" / "maporl"}  # fmt: skip
+    else:
+        small |= {"model_name": model, f"{trainer}.num_generations": 2, "output.base_dir":
+                  folder / "runs", f"{trainer}.max_new_tokens": 8,
+                  f"{trainer}.agent_devices": "null"}  # fmt: skip
+        if "--model_name" in words:
+            words[words.index("--model_name") + 1] = str(model)
+    if trainer in ("ac", "iac", "maac"):
+        small |= {"critic_model.name": model, f"{trainer}.num_generations": 1}
+    overrides = [f"{key}={value}" for key, value in small.items()]
+    main(trainer, [*words, "--override", *overrides, *more])
+
+
+def ids(command):
+    return " ".join(command.rpartition("/")[2].split()[:2])[:60]
+
+
+@pytest.mark.parametrize("command", [command for command, _ in ROWS], ids=ids)
+def test_a_published_command_passes_its_dry_run(command, model, tmp_path, capsys):
+    run(command, model, tmp_path, "--dry-run")
+    assert "no training was started" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+
+
+OWN = [command for command, tried in ROWS if tried == "two steps" and command.split("--config ")[1].split()[0].rpartition("/")[2] in FILES]  # fmt: skip # noqa: E501
+"""Commands that train here. The others that train are in experiments_test.py."""
+
+
+@pytest.mark.parametrize("command", OWN, ids=ids)
+def test_a_published_command_trains_two_steps(command, model, tmp_path):
+    run(command, model, tmp_path)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert len(steps(folder)) == 2
+    assert motet.read_config(folder).train.steps == 2
+
+
+def test_at_least_eleven_commands_train_and_the_others_train_elsewhere():
+    trained = [" ".join(command.split()) for command, tried in ROWS if tried == "two steps"]
+    elsewhere = {" ".join(command.replace("\\\n", "").split()) for command in COMMANDS}
+    assert len(trained) >= 11
+    assert set(trained) - elsewhere == {" ".join(command.split()) for command in OWN}
+    assert len(OWN) == 3
