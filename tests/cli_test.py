@@ -211,11 +211,11 @@ def contents(folder):
         "class with a method score")),
         # the tasks
         ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
-        ("environment.name=./game.py:Rows", ("has no tasks of its own: set data.train a name or "
+        ("environment.name=./game.py:Rows", ("has no tasks of its own: set data.train to a name or "
         "a path")),
         (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
         ".parquet file")),
-        (f"{ROWS}empty.jsonl", "empty.jsonl has 0 rows"),
+        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of ./empty.jsonl"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
         ("data.train.path=half.jsonl", "data.train is set, but Same does not read rows"),

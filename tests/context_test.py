@@ -18,7 +18,7 @@ from tests.small_runs import run_config
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
-SAID = "is limited to 48 tokens, of 96"
+SAID = "is limited to 48 of 96 tokens"
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
 def test_a_schedule_of_many_steps_is_read_at_once():
     far = ["schedule={kind: turns, warmup: 1000000000}", "train.steps=1000000000"]
     (warning,) = motet.dry_run(ROOT / "configs" / "debate.yaml", far).warnings
-    assert "lets a at turn 2, b at turn 2 learn nothing" in warning
+    assert "does not train a at turn 2, b at turn 2 in 1000000000 steps" in warning
 
 
 @pytest.mark.parametrize("name", ["relay_iac", "relay_maac", "relay_ippo", "relay_mappo"])

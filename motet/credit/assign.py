@@ -80,10 +80,7 @@ def assign_credit(
         comparison, left_out_S = _comparison(
             episodes, table, algorithm, state, group_S, turns, penalty_S
         )
-        advantages_S = comparison.returns_S - BASELINES[algorithm.baseline].of(comparison)
-        if algorithm.scale == "std":
-            advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
-        result = critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
+        result = _compared_advantages(comparison, algorithm, group_S)
     elif algorithm.scope == "token":
         result = critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
     else:
@@ -98,6 +95,16 @@ def assign_credit(
         | _extra_metrics(samples, scores, algorithm, state, team),
         result.values,
     )
+
+
+def _compared_advantages(
+    comparison: Comparison, algorithm: Algorithm, group_S: Tensor
+) -> critics.AdvantageResult:
+    """Return the returns minus the baseline, and scaled if the algorithm says so."""
+    advantages_S = comparison.returns_S - BASELINES[algorithm.baseline].of(comparison)
+    if algorithm.scale == "std":
+        advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
+    return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
 
 
 def _preferences(

@@ -29,7 +29,7 @@ from motet.settings import Preference
 
 
 @dataclass(frozen=True)
-class Pair:
+class PreferencePair:
     """Two joint actions of one Round. `chosen` earned more than `rejected`."""
 
     chosen: tuple[SampleId, ...]
@@ -44,14 +44,14 @@ class Pair:
 class PreferencePairs:
     """The pairs of a step, and the log-probabilities of their completions in nats."""
 
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[PreferencePair, ...] = ()
     sampled_logp: Mapping[SampleId, float] = field(default_factory=dict)
     """Log-probability of each completion under the policy that sampled it; 0 for a partner behind
     an API, whose log-probabilities are unknown."""
     reference_logp: Mapping[SampleId, float] = field(default_factory=dict)
     """The same under the reference policy. Empty without a reference."""
 
-    def margins(self, part: Sequence[Pair], logp: Mapping[SampleId, float]) -> Tensor:
+    def margins(self, part: Sequence[PreferencePair], logp: Mapping[SampleId, float]) -> Tensor:
         """Return Δ of each pair, float64 [P].
 
         Args:
@@ -75,7 +75,7 @@ def preference_loss(margin_P: Tensor, beta: float) -> Tensor:
 
 
 def preference_advantages(
-    part: Sequence[Pair], margin_P: Tensor, beta: float
+    part: Sequence[PreferencePair], margin_P: Tensor, beta: float
 ) -> dict[SampleId, float]:
     """Return the advantage of each completion in `part`: the sum over its pairs of ±β·σ(−βΔ)."""
     found: dict[SampleId, float] = {}
@@ -88,7 +88,7 @@ def preference_advantages(
     return found
 
 
-def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[Pair, ...]:
+def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[PreferencePair, ...]:
     """Return the pairs of every Round, in the order of the Rounds.
 
     Joint actions with equal returns are no pair. From each Round at most `preference.pairs` are
@@ -97,7 +97,7 @@ def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[Pa
     Args:
         return_J: the return of each joint action, [J].
     """
-    pairs: list[Pair] = []
+    pairs: list[PreferencePair] = []
     returns, rounds = return_J.tolist(), table.forest.round_J.tolist()
     actions_of: dict[int, list[int]] = {}
     for action, round_ in enumerate(rounds):
@@ -110,7 +110,7 @@ def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[Pa
         elif preference.select == "reward_gap":
             better.sort(key=lambda pair: returns[pair[1]] - returns[pair[0]])
         kept = better if preference.select == "all" else better[: preference.pairs]
-        pairs += [Pair(_completions(table, i), _completions(table, j)) for i, j in kept]
+        pairs += [PreferencePair(_completions(table, i), _completions(table, j)) for i, j in kept]
     return tuple(pairs)
 
 

@@ -21,7 +21,7 @@ from motet.core import (
 )
 from motet.credit.assign import assign_credit
 from motet.credit.preferences import (
-    Pair,
+    PreferencePair,
     PreferencePairs,
     preference_advantages,
     preference_loss,
@@ -140,7 +140,7 @@ def test_a_reference_is_subtracted() -> None:
 
 def test_loss_and_advantages_by_hand() -> None:
     a0, a1, b0, b1 = (sample_id(agent, index) for agent in AGENTS for index in (0, 1))
-    pairs = [Pair((a0, b0), (a1, b1)), Pair((a0, b0), (b1,))]
+    pairs = [PreferencePair((a0, b0), (a1, b1)), PreferencePair((a0, b0), (b1,))]
     margins = torch.tensor([2.0, -1.0], dtype=torch.float64)
     # log(1 + e^-1) and log(1 + e^0.5)
     assert preference_loss(margins, 0.5).tolist() == pytest.approx([0.3132616875, 0.9740769842])
@@ -160,11 +160,11 @@ def test_the_gradient_is_that_of_the_published_loss() -> None:
         for index in range(4)
     }
     pairs = [
-        Pair(*(tuple(sample_id(agent, i) for agent in ("a", "b", "c")) for i in two))
+        PreferencePair(*(tuple(sample_id(agent, i) for agent in ("a", "b", "c")) for i in two))
         for two in ((0, 1), (0, 2), (3, 2))
     ]
 
-    def difference(pair: Pair, agent: str) -> torch.Tensor:
+    def difference(pair: PreferencePair, agent: str) -> torch.Tensor:
         own = [
             [logp[id] for id in side if id.agent == agent] for side in (pair.chosen, pair.rejected)
         ]

@@ -102,7 +102,7 @@ def _interrupt(worker, seconds):
     ("program", "what"),
     [
         ("raise SystemExit(3)", "ended with status 3 before it answered"),
-        ("print('hello')", "said b'hello\\n' when it started; expected 'ready'"),
+        ("print('hello')", "wrote b'hello\\n' when it started; expected 'ready'"),
         ("print('ready', flush=True)", "maths worker"),
         (
             "print('ready', flush=True); input(); print('what?', flush=True); input()",

@@ -179,7 +179,7 @@ def test_a_request_has_only_so_much_time_and_what_is_late_is_not_computed(saying
 
     late, after = asyncio.run(go())
     assert [(one.status_code, one.json()["error"]) for one in late] == [
-        (503, "the request was not answered within 0.2 s")
+        (503, "the request was not answered within 0.2 s; try again")
     ] * 2
     assert after.json() == {"result": [0.1]}
     assert sorted(said for batch in saying.batches for said in batch) in (

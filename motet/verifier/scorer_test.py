@@ -182,6 +182,6 @@ def test_a_text_of_too_many_characters_is_refused_before_it_is_tokenized(verifie
             verifier.encode(one)
     assert asked == []
     for one in fits:
-        with pytest.raises(Unreadable, match="tokens, expected at most 96"):
+        with pytest.raises(Unreadable, match="tokens; expected at most 96"):
             verifier.encode(one)
     assert asked != []
