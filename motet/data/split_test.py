@@ -74,7 +74,7 @@ def test_rows_and_percent_do_not_mix():
 
 
 def test_more_than_all_rows_is_refused():
-    with pytest.raises(ConfigError, match="120%; expected -100% to 100%"):
+    with pytest.raises(ConfigError, match="got 120% in a split; expected -100% to 100%"):
         parse_split("train[:120%]")
 
 
