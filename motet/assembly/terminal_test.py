@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -88,6 +89,7 @@ def at_a_terminal(keys):
     keyboard, screen = pty.openpty()
 
     def own_terminal():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores Ctrl-C
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
