@@ -88,7 +88,7 @@ def test_bugs_are_made_of_any_solution_and_always_the_same(row):
 
 def test_a_row_without_a_solution_cannot_be_broken():
     row = {key: value for key, value in ROW.items() if key != "canonical_solution"}
-    with pytest.raises(ConfigError, match="row t/1 has no solution: expected a canonical_solution"):
+    with pytest.raises(ConfigError, match="row t/1 has no solution; expected a canonical_solution"):
         made_bugs(row, 0, 1)
 
 

@@ -29,9 +29,9 @@ def test_a_row_without_what_can_be_done_without():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (row_without("skeleton", skelton=""), "no 'skeleton'.*skelton"),
-        (row_without("class_name"), "no 'class_name'"),
-        (row_without("test"), "no 'test'"),
+        (row_without("skeleton", skelton=""), "no field 'skeleton'.*skelton"),
+        (row_without("class_name"), "no field 'class_name'"),
+        (row_without("test"), "no field 'test'"),
         (row_without(test=3), "has 3 as its 'test'; expected a string that is not empty"),
         (row_without(solution_code=" "), "has ' ' as its 'solution_code'"),
         (
