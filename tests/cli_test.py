@@ -215,7 +215,7 @@ def contents(folder):
         "a path")),
         (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
         ".parquet file")),
-        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of ./empty.jsonl"),
+        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of empty.jsonl"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
         ("data.train.path=half.jsonl", "data.train is set, but Same does not read rows"),
