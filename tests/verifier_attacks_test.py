@@ -274,7 +274,7 @@ def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
         assert megabytes_of(one) - memory < 150
         said = halves[0].recv(65_536)  # the oldest body was dropped first
         assert said.startswith(b"HTTP/1.1 429 ")
-        assert b"the open requests have 16 MiB" in said
+        assert b"need more memory than the limit of 16 MiB" in said
 
 
 # ------------------------------------------------------------------------------------------ the end
