@@ -1,4 +1,4 @@
-"""Run every experiment behind docs/results.md, and write that page: `make results`.
+"""Run every experiment behind docs/results.md, and write the tables of that page: `make results`.
 
 Two runs are active at a time, with one thread each. `python benchmarks/results.py debates critics`
 runs and prints single tables. The environment variable RUNS names the folder of the runs.
@@ -28,6 +28,7 @@ from results_runs import (
     STRANGERS,
     ZOO,
     Experiment,
+    explained_variance,
     heldout,
     metrics,
     motet,
@@ -35,6 +36,11 @@ from results_runs import (
     summary,
 )
 
+sys.path.insert(0, str(Path(__file__).parent / "speed"))
+
+from tables import replaced  # noqa: E402
+
+PAGE = ROOT / "docs" / "results.md"
 FAST = 0.8
 """A run counts as having learnt when its training success, as a mean of five steps, reaches this
 value."""
@@ -46,7 +52,7 @@ def table(rows: Iterator[Sequence[str]]) -> str:
 
 
 def before_and_after(experiments: Sequence[Experiment]) -> Iterator[Sequence[str]]:
-    yield ("config", "seed", "before", "after", "commonest convention", "wall s", "CPU s")
+    yield ("config", "seed", "before", "after", "most frequent convention", "wall s", "CPU s")
     for experiment in experiments:
         after = []
         for seed in experiment.seeds:
@@ -71,7 +77,7 @@ def crossplay() -> str:
     found = motet("crossplay", *runs, "--plot", "docs/crossplay.png")
     settled = [next(iter(named["aux"])) for named in found["conventions"]]
     labels = [f"seed {seed}" for seed in QUICKSTART.seeds]
-    rows = [("aux of \\ main of", *labels, "settled on")]
+    rows = [("aux of \\ main of", *labels, "convention")]
     rows += [
         (label, *(f"{value:.2f}" for value in row), name)
         for label, row, name in zip(labels, found["success"], settled, strict=True)
@@ -195,21 +201,6 @@ def critics() -> Iterator[Sequence[str]]:
         yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", *spans)
 
 
-def explained_variance(folder: Path, turn: int) -> float:
-    """Return the mean over critics and over the steps with a training success of .3 to .8.
-
-    In other steps most teams fail or most succeed, so the returns hardly vary.
-    """
-    shares = [
-        value
-        for row in metrics(folder, "play/success")
-        if 0.3 <= row["play/success"] <= 0.8
-        for name, value in row.items()
-        if name.startswith("credit/explained_variance/") and name.endswith(f"turn{turn}")
-    ]
-    return mean(shares)
-
-
 def interval(values: Sequence[float]) -> str:
     """Format the mean and the 95 % confidence interval of three seeds, by Student's t."""
     half = 4.303 * stdev(values) / len(values) ** 0.5
@@ -248,7 +239,7 @@ def _by_turn(name: str, turns: Sequence[Sequence[float]]) -> Sequence[str]:
 
 def persuasion() -> Iterator[Sequence[str]]:
     yield (
-        "answers turned from wrong to right by a peer, per training step",
+        "answers corrected because of a peer, per training step",
         "seed 0",
         "seed 1",
         "seed 2",
@@ -280,7 +271,17 @@ def tabled(rows: Callable[[], Iterator[Sequence[str]]]) -> Callable[[], str]:
     return lambda: table(rows())
 
 
+def machine() -> str:
+    """Describe the machine of the first run."""
+    found = summary(QUICKSTART.folder(0))["machine"]
+    system = found["platform"].partition("-")[0]
+    return (
+        f"torch {found['torch']}, {found['threads']} thread per run, two runs at a time, {system}."
+    )
+
+
 PARTS = {
+    "machine": Part(machine, (QUICKSTART,)),
     "quickstart": Part(lambda: table(before_and_after([QUICKSTART, FROZEN])), (QUICKSTART, FROZEN)),
     "crossplay": Part(crossplay, (QUICKSTART,)),
     "relay": Part(lambda: table(before_and_after(RELAYS)), RELAYS),
@@ -295,7 +296,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Make the whole page, or only print the tables named on the command line."""
+    """Write all tables of the page, or only print those named on the command line."""
     names = sys.argv[1:] or list(PARTS)
     unknown = [name for name in names if name not in PARTS]
     if unknown:
@@ -315,20 +316,25 @@ def main() -> None:
 
 
 def write_page() -> None:
-    text = (ROOT / "benchmarks" / "results_page.md").read_text()
-    machine = summary(QUICKSTART.folder(0))["machine"]
-    run_on = (
-        f"torch {machine['torch']}, {machine['threads']} thread per run, two runs at a "
-        f"time, {machine['platform']}"
-    )
-    text = text.replace("<!-- machine -->", run_on)
-    for name, part in PARTS.items():
-        text = text.replace(f"<!-- {name} -->", part.of())
-    (ROOT / "docs" / "results.md").write_text(text)
-    (ROOT / "docs" / "quickstart.png").write_bytes(
-        (QUICKSTART.folder(0) / "curve.png").read_bytes()
-    )
+    PAGE.write_text(filled(PAGE.read_text(), PARTS))
+    curve = QUICKSTART.folder(0) / "curve.png"
+    (ROOT / "docs" / "quickstart.png").write_bytes(curve.read_bytes())
     print("wrote docs/results.md")
+
+
+def filled(page: str, parts: Mapping[str, Part]) -> str:
+    """Return the page with new measured parts. The text around them stays.
+
+    Raises: ValueError if a part has no marks in the page.
+    """
+    for name, part in parts.items():
+        page = replaced(page, part.of(), *marks(name))
+    return page
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the comments before and after a measured part of the page."""
+    return f"<!-- measured: `make results` writes {name} -->", f"<!-- /{name} -->"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
@@ -116,3 +117,18 @@ def metrics(folder: Path, *needed: str) -> list[dict[str, float]]:
     """Return the rows of `metrics.jsonl` that have all of `needed`."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if all(name in row for name in needed)]
+
+
+def explained_variance(folder: Path, turn: int) -> float:
+    """Return the mean over critics and over the steps with a training success of .3 to .8.
+
+    In other steps most teams fail or most succeed, so the returns hardly vary.
+    """
+    shares = [
+        value
+        for row in metrics(folder, "play/success")
+        if 0.3 <= row["play/success"] <= 0.8
+        for name, value in row.items()
+        if name.startswith("credit/explained_variance/") and name.endswith(f"turn{turn}")
+    ]
+    return mean(shares)
