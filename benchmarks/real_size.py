@@ -190,14 +190,14 @@ def page(record: Mapping[str, Any]) -> str:
         f"{limit['read'] / 1e9:.1f} GB/s."
     )
     head = (
-        "case", "s per step", "prefill", "decode", "learn", "samples/s", "drawn tokens/s",
-        "MB play", "MB learn", "MB estimated", "prefill: limit", "decode: limit",
-        "learn: share of limit", "beside",
+        "case", "s per step", "prefill", "decode", "learn", "samples/s", "sampled tokens/s",
+        "MB play", "MB learn", "MB estimated", "prefill / limit", "decode / limit",
+        "learn: share of limit", "peer",
     )  # fmt: skip
     lines = [cells(one) for one in cases.values()]
     bounds = [must.cells() for must in musts(cases)]
     return "\n\n".join(
-        (said, table(("figure", "is", "must", "aim", "met"), bounds), table(head, lines))
+        (said, table(("figure", "measured", "required", "aim", "met"), bounds), table(head, lines))
     )
 
 
@@ -238,40 +238,40 @@ def musts(cases: Mapping[str, Any]) -> list[Must]:
     off = [abs(one["estimate"] / peak(one) - 1) for one in cases.values()]
     return [
         Must(
-            "samples per second over TRL's",
+            "samples per second, relative to TRL",
             of("base", lambda one: one["peer"]["times_faster"]), 4, 6, False,
         ),
         Must(
-            "peak memory over TRL's",
+            "peak memory, relative to TRL",
             of("base", lambda one: peak(one) / one["peer"]["memory"]), 0.55, 0.45, True,
         ),
         Must(
-            "prefill over the time of its products",
+            "prefill time, relative to its limit",
             of("base", lambda one: one["stages"]["play/prefill"] / one["least"]["prefill"]),
             2, 1.3, True,
         ),
         Must(
-            "decode of 16 rows over reading the weights",
+            "decode time of 16 rows, relative to its limit",
             of("base", lambda one: one["stages"]["play/decode"] / one["least"]["decode"]),
             2, 1.5, True,
         ),
         Must(
-            "learning, share of its limit",
+            "learning, share of the limit",
             of("base", lambda one: one["least"]["update"] / one["stages"]["learn"]),
             0.4, 0.55, False,
         ),
-        Must("time per sample, 64 rows over 16", over(each("rows"), each("base")), 0.5, None, True),
+        Must("time per sample, 64 rows relative to 16", over(each("rows"), each("base")), 0.5, None, True),
         Must(
-            "a step of four agents over one of two",
+            "step time, four agents relative to two",
             over(of("four", lambda one: one["seconds"]), of("base", lambda one: one["seconds"])),
             2.2, None, True,
         ),
         Must(
-            "peak memory, context 1,024 over 512",
+            "peak memory, context 1,024 relative to 512",
             over(of("context_1024", peak), of("context_512", peak)), 2, None, True,
         ),
         Must(
-            "estimate of memory, farthest from measured",
+            "largest relative error of the memory estimate",
             max(off, default=None), 0.25, None, True,
         ),
     ]  # fmt: skip

@@ -51,15 +51,15 @@ def test_every_case_has_a_name_of_its_own_and_a_model_that_can_be_made():
 def test_what_must_hold_by_hand():
     found = {must.what: must.value for must in real_size.musts(CASES)}
     assert found == {
-        "samples per second over TRL's": 4.0,
-        "peak memory over TRL's": 0.5,
-        "prefill over the time of its products": 2.0,
-        "decode of 16 rows over reading the weights": 4.0,
-        "learning, share of its limit": 0.4,
-        "time per sample, 64 rows over 16": pytest.approx(0.75),
-        "a step of four agents over one of two": 1.8,
-        "peak memory, context 1,024 over 512": None,
-        "estimate of memory, farthest from measured": 0.25,
+        "samples per second, relative to TRL": 4.0,
+        "peak memory, relative to TRL": 0.5,
+        "prefill time, relative to its limit": 2.0,
+        "decode time of 16 rows, relative to its limit": 4.0,
+        "learning, share of the limit": 0.4,
+        "time per sample, 64 rows relative to 16": pytest.approx(0.75),
+        "step time, four agents relative to two": 1.8,
+        "peak memory, context 1,024 relative to 512": None,
+        "largest relative error of the memory estimate": 0.25,
     }
 
 

@@ -300,7 +300,7 @@ def test_a_row_is_a_line_of_aligned_cells():
     )  # fmt: skip
     assert second[3:6] == ("fastest: bfloat16 / float32", "1 s", "5 s")
     starts = {tables.line(cells).index("step") for cells in (first, second)}
-    assert starts == {tables.line(tables.HEAD).index("compared")}
+    assert starts == {tables.line(tables.HEAD).index("quantity")}
 
 
 def test_the_page_has_every_side_once_and_what_the_machine_can_do():

@@ -3,7 +3,7 @@
 python benchmarks/speed/choices.py
 
 It takes about three minutes on two quiet cores. The two alternatives of a row take turns. Seconds
-are medians. A ratio is the time of the alternative not chosen over that of the chosen one. Writes
+are medians. A ratio is the second alternative's time divided by the first one's. Writes
 benchmarks/results/choices.json and its table in docs/performance.md.
 """
 
@@ -37,7 +37,7 @@ BEGIN, END = (
     "<!-- measured: `python benchmarks/speed/choices.py` writes this part -->",
     "<!-- /choices -->",
 )
-HEAD = ("choice", "where", "taken", "one way", "other way", "other : one")
+HEAD = ("methods (first : second)", "case", "used", "first", "second", "second / first")
 THREADS, ROUNDS, ADAPTERS = 2, 15, 4
 PROMPT = range(64)
 
@@ -49,9 +49,9 @@ class Choice:
     choice: str
     where: str
     taken: str
-    one: float
+    first: float
     """Seconds."""
-    other: float
+    second: float
 
 
 def main() -> None:
@@ -75,8 +75,8 @@ def main() -> None:
 
 
 def cells(choice: Choice) -> tables.Cells:
-    times = [f"{1000 * seconds:,.1f} ms" for seconds in (choice.one, choice.other)]
-    return (choice.choice, choice.where, choice.taken, *times, f"{choice.other / choice.one:.2f}")
+    times = [f"{1000 * seconds:,.1f} ms" for seconds in (choice.first, choice.second)]
+    return (choice.choice, choice.where, choice.taken, *times, f"{choice.second / choice.first:.2f}")
 
 
 def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
@@ -104,9 +104,9 @@ def packed_weights() -> Iterator[Choice]:
             backbone = Backbone.load(models.make(size, BUILD), dtype=dtype)
             ways = [partial(drawn, backbone, patience) for patience in (usual, 64)]
             yield Choice(
-                "weights packed once : for every token",
+                "weights packed once : packed for every token",
                 f"{size}, {dtype}",
-                "one",
+                "first",
                 *in_turns(*ways, rounds=5),
             )
     decoding.PATIENCE = usual
@@ -142,9 +142,9 @@ def adapters() -> Iterator[Choice]:
         for rows in (1, 8, 64):
             times = in_turns(partial(together, rows), partial(one_by_one, rows), rounds=5)
             yield Choice(
-                "adapters in one batch : one by one",
+                "adapters in one batch : in turns",
                 f"{ADAPTERS} on {size}, {rows} rows each",
-                "one",
+                "first",
                 *times,
             )
 
@@ -161,8 +161,8 @@ def shared_prompts() -> Iterator[Choice]:
         ]
         copied = length * (len(of_B) - prompts)
         where = f"{prompts} of {length} tokens, 8 answers each: {copied:,} not copied"
-        taken = "one" if copied >= SHARED else "other"
-        yield Choice("prompts read where they stand : copied", where, taken, *in_turns(*ways))
+        taken = "first" if copied >= SHARED else "second"
+        yield Choice("shared prompts : copied prompts", where, taken, *in_turns(*ways))
 
 
 @torch.inference_mode()
@@ -187,9 +187,9 @@ def compiled() -> Iterator[Choice]:
         warm_up += perf_counter() - begun
         where = f"{rows} rows, room for {room} tokens; compiled in {warm_up:.0f} s"
         yield Choice(
-            "plain : compiled",
+            "not compiled : compiled",
             where,
-            "one",
+            "first",
             *in_turns(partial(token, backbone, cache, rows), other),
         )
 

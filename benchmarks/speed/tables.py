@@ -9,18 +9,18 @@ from works import LABELS
 Cells = Sequence[str]
 HEAD = (
     "work",
-    "beside",
-    "compared",
+    "peer",
+    "quantity",
     "dtype",
     "Motet",
-    "other",
+    "peer's value",
     "ratio",
     "lowest–highest",
-    "must",
+    "required",
     "aim",
     "met",
 )
-WIDTHS = (42, 7, 8, 28, 9, 9, 6, 14, 6, 5, 3)
+WIDTHS = (42, 7, 8, 28, 9, 12, 6, 14, 8, 5, 3)
 SIDES = (
     "work", "side", "dtype", "s per step", "CPU s", "samples/s", "generated tokens/s",
     "trained tokens/s", "peak MB", "share of limit (rollout, update)",
@@ -105,15 +105,15 @@ def page(record: Mapping[str, Any]) -> str:
     claimed = {row["work"] for row in rows if row["must"] is not None}
     musts = [row for row in rows if row["work"] in claimed]
     parts = {
-        "Beside comlrl and TRL": [cells(row) for row in musts if row["peer"] != "motet"],
-        "Beside itself": [cells(row) for row in musts if row["peer"] == "motet"],
+        "Compared with comlrl and TRL": [cells(row) for row in musts if row["peer"] != "motet"],
+        "Motet compared with itself": [cells(row) for row in musts if row["peer"] == "motet"],
         "More teams, groups and prompts": [
             cells(row) for row in rows if row["work"] not in claimed
         ],
     }
     tables = [f"### {name}\n\n{table(HEAD, lines)}" for name, lines in parts.items() if lines]
     return "\n\n".join(
-        [said(record), *tables, f"### What each side came to\n\n{table(SIDES, each_side(musts))}"]
+        [said(record), *tables, f"### Figures of each side\n\n{table(SIDES, each_side(musts))}"]
     )
 
 
