@@ -260,7 +260,10 @@ def musts(cases: Mapping[str, Any]) -> list[Must]:
             of("base", lambda one: one["least"]["update"] / one["stages"]["learn"]),
             0.4, 0.55, False,
         ),
-        Must("time per sample, 64 rows relative to 16", over(each("rows"), each("base")), 0.5, None, True),
+        Must(
+            "time per sample, 64 rows relative to 16",
+            over(each("rows"), each("base")), 0.5, None, True,
+        ),
         Must(
             "step time, four agents relative to two",
             over(of("four", lambda one: one["seconds"]), of("base", lambda one: one["seconds"])),

@@ -38,7 +38,7 @@ from results_runs import (
 
 sys.path.insert(0, str(Path(__file__).parent / "speed"))
 
-from tables import replaced  # noqa: E402
+from tables import replaced
 
 PAGE = ROOT / "docs" / "results.md"
 FAST = 0.8

@@ -76,7 +76,13 @@ def main() -> None:
 
 def cells(choice: Choice) -> tables.Cells:
     times = [f"{1000 * seconds:,.1f} ms" for seconds in (choice.first, choice.second)]
-    return (choice.choice, choice.where, choice.taken, *times, f"{choice.second / choice.first:.2f}")
+    return (
+        choice.choice,
+        choice.where,
+        choice.taken,
+        *times,
+        f"{choice.second / choice.first:.2f}",
+    )
 
 
 def in_turns(*ways: Way, rounds: int = ROUNDS) -> tuple[float, ...]:
