@@ -23,7 +23,6 @@ LONG_FILES = {
     "sandbox/candidate.py",
     "sandbox/standins.py",
     "settings.py",
-    "timeouts.py",
     "trainer/run.py",
     "verifier/model.py",
 }
