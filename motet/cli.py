@@ -19,16 +19,14 @@ from motet.cli_options import AsJson, Overrides, Target
 from motet.cli_verifier import verifier
 from motet.console import (
     out,
-    print_baselines,
     print_comparison,
     print_cost,
-    print_crossplay,
     print_episode,
-    print_evaluation,
     print_finished,
     print_replay,
     print_tree,
 )
+from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
 from motet.exit_codes import ends_with_one_line, new_run_hint, resume_hint
 

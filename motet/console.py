@@ -8,20 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.core import Episode, Fault, walk
-from motet.evaluation.selection import METHODS, SUBSETS
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
-    from motet.evaluation.crossplay import Crossplay
     from motet.trainer.replay import Replay
 
 out = Console()
-FIGURES = (
-    "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens",
-    "tokens_per_episode",
-)  # fmt: skip
-"""Metrics of an evaluation, in the order of the table."""
 
 
 def titled(title: str, columns: list[str]) -> Table:
@@ -53,180 +46,6 @@ def print_conventions(named: dict[str, dict[str, float]]) -> None:
         out.print(
             f"  {agent}: " + ", ".join(f"{label} {share:.0%}" for label, share in labels.items())
         )
-
-
-def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
-    table = titled(str(target), ["figure", "value", "95 %"])
-    for name in FIGURES:
-        ends = figures["interval"][name] if name in figures["interval"] else None
-        table.add_row(name, figure(figures[name]), "" if ends is None else span(*ends))
-    for name, value in figures["time"].items():
-        table.add_row(name, figure(value))
-    for k, value in figures["pass_at"].items():
-        table.add_row(f"pass@{k}", figure(value))
-    for agent, value in figures["agent_rewards"].items():
-        table.add_row(f"reward {agent}", figure(value))
-    for name, value in figures["terms"].items():
-        table.add_row(f"term {name}", figure(value))
-    for cause, count in figures["causes"].items():
-        table.add_row(f"fault {cause}", str(count))
-    out.print(table)
-    if len(figures["by_turn"]) > 1:
-        table = titled(
-            "results by turn", ["turn", "games that reached it", "reward", "success so far"]
-        )
-        for number, turn in enumerate(figures["by_turn"], start=1):
-            table.add_row(
-                str(number), figure(turn["played"]), figure(turn["reward"]), figure(turn["success"])
-            )
-        out.print(table)
-    if "influence" in figures:
-        print_influence(figures["influence"])
-    if "conventions" in figures:
-        print_conventions(figures["conventions"])
-    if "selection" in figures:
-        print_selection(figures["selection"])
-
-
-def print_selection(found: dict[str, Any]) -> None:
-    """Print how often the answer chosen from k games is right."""
-    for number, rows in enumerate(found["turns"], start=1):
-        table = titled(
-            f"chosen from k games after turn {number}",
-            ["k", "tasks", "tokens", *METHODS.values()],
-        )
-        for row in rows:
-            tokens = "-" if row["tokens_per_task"] is None else f"{row['tokens_per_task']:,.1f}"
-            means = [None if one is None else one["mean"] for one in row["accuracy"].values()]
-            table.add_row(str(row["k"]), str(row["tasks"]), tokens, *map(figure, means))
-        out.print(table)
-    notes = {
-        "best of k": f"the answer with the highest score; the verifier scored {found['scored']:,} "
-        f"answers",
-        "weighted vote": "scores of equal answers are added; a tie counts as wrong",
-        "any right": "the choice of a perfect verifier",
-    }
-    if not all(row["all_subsets"] for rows in found["turns"] for row in rows):
-        notes["votes"] = (
-            f"with more than {SUBSETS} subsets of k games, the mean of {SUBSETS} random subsets"
-        )
-    if found["causes"]:
-        notes[f"{found['left_out']} games excluded"] = (
-            f"answers that could not be scored: {counted(found['causes'])}"
-        )
-    for name, text in notes.items():
-        out.print(f"  {name}: {text}", soft_wrap=True)
-
-
-def print_influence(found: dict[str, Any]) -> None:
-    """Print who was right at each turn, who changed the answer between turns, and who persuaded
-    whom."""
-    turns = found["turns"]
-    columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
-    table = titled("right answers by turn", columns)
-    for agent in turns[0]["right"]:
-        table.add_row(agent, *(figure(turn["right"][agent]) for turn in turns))
-    table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
-    table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
-    out.print(table)
-    table = titled("reward by turn", columns)
-    for agent in turns[0]["rewards"]:
-        table.add_row(agent, *(figure(turn["rewards"][agent]) for turn in turns))
-    out.print(table)
-    if found["steps"]:
-        _print_changes(found["steps"])
-    if found["pairs"]:
-        _print_pairs(found["pairs"])
-
-
-def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
-    shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
-    table = titled("changes between turns", ["", *(share.replace("_", " ") for share in shares)])
-    table.columns[0].no_wrap = True
-    for number, step in enumerate(steps, start=1):
-        for name, change in [*step["agents"].items(), ("all", step["team"])]:
-            row = [figure(change[share]) for share in shares]
-            table.add_row(f"{number} to {number + 1}  {name}", *row, end_section=name == "all")
-    out.print(table)
-    out.print(
-        "  corrected: share of wrong answers that improved; spoiled: share of right answers that "
-        "declined",
-        soft_wrap=True,
-    )
-
-
-def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
-    table = titled("who persuaded whom", ["speaker", "listener", "persuaded", "of", "misled", "of"])
-    for pair in pairs:
-        persuaded = figure(pair["persuaded"]), figure(pair["persuadable"])
-        misled = figure(pair["misled"]), figure(pair["misleadable"])
-        table.add_row(pair["speaker"], pair["listener"], *persuaded, *misled)
-    out.print(table)
-    out.print(
-        "  persuaded: share of cases with a wrong listener and a right speaker in which the "
-        "listener was right next; misled: the reverse",
-        soft_wrap=True,
-    )
-
-
-def print_baselines(target: Path, found: dict[str, Any]) -> None:
-    rows, first = found["rows"], found["rows"][0]["protocol"]
-    table = titled(
-        f"{target}: {found['tasks']} held-out tasks",
-        ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
-    )
-    table.show_lines = True
-    compared = "reward" if rows[0]["success"] is None else "success"
-    for row in rows:
-        table.add_row(
-            row["protocol"],
-            estimated(row["success"]),
-            estimated(row["reward"]),
-            estimated(row["lead"][compared]) if row["lead"] else "-",
-            str(row["n"]),
-            f"{row['tokens_per_task']:,.1f}",
-            f"{row['time']['seconds_per_task']:.3f}",
-        )
-    out.print(table)
-    notes = {row["protocol"]: row["note"] for row in rows if row["note"]}
-    notes |= {
-        f"{row['protocol']}: {row['faults']} faults": counted(row["causes"])
-        for row in rows
-        if row["faults"]
-    }
-    notes |= {f"no {protocol}": why for protocol, why in found["left_out"].items()}
-    notes |= {
-        "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
-        "tokens, seconds": "per answer, which takes n samples",
-        f"{found['confidence']:.0%}": f"{found['resamples']:,} bootstrap resamples of the tasks",
-    }
-    for name, text in notes.items():
-        out.print(f"  {name}: {text}", soft_wrap=True)
-
-
-def counted(causes: Mapping[str, int]) -> str:
-    return ", ".join(f"{cause} {count}" for cause, count in causes.items())
-
-
-def estimated(found: Mapping[str, float] | None) -> str:
-    return "-" if found is None else f"{found['mean']:.3f}\n{span(found['low'], found['high'])}"
-
-
-def span(low: float, high: float) -> str:
-    return f"{low:.2f} to {high:.2f}"
-
-
-def print_crossplay(found: "Crossplay") -> None:
-    """Print the success rate of the first agent of each run with the other agents of each run."""
-    first, others = found.agents[0], " and ".join(found.agents[1:])
-    names = [Path(run).name for run in found.runs]
-    table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
-    for name, row in zip(names, found.success, strict=True):
-        table.add_row(name, *(figure(value) for value in row))
-    out.print(table)
-    for name, named in zip(names, found.conventions, strict=False):
-        out.print(name, style="bold")
-        print_conventions(named)
 
 
 def print_finished(summary: dict[str, Any], runs: Path) -> None:

@@ -16,9 +16,10 @@ from contextlib import suppress
 
 import pytest
 
-from motet import timeouts
+from motet import timeout_guard, timeouts
 from motet.errors import EnvironmentFault
-from motet.timeouts import TimedOut, at_once, break_off, guarded, run_loop, within
+from motet.timeout_guard import TimedOut
+from motet.timeouts import at_once, break_off, guarded, run_loop, within
 
 LIMIT = 0.2
 LONG = 60.0
@@ -301,7 +302,7 @@ def test_a_signals_handler_can_break_off_what_it_came_into():
 
 DEAF = """
 import asyncio, hashlib
-from motet import timeouts
+from motet import timeout_guard, timeouts
 
 async def step():
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # C that computes for minutes, and lets other threads run
@@ -310,7 +311,7 @@ async def run():
     with timeouts.guarded(0.1):
         await timeouts.within(0.1, "step", step)
 
-timeouts._DEAF_SECONDS = 0.5
+timeout_guard._DEAF_SECONDS = 0.5
 with timeouts.process_of_its_own():
     asyncio.run(run())
 """  # noqa: E501
@@ -328,7 +329,7 @@ def test_code_in_c_that_hears_nothing_ends_a_command_with_a_line():
 
 
 def test_elsewhere_it_is_only_told(capfd, monkeypatch):
-    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", 2 * LIMIT)
+    monkeypatch.setattr(timeout_guard, "_DEAF_SECONDS", 2 * LIMIT)
     lets_go = threading.Event()
 
     def deaf():
@@ -337,14 +338,14 @@ def test_elsewhere_it_is_only_told(capfd, monkeypatch):
                 lets_go.wait(LONG)
 
     monkeypatch.setattr(
-        timeouts._Guard, "_tell", lambda guard, call: (told(guard, call), lets_go.set())
+        timeout_guard.CallGuard, "_tell", lambda guard, call: (told(guard, call), lets_go.set())
     )
     with pytest.raises(TimedOut):
         asyncio.run(asked(as_coroutine(deaf)))
     assert "kill -9" in capfd.readouterr().err
 
 
-told = timeouts._Guard._tell
+told = timeout_guard.CallGuard._tell
 
 
 def test_a_pool_of_threads_that_it_waits_for_is_broken_off_too(monkeypatch, capfd):
@@ -352,8 +353,8 @@ def test_a_pool_of_threads_that_it_waits_for_is_broken_off_too(monkeypatch, capf
 
     A second exception is therefore needed, long before the call counts as not interruptible.
     """
-    monkeypatch.setattr(timeouts, "_PARTING_SECONDS", 0.1)
-    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", 0.1)
+    monkeypatch.setattr(timeout_guard, "_PARTING_SECONDS", 0.1)
+    monkeypatch.setattr(timeout_guard, "_DEAF_SECONDS", 0.1)
     lets_go = threading.Event()
 
     def pool():
@@ -526,9 +527,9 @@ def test_threads_that_stand_still_keep_no_other_step_waiting():
 
 
 def test_a_signal_that_the_environment_gave_back_as_it_never_was_kills_nobody(monkeypatch, capfd):
-    monkeypatch.setattr(timeouts, "_DEAF_SECONDS", LIMIT)
+    monkeypatch.setattr(timeout_guard, "_DEAF_SECONDS", LIMIT)
     told_of = threading.Event()
-    monkeypatch.setattr(timeouts._Guard, "_tell", lambda guard, call: told_of.set())
+    monkeypatch.setattr(timeout_guard.CallGuard, "_tell", lambda guard, call: told_of.set())
 
     async def step():
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

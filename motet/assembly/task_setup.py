@@ -15,7 +15,8 @@ from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, asking, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
-from motet.config.yaml import KeyPath, place_of, validate_options
+from motet.config.validation import validate_options
+from motet.config.yaml import KeyPath, place_of
 from motet.core import Environment, Team
 from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment, create

@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 
 from motet.config.parts import written_out
 from motet.config.schema import RunConfig
+from motet.config.validation import validate_options
 from motet.config.yaml import (
     Document,
     KeyPath,
     place_of,
     read_value,
     read_yaml,
-    validate_options,
     write_yaml,
 )
 from motet.errors import ConfigError, shortened

@@ -5,20 +5,15 @@ PyYAML alone implements YAML 1.1, where `5e-6` is a string and `no` is False.
 
 import json
 import re
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from motet.errors import ConfigError, shortened
 from motet.reading import read_text
-from motet.settings import Settings
 from motet.visible import on_one_line, visible
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -26,12 +21,9 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 _DEEPEST = 50
 """Maximum nesting depth. No config needs a tenth of it, and Python's stack allows about a
 thousand."""
-_MOST_BITS = 14_000
-"""Maximum size of an integer. Python refuses to print larger ones in decimal."""
 _MOST_VALUES = 100_000
 """Maximum number of values in one string. Nested aliases could otherwise fill the memory from a few
 lines."""
-Model = TypeVar("Model", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,7 @@ def read_yaml(path: Path, *, last_counts: bool = False) -> Document:
         raise ConfigError(f"{path} is empty; expected keys and values, such as name: quickstart")
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{path}: got {_shown(data)}, expected keys and values, such as name: quickstart"
+            f"{path}: got {shown(data)}, expected keys and values, such as name: quickstart"
         )
     warnings = tuple(f"{line}; the last one counts" for line in repeated)
     return Document(data, {**places, (): str(path)}, warnings)
@@ -100,73 +92,84 @@ def write_yaml(data: Mapping[str, Any]) -> str:
 
 def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath, str], list[str]]:
     """Return the value, the place of each key, and a message for each key that is defined twice."""
-
-    def place(mark: yaml.Mark | None) -> str:
-        return f"{source}:{mark.line + 1}" if lines and mark is not None else source
-
+    reader = _Reader(source, lines)
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(f"{place(error.problem_mark)}: not YAML: {error.problem}") from error
+        where = source if error.problem_mark is None else reader.place(error.problem_mark)
+        raise ConfigError(f"{where}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ConfigError(
             f"{source}: nested too deeply; expected at most {_DEEPEST} levels"
         ) from error
-    places: dict[KeyPath, str] = {}
-    repeated: list[str] = []
+    value = None if node is None else reader.value(node, (), ())
+    return value, reader.places, reader.repeated
 
-    def value(node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
+
+class _Reader:
+    """Turns YAML nodes into plain values.
+
+    `places` maps each key to its place, and `repeated` has a message for each key that is defined
+    twice.
+    """
+
+    def __init__(self, source: str, lines: bool) -> None:
+        self.places: dict[KeyPath, str] = {}
+        self.repeated: list[str] = []
+        self._source, self._lines = source, lines
+
+    def place(self, mark: yaml.Mark) -> str:
+        return f"{self._source}:{mark.line + 1}" if self._lines else self._source
+
+    def value(self, node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> Any:
+        """Return the value of a node. `inside` are the nodes that contain it."""
+        place = self.place(node.start_mark)
         if node in inside:
             raise ConfigError(
-                f"{place(node.start_mark)}: {dotted(path)} contains itself; expected an alias of "
-                "another value"
+                f"{place}: {dotted(path)} contains itself; expected an alias of another value"
             )
         if len(path) > _DEEPEST:
             raise ConfigError(
-                f"{place(node.start_mark)}: {dotted(path[:3])} is nested too deeply; expected at "
-                f"most {_DEEPEST} levels"
+                f"{place}: {dotted(path[:3])} is nested too deeply; expected at most {_DEEPEST} "
+                "levels"
             )
-        if len(places) > _MOST_VALUES:
+        if len(self.places) > _MOST_VALUES:
             raise ConfigError(
-                f"{source}: more than {_MOST_VALUES:,} values; expected fewer: put rows of data "
-                "into a data file"
+                f"{self._source}: more than {_MOST_VALUES:,} values; expected fewer: put rows of "
+                "data into a data file"
             )
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-            return mapping(node, path, (*inside, node))
+            return self._mapping(node, path, (*inside, node))
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
             for index, item in enumerate(node.value):
-                places[*path, index] = place(item.start_mark)
+                self.places[*path, index] = self.place(item.start_mark)
             return [
-                value(item, (*path, index), (*inside, node))
+                self.value(item, (*path, index), (*inside, node))
                 for index, item in enumerate(node.value)
             ]
-        return _scalar(node, place(node.start_mark))
+        return _scalar(node, place)
 
-    def mapping(
-        node: yaml.MappingNode, path: KeyPath, inside: tuple[yaml.Node, ...]
+    def _mapping(
+        self, node: yaml.MappingNode, path: KeyPath, inside: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        said: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
-            key = _scalar(key_node, place(key_node.start_mark))
+            place = self.place(key_node.start_mark)
+            key = _scalar(key_node, place)
             if not isinstance(key, str):
                 raise ConfigError(
-                    f"{place(key_node.start_mark)}: got the key {_shown(key)}, expected a string: "
-                    "write it in quotes"
+                    f"{place}: got the key {shown(key)}, expected a string: write it in quotes"
                 )
-            if key in said:
-                first = f", first on line {said[key]}" if lines else ""
-                repeated.append(
-                    f"{place(key_node.start_mark)}: {dotted((*path, key))} is set twice{first}"
-                )
-            said[key] = key_node.start_mark.line + 1
-            places[*path, key] = place(key_node.start_mark)
-            found[key] = value(value_node, (*path, key), inside)
+            if key in first_lines:
+                first = f", first on line {first_lines[key]}" if self._lines else ""
+                self.repeated.append(f"{place}: {dotted((*path, key))} is set twice{first}")
+            first_lines[key] = key_node.start_mark.line + 1
+            self.places[*path, key] = place
+            found[key] = self.value(value_node, (*path, key), inside)
         return found
-
-    return (None if node is None else value(node, (), ())), places, repeated
 
 
 def _scalar(node: yaml.Node, place: str) -> Any:
@@ -241,52 +244,7 @@ _Dumper.add_representer(list, _list_node)
 _Dumper.add_representer(str, _text_node)
 
 
-# ----------------------------------------------------------------------------------------- checking
-
-
-def validate_options(
-    model: type[Model], data: Mapping[str, Any], places: Mapping[KeyPath, str], at: KeyPath = ()
-) -> Model:
-    """Validate `data`, which is set at the key `at`, as a `model` record.
-
-    Values are never converted: the string "5" is not a number.
-
-    Raises: ConfigError with one line per problem, such as `configs/x.yaml:12: algorithm.gama:
-    unknown key; did you mean gamma?`
-    """
-    unsayable = [
-        f"{_prefix(places, at + path)}{dotted(at + path)}: {wrong}"
-        for path, wrong in _beyond_json(data)
-    ]
-    if unsayable:
-        raise ConfigError("\n".join(unsayable))
-    try:
-        # Validate as JSON: there, strict mode lets a list fill a tuple but no string fill a number.
-        return model.model_validate_json(json.dumps(data), strict=True, context=places)
-    except TypeError as error:
-        raise ConfigError(
-            f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file"
-        ) from error
-    except ValidationError as error:
-        raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from error
-
-
-def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Find numbers that JSON cannot represent, and say what is wrong with each."""
-    if isinstance(value, float) and not isfinite(value):
-        yield path, f"got {_shown(value)}, expected a finite number"
-    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        yield (
-            path,
-            f"got a whole number of {value.bit_length():,} bits, expected one of at most "
-            f"{_MOST_BITS:,}",
-        )
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _beyond_json(item, (*path, key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _beyond_json(item, (*path, index))
+# ------------------------------------------------------------------------------- texts for messages
 
 
 def dotted(path: KeyPath) -> str:
@@ -305,110 +263,7 @@ def place_of(places: Mapping[KeyPath, str], path: KeyPath) -> str:
     )
 
 
-def _prefix(places: Mapping[KeyPath, str], path: KeyPath) -> str:
-    place = place_of(places, path)
-    return f"{place}: " if place else ""
-
-
-def _complaints(
-    error: ValidationError,
-    model: type[Settings],
-    data: Mapping[str, Any],
-    places: Mapping[KeyPath, str],
-    at: KeyPath,
-) -> list[str]:
-    """Return one line per problem.
-
-    Pydantic reports one error per member of a union. Their expectations for the same value are
-    joined with "or", because any of them would do.
-    """
-    lines: dict[str, list[str]] = {}
-    for problem in error.errors(include_url=False):
-        path = _written(problem["loc"], data)
-        key, prefix = dotted(at + path), _prefix(places, at + path)
-        kind, got, text = (
-            problem["type"],
-            problem["input"],
-            problem["msg"].removeprefix("Value error, "),
-        )
-        if kind == "extra_forbidden":
-            lines[
-                f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"
-            ] = []
-        elif kind == "missing":
-            lines[f"{prefix}{key}: missing; it has no default"] = []
-        elif kind in ("value_error", "motet"):
-            lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
-        elif kind in _WISHES or text.startswith("Input should be "):
-            wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
-            lines.setdefault(f"{prefix}{key}: got {_shown(got)}, expected ", []).append(wish)
-        elif kind != "too_short":
-            lines[f"{prefix}{key}: got {_shown(got)}: {text}"] = []
-        elif not got:  # a list whose items were all rejected is also "too short"; skip that
-            lines[
-                f"{prefix}{key}: got {_shown(got)}, expected at least "
-                f"{problem['ctx']['min_length']} of them"
-            ] = []
-    return [start + " or ".join(dict.fromkeys(wishes)) for start, wishes in lines.items()]
-
-
-_WISHES = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a string",
-    "model_type": "keys and values",
-    "dict_type": "keys and values",
-    "tuple_type": "a list",
-    "list_type": "a list",
-}
-
-
-def _written(location: KeyPath, data: Any) -> KeyPath:
-    """Return the part of pydantic's location that exists in `data`, plus at most one missing key.
-
-    This drops the names of union members, which pydantic adds to its locations.
-    """
-    for depth, key in enumerate(location):
-        keys = (
-            data
-            if isinstance(data, Mapping)
-            else range(len(data))
-            if isinstance(data, list)
-            else ()
-        )
-        if key not in keys:
-            return location[: depth + 1] if isinstance(data, Mapping) else location[:depth]
-        data = data[key]
-    return location
-
-
-def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
-    """Return the valid keys of the record at `path` below a field of type `annotation`."""
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [key for member in get_args(annotation) for key in _keys_at(member, path)]
-    if get_origin(annotation) is Annotated:
-        return _keys_at(get_args(annotation)[0], path)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        fields = annotation.model_fields
-        if not path:
-            return list(fields)
-        return _keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else []
-    inner = [argument for argument in get_args(annotation) if argument is not Ellipsis]
-    return _keys_at(inner[-1], path[1:]) if inner and path else []
-
-
-def _meant(key: str, valid: list[str]) -> str:
-    close = get_close_matches(key, valid, n=1)
-    return (
-        f"did you mean {close[0]}?"
-        if close
-        else f"the keys here are: {', '.join(valid) or '(none)'}"
-    )
-
-
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     text = (
         json.dumps(value, ensure_ascii=False, default=str)
         if not isinstance(value, str)

@@ -12,7 +12,8 @@ from motet.core import Environment, Message, Reply, Task, Transition
 from motet.environments.registry import check_is_environment
 from motet.environments.rules import Rule
 from motet.errors import EnvironmentFault
-from motet.timeouts import TimedOut, at_once, guarded, run_loop, within
+from motet.timeout_guard import TimedOut
+from motet.timeouts import at_once, guarded, run_loop, within
 
 CallOutcome = TypeVar("CallOutcome")
 Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]

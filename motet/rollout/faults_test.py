@@ -14,7 +14,7 @@ from motet.errors import (
 )
 from motet.rollout import faults
 from motet.rollout.faults import again, attempt
-from motet.timeouts import TimedOut
+from motet.timeout_guard import TimedOut
 
 
 async def _raise(error: BaseException) -> None:

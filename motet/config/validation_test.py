@@ -1,0 +1,112 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from motet.config.validation import validate_options
+from motet.config.yaml import read_yaml
+from motet.errors import ConfigError
+from motet.settings import Decode, Settings
+
+
+class Inner(Settings):
+    rate: float = 0.1
+    free: Any = None
+    rounds: tuple[int, ...] = Field(default=(1,), min_length=1)
+
+
+class Options(Settings):
+    size: int
+    loud: bool = False
+    inner: Inner = Inner()
+    each: dict[str, Inner] = Field(default_factory=dict)
+    part: Inner | None = None
+    mode: list[str] | str = "x"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "size: 1\ninner:\n  rat: 1",
+            "x.yaml:3: options.inner.rat: unknown key; did you mean rate?",
+        ),
+        (
+            "size: 1\nzzz: 1",
+            "x.yaml:2: options.zzz: unknown key; the keys here are: size, loud, inner, each, part, "
+            "mode",
+        ),
+        (
+            "size: 1\neach: {a: {rat: 1}}",
+            "x.yaml:2: options.each.a.rat: unknown key; did you mean rate?",
+        ),
+        ("size: 1\npart: {rat: 1}", "x.yaml:2: options.part.rat: unknown key; did you mean rate?"),
+        ("size: five", "x.yaml:1: options.size: got 'five', expected a whole number"),
+        ("size: '5'", "x.yaml:1: options.size: got '5', expected a whole number"),
+        ("size: true", "x.yaml:1: options.size: got true, expected a whole number"),
+        ("size: 5.0", "x.yaml:1: options.size: got 5.0, expected a whole number"),
+        ("size: 1\nloud: no", "x.yaml:2: options.loud: got 'no', expected true or false"),
+        (
+            "size: 1\ninner: {rate: .inf}",
+            "x.yaml:2: options.inner.rate: got Infinity, expected a finite number",
+        ),
+        (
+            "size: 1\ninner: {free: [1, .nan]}",
+            "x.yaml:2: options.inner.free[1]: got NaN, expected a finite number",
+        ),
+        (
+            f"size: 0x{'f' * 4000}",
+            "x.yaml:1: options.size: got a whole number of 16,000 bits, expected one of at most "
+            "14,000",
+        ),
+        (
+            "size: 1\ninner: {rounds: [1,\n  x]}",
+            "x.yaml:3: options.inner.rounds[1]: got 'x', expected a whole number",
+        ),
+        (
+            "size: 1\ninner: {rounds: []}",
+            "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them",
+        ),
+        ("size: 1\ninner: [1]", "x.yaml:2: options.inner: got [1], expected keys and values"),
+        ("size: 1\nmode: 3", "x.yaml:2: options.mode: got 3, expected a list or a string"),
+        ("loud: true", "x.yaml: options.size: missing; it has no default"),
+    ],
+)
+def test_a_wrong_value_is_said_with_place_key_got_and_expected(tmp_path, text, complaint):
+    document = read_yaml(written(tmp_path, text))
+    places = {("options", *path) if path else (): place for path, place in document.places.items()}
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, document.data, places, ("options",))
+    assert str(refused.value) == f"{tmp_path}/{complaint}"
+
+
+def test_every_problem_has_a_line_of_its_own():
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, {"size": "x", "lound": 1}, {})
+    assert str(refused.value).splitlines() == [
+        "size: got 'x', expected a whole number",
+        "lound: unknown key; did you mean loud?",
+    ]
+
+
+def test_a_list_fills_a_tuple_and_a_whole_number_a_float():
+    decode = validate_options(Decode, {"stop": ["END"], "temperature": 1}, {})
+    assert (decode.stop, decode.temperature) == (("END",), 1.0)
+
+
+def test_what_is_no_plain_value_is_refused():
+    with pytest.raises(ConfigError, match="expected plain values, as in a YAML file"):
+        validate_options(Options, {"size": object()}, {})
+
+
+def test_a_long_key_does_not_make_a_long_line():
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, {"size": 1, "x" * 5000: 1}, {})
+    assert len(str(refused.value)) < 300
