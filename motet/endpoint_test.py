@@ -13,7 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from motet.core import Message
-from motet.endpoint import Endpoint, EndpointFault, is_loopback
+from motet.endpoint import Endpoint
+from motet.http_client import EndpointFault, is_loopback
 from tests.fixtures.http_servers import running
 
 ASKED = (Message("system", "Be brief."), Message("user", "Why?", name="ann"))

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from motet.core import Chat
-from motet.endpoint import EndpointFault, Patience, Server
 from motet.errors import RewardFault
+from motet.http_client import EndpointFault, JsonClient, Patience
 
 
 class VerifierFault(RewardFault):
@@ -40,9 +40,9 @@ class RewardServer:
     """Requests scores from a server, `batch_size` chats per request."""
 
     def __init__(self, base_url: str, *, batch_size: int, **settings: Any) -> None:
-        """`settings` are keyword arguments of `endpoint.Server`."""
+        """`settings` are keyword arguments of `http_client.JsonClient`."""
         expected = '{"result": [a score in [0, 1] for every chat]}: check the address'
-        self._server = Server(f"{base_url.rstrip('/')}/predict", expected, **settings)
+        self._server = JsonClient(f"{base_url.rstrip('/')}/predict", expected, **settings)
         self._batch_size = batch_size
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
@@ -122,7 +122,7 @@ class Needed:
         self._verifier, self._patience = verifier, Patience("the verifier")
 
     async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """See `RewardServer.score`. Raises: endpoint.ServerAway if the verifier's server is
+        """See `RewardServer.score`. Raises: http_client.ServerAway if the verifier's server is
         unavailable; RewardFault."""
         self._patience.check()
         try:

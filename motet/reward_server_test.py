@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from motet.core import Message
-from motet.endpoint import PATIENCE, ServerAway
 from motet.errors import RewardFault
+from motet.http_client import PATIENCE, ServerAway
 from motet.reward_server import ConstantScores, Ensemble, Needed, RewardServer, VerifierFault
 from tests.fixtures.http_servers import running
 

@@ -16,9 +16,9 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 from pydantic import model_validator
 
 from motet.core import Chat, Message
-from motet.endpoint import EndpointFault
 from motet.environments.advice import by_line, by_part
 from motet.errors import ConfigError, EnvironmentFault
+from motet.http_client import EndpointFault
 from motet.plugins import is_reference, load_object, nearest
 from motet.sandbox.suite import Status, Suite, Verdict
 from motet.settings import Settings

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from motet.endpoint import EndpointFault
 from motet.environments.feedback import MODES, WITHOUT_TESTS, Attempt, Feedback, FeedbackOptions
 from motet.errors import ConfigError
+from motet.http_client import EndpointFault
 from motet.rollout.faults import attempt as recorded
 from motet.sandbox.suite import CaseResult, Suite, Verdict
 

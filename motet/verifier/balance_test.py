@@ -7,9 +7,9 @@ from dataclasses import asdict
 import pytest
 
 from motet.core import Chat, Fault, Message, Prompt, Task
-from motet.endpoint import PATIENCE, EndpointFault, ServerAway
 from motet.environments.debate_tiny import DebateProblem, TinyDebate
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
+from motet.http_client import PATIENCE, EndpointFault, ServerAway
 from motet.verifier import balance as module
 from motet.verifier.answers import LabelledAnswer, as_chat
 from motet.verifier.balance import Balanced, Quota, balance

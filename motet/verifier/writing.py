@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from motet.core import Fault, Message, Prompt, Sampler, SampleRequest
-from motet.endpoint import Endpoint, EndpointFault, Patience
+from motet.endpoint import Endpoint
+from motet.http_client import EndpointFault, Patience
 from motet.settings import Decode
 
 EXAMPLES = 3
@@ -60,7 +61,7 @@ class EndpointWriter:
         self._endpoint, self._patience = endpoint, Patience("the expert")
 
     async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
-        """Raises: endpoint.ServerAway if the endpoint does not answer."""
+        """Raises: http_client.ServerAway if the endpoint does not answer."""
         return list(await asyncio.gather(*(self._one(prompt) for prompt in prompts)))
 
     async def _one(self, prompt: Prompt) -> str | Fault:
