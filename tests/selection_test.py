@@ -12,10 +12,10 @@ import pytest
 import motet
 from motet import console
 from motet.cli import main
-from motet.endpoint import PATIENCE, ServerAway
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.selection import METHODS
+from motet.http_client import PATIENCE, ServerAway
 from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
 from tests.debate_test import scoring

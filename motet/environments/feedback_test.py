@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from motet.environments.feedback import MODES, WITHOUT_TESTS, Attempt, Feedback, FeedbackOptions
+from motet.environments.feedback import Feedback, FeedbackOptions
+from motet.environments.feedback_modes import MODES, WITHOUT_TESTS, Attempt
 from motet.errors import ConfigError
 from motet.http_client import EndpointFault
 from motet.rollout.faults import attempt as recorded
@@ -139,7 +140,7 @@ def test_whoever_reads_the_whole_attempt_reads_its_tests():
     person = Saying("")
     assert Feedback(FeedbackOptions(mode="human"), person=person).reads_tests
     assert Feedback(FeedbackOptions(mode="expert_edits"), expert=person).reads_tests
-    assert Feedback(FeedbackOptions(mode="motet.environments.feedback:plain")).reads_tests
+    assert Feedback(FeedbackOptions(mode="motet.environments.feedback_modes:plain")).reads_tests
 
 
 def test_level_feedback_is_the_default():

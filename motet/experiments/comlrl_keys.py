@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from motet.data.split import parse_split
-from motet.environments.feedback import MODES
+from motet.environments.feedback_modes import MODES
 from motet.errors import ConfigError
 from motet.experiments.keys import (
     Combined,

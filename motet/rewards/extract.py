@@ -9,7 +9,7 @@ the class.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from textwrap import dedent, indent
@@ -19,12 +19,12 @@ from motet.rewards.python import (
     MAX_CHARACTERS,
     bound_outside,
     definition,
-    free,
     parse_bounded,
     returns,
     syntax_error,
 )
 from motet.rewards.spoken import spoken
+from motet.rewards.statements import DECORATED, Piece, own_statements
 
 _MOST_CHARACTERS = 4 * MAX_CHARACTERS
 _READ_AGAIN = 8
@@ -140,14 +140,6 @@ class _Code:
     """Whether the only definition of the name cannot be parsed."""
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A top-level statement and its text. `node` is None if it cannot be parsed."""
-
-    text: str
-    node: ast.stmt | None
-
-
 class _Patience:
     """The budget of characters to parse.
 
@@ -167,7 +159,7 @@ class _Patience:
 
 def _statements(text: str, name: str, patience: _Patience) -> _Code:
     pieces = list(_pieces(text, patience))
-    kept = _kept([piece for piece in pieces if piece.node is not None])
+    kept = own_statements([piece for piece in pieces if piece.node is not None])
     if name and not any(_is_def(piece.node, name) for piece in kept):
         kept += _for_method(kept, name)
     # a stub, or a second definition that was cut off, does not replace a complete function
@@ -198,7 +190,7 @@ def _continued(opening: str, text: str, name: str, patience: _Patience) -> Itera
             return
 
 
-def _for_method(pieces: Sequence[_Piece], name: str) -> list[_Piece]:
+def _for_method(pieces: Sequence[Piece], name: str) -> list[Piece]:
     """Return a function that calls the method `name` of the last class that has it.
 
     Some sites ask for methods in this form: `class Solution`.
@@ -219,7 +211,7 @@ def _is_done(node: ast.stmt | None, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name and returns(node)
 
 
-def _pieces(text: str, patience: _Patience) -> Iterator[_Piece]:
+def _pieces(text: str, patience: _Patience) -> Iterator[Piece]:
     """Yield the top-level statements of the text.
 
     If the text is not valid as a whole, yield those that are found between its invalid parts.
@@ -241,9 +233,7 @@ def _pieces(text: str, patience: _Patience) -> Iterator[_Piece]:
             at += 1
 
 
-def _statement_at(
-    lines: Sequence[str], start: int, patience: _Patience
-) -> tuple[list[_Piece], int]:
+def _statement_at(lines: Sequence[str], start: int, patience: _Patience) -> tuple[list[Piece], int]:
     """Return the statement that starts at a line, and the line where the next one may start.
 
     It ends before the first line that is not indented deeper. A later end is correct if something
@@ -261,7 +251,7 @@ def _statement_at(
             return parsed, end
         if not _OPENS.match(source) and not _OPEN.search(syntax_error(source)):
             break
-    return [_Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first
+    return [Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first
 
 
 def _is_at_margin(line: str, column: int) -> bool:
@@ -269,7 +259,7 @@ def _is_at_margin(line: str, column: int) -> bool:
     return bool(stripped) and not stripped.startswith("#") and len(line) - len(stripped) <= column
 
 
-def _parsed(source: str) -> list[_Piece] | None:
+def _parsed(source: str) -> list[Piece] | None:
     """Return the statements of a program; None if it cannot be parsed.
 
     If mixed tabs and spaces prevent parsing, a tab counts as four spaces.
@@ -281,112 +271,13 @@ def _parsed(source: str) -> list[_Piece] | None:
     if tree is None:
         return None
     program = ProgramText(source, tree)
-    return [_Piece(_text_of(node, program), node) for node in tree.body]
+    return [Piece(_text_of(node, program), node) for node in tree.body]
 
 
 def _text_of(node: ast.stmt, program: ProgramText) -> str:
     """Return the text of a statement, including its decorators."""
     start, end = program.span(node)
-    decorators = node.decorator_list if isinstance(node, _DECORATED) else []
+    decorators = node.decorator_list if isinstance(node, DECORATED) else []
     return program.source[
         min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end
     ]
-
-
-# ----------------------------------------------------------------------------------- what is kept
-
-_DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_DEFINING = (*_DECORATED, ast.Import, ast.ImportFrom)
-_ASSIGNING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-_SPEAKING = frozenset({"print", "input", "open", "exit", "quit", "eval", "exec", "breakpoint"})
-
-
-def _kept(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Return the statements of the program itself, without code that only tries it out.
-
-    An assignment that calls something is kept only if kept code reads its name.
-    """
-    nodes = [piece.node for piece in pieces if piece.node is not None]
-    read = {name for node in nodes if _defining(node) for name in free(node)}
-    own = {name for node in nodes if isinstance(node, _ASSIGNING) for name in _named(node)}
-    bound = {name for node in nodes for name in bound_outside(node)}
-    kept: list[_Piece] = []
-    for piece in reversed(pieces):
-        node = piece.node
-        assert node is not None
-        if isinstance(node, _ASSIGNING) and (_named(node) & read or not _calls(node)):
-            read |= _loaded([node])
-            kept.append(piece)
-        elif _defining(node) or (_sets_recursion(node) and free(node) <= bound):
-            kept.append(piece)
-        elif (
-            isinstance(node, ast.For | ast.While | ast.Expr)
-            and (filled := _filled(node)) & read
-            and filled <= own
-        ):
-            read |= _loaded([node])
-            kept.append(piece)
-    return kept[::-1]
-
-
-def _filled(statement: ast.stmt) -> set[str]:
-    """Return the names of what a loop or a call fills or changes.
-
-    Returns an empty set if it asserts or raises, or if it prints or does other input or output.
-    """
-    found: set[str] = set()
-    for node in ast.walk(statement):
-        match node:
-            case ast.Assert() | ast.Raise():
-                return set()
-            case ast.Name(id=name) if name in _SPEAKING:
-                return set()
-            case (
-                ast.Expr(value=ast.Call(func=ast.Attribute(value=place)))
-                | ast.Subscript(value=place, ctx=ast.Store())
-                | ast.AugAssign(target=place)
-            ):
-                while isinstance(place, ast.Subscript | ast.Attribute):
-                    place = place.value
-                found.add(place.id if isinstance(place, ast.Name) else "")
-    return found
-
-
-def _sets_recursion(node: ast.stmt) -> bool:
-    match node:
-        case ast.Expr(
-            value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[argument])
-        ):
-            return name == "setrecursionlimit" and not _calls(argument)
-    return False
-
-
-def _defining(node: ast.stmt) -> bool:
-    """Test for a definition or an import, or a choice between them such as `try: import x`."""
-    if isinstance(node, ast.If):
-        tests = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)}
-        return "__name__" not in tests and all(map(_harmless, (*node.body, *node.orelse)))
-    if isinstance(node, ast.Try):
-        handled = [statement for handler in node.handlers for statement in handler.body]
-        return all(map(_harmless, (*node.body, *handled, *node.orelse, *node.finalbody)))
-    return isinstance(node, _DEFINING)
-
-
-def _harmless(node: ast.stmt) -> bool:
-    return _defining(node) or isinstance(node, (*_ASSIGNING, ast.Pass))
-
-
-def _named(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
-    targets: Iterable[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {
-        name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
-    }
-
-
-def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
-    names = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
-
-
-def _calls(node: ast.AST) -> bool:
-    return any(isinstance(inner, ast.Call) for inner in ast.walk(node))

@@ -22,9 +22,10 @@ Test mode (`judge`): trusted tests (suite.py) test a program from a separate pro
 - plan.py compiles the tests on the host.
 - trial.py runs two processes per program: the judge and the candidate.
 - The judge (judge.py) runs the tests. It uses the program's objects through proxies, called
-  stand-ins (candidate_client.py, standins.py). The program may use what the tests pass to it
-  (lending.py).
-- The candidate (candidate.py) runs the program and answers the judge's requests.
+  stand-ins (candidate_client.py, standins.py, standin_roots.py). The program may use
+  what the tests pass to it (lending.py).
+- The candidate (candidate.py) runs the program and answers the judge's requests. It uses the
+  functions and classes of the tests through proxies (borrowed.py).
 - object_table.py transfers values between the two.
 - verdict.py turns the judge's output into a Verdict.
 """

@@ -21,12 +21,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType, FunctionType, MethodType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from motet.sandbox import callers
 from motet.sandbox.containers import CONTAINERS, exact
 from motet.sandbox.library import library_class
 from motet.sandbox.object_table import Garbled
+from motet.sandbox.standin_roots import Asking, roots
 from motet.sandbox.values import (
     COMPARISONS,
     CONTENTS,
@@ -51,19 +52,6 @@ _ERRORS: Final = frozenset(kind for kind in TYPES.values() if issubclass(kind, E
 _Method: TypeAlias = Callable[..., Any]
 
 
-class Asking(Protocol):
-    """What the stand-ins need of candidate_client.py: to send requests, and its state."""
-
-    numbers: dict[int, int]
-    unpacking: bool
-    space: dict[str, Any] | None
-    lenient: frozenset[tuple[str, int, int]]
-    named: list[Any]
-    operators: bool
-
-    def ask(self, kind: str, *values: Any) -> Any: ...
-
-
 class StandIns:
     """The stand-in classes for the classes of one candidate."""
 
@@ -75,7 +63,7 @@ class StandIns:
         """Results of an operator with a plain value. The candidate received that value, which may
         be the expected answer, so these objects may not answer with a number.
         """
-        self.meta, self.root = _roots(client, self)
+        self.meta, self.root = roots(client, self)
 
     def often(self) -> dict[str, Any]:
         """Make the stand-in classes of types that tests meet often, before there is a candidate."""
@@ -343,62 +331,3 @@ def _overrides(name: str, plain: type | None) -> bool:
     The result does not depend on what the candidate reports.
     """
     return plain is not None and not _is_special(name) and hasattr(plain, name)
-
-
-def _roots(client: Asking, stand_ins: StandIns) -> tuple[Any, Any]:
-    """Return the metaclass of all stand-in classes, and the base class of all stand-ins."""
-
-    class Class(type):
-        def __call__(cls, *args: Any, **named: Any) -> Any:
-            stand_ins.check_known(cls)
-            return client.ask("call", cls, args, tuple(named.items()))
-
-        def __getattr__(cls, name: str) -> Any:
-            return stand_ins.read(cls, name, sys._getframe(1))
-
-        def __setattr__(cls, name: str, to: Any) -> None:
-            stand_ins.write("set", cls, name, to)
-
-        def __delattr__(cls, name: str) -> None:
-            stand_ins.write("del", cls, name)
-
-        def __iter__(cls) -> Any:
-            return client.ask("special", cls, "__iter__", ())
-
-        def __getitem__(cls, item: Any) -> Any:
-            return client.ask("item", cls, item)
-
-        def __len__(cls) -> Any:
-            return client.ask("special", cls, "__len__", ())
-
-        def __contains__(cls, item: Any) -> Any:
-            return stand_ins.contains(cls, item)
-
-        def __bool__(cls) -> bool:
-            return True
-
-    class StandIn(metaclass=Class):
-        __slots__ = ()
-
-        def __getattr__(self, name: str) -> Any:
-            return stand_ins.read(self, name, sys._getframe(1))
-
-        def __setattr__(self, name: str, to: Any) -> None:
-            stand_ins.write("set", self, name, to)
-
-        def __delattr__(self, name: str) -> None:
-            stand_ins.write("del", self, name)
-
-        def __dir__(self) -> Any:
-            return client.ask("special", self, "__dir__", ())
-
-        def __copy__(self) -> Any:
-            return client.ask("copy", self, False)
-
-        def __deepcopy__(self, _: Any) -> Any:
-            return client.ask("copy", self, True)
-
-        def __hash__(self) -> int:
-            return stand_ins.hash_of(self)
-
-    return Class, StandIn

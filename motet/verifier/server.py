@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from motet.endpoint import is_loopback
 from motet.errors import ConfigError
+from motet.http_client import is_loopback
 from motet.models.loading import shortened_context
 from motet.verifier.app import create_app
 from motet.verifier.limits import ScoringLimits

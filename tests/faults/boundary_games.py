@@ -214,8 +214,8 @@ class Advised(Lottery):
     async def step(
         self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
     ) -> motet.Transition:
-        from motet.endpoint import EndpointFault
         from motet.environments.feedback import ExpertFault
+        from motet.http_client import EndpointFault
 
         led_to = await super().step(state, replies, seed)
         try:

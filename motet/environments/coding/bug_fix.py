@@ -22,7 +22,7 @@ from motet.environments.coding.bug_prompts import (
 )
 from motet.environments.coding.bugs import Bug, made_bugs, proven, read_bug
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
-from motet.environments.feedback import Attempt, ExpertModel, Person
+from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError

@@ -15,7 +15,7 @@ from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.coding.assignment import by_parameters, fair
 from motet.environments.coding.classes import ClassProblem, read_class
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
-from motet.environments.feedback import Attempt, ExpertModel, Person
+from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
 from motet.rewards.classes import Shares, merge, notes_on, score_class

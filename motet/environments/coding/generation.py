@@ -22,7 +22,7 @@ from motet.environments.coding.generation_prompts import (
 from motet.environments.coding.problems import CodingProblem, read_problem
 from motet.environments.coding.sharing import share_out
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
-from motet.environments.feedback import Attempt, ExpertModel, Person
+from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange, flatten
 from motet.environments.scaling import Scaling
 from motet.errors import ConfigError

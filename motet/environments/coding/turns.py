@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from motet.core import Chat, Transition
-from motet.environments.feedback import Attempt, ExpertModel, Feedback, FeedbackOptions, Person
+from motet.environments.feedback import Feedback, FeedbackOptions
+from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange, History, compose
 from motet.environments.scaling import Scaling
 from motet.sandbox import Sandbox

@@ -5,7 +5,7 @@ import pytest
 
 from motet.core import Message
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
-from motet.environments.feedback import WITHOUT_TESTS, Attempt
+from motet.environments.feedback_modes import WITHOUT_TESTS, Attempt
 from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
 from motet.sandbox.suite import CaseResult, Suite, Verdict
