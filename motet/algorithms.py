@@ -7,12 +7,14 @@ To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from motet.credit.baselines import BASELINES, Baseline, Comparison
+from motet.credit.own import CreditFunction, checked
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.plugins import is_reference, load_object, nearest
@@ -107,7 +109,7 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
         )
     algorithm = Algorithm.model_validate({**row.model_dump(), "name": row.name, **overrides})
     _know("baseline", algorithm.baseline, BASELINES, Baseline, _own_baseline, folder)
-    _know("policy_loss", algorithm.policy_loss, POLICY_LOSSES, PolicyLoss, PolicyLoss, folder)
+    _know("policy_loss", algorithm.policy_loss, POLICY_LOSSES, PolicyLoss, _own_loss, folder)
     updates = algorithm.epochs * algorithm.minibatches
     several = updates > 1 and algorithm.preference is None
     if several and POLICY_LOSSES[algorithm.policy_loss].ratio is None:
@@ -127,7 +129,7 @@ def _know(
     value: str,
     table: dict[str, Entry],
     kind: type[Entry],
-    made_of: Callable[[Callable[..., Any]], Entry],
+    made_of: Callable[[Any, str], Entry],
     folder: Path,
 ) -> None:
     """Check that `value` is in the table; add the user's own function or entry to it.
@@ -147,12 +149,42 @@ def _know(
             f"algorithm.{field} is {value!r} of type {type(found).__name__}; expected a "
             f"function or a {kind.__name__}"
         )
-    table[value] = found if isinstance(found, kind) else made_of(found)
+    table[value] = made_of(found, value)
 
 
-def _own_baseline(function: Callable[[Comparison], Tensor]) -> Baseline:
+def _own_baseline(found: Baseline | Callable[[Comparison], Tensor], name: str) -> Baseline:
     """A function without further facts compares a sample with others of its group."""
-    return Baseline(function, siblings=True)
+    own = found if isinstance(found, Baseline) else Baseline(found, siblings=True)
+
+    def samples(comparison: Comparison) -> int:
+        return len(comparison.returns_S)
+
+    return replace(own, of=checked(own.of, f"baseline {name}", samples))
+
+
+def _own_loss(found: PolicyLoss | Callable[..., Any], name: str) -> PolicyLoss:
+    return found if isinstance(found, PolicyLoss) else PolicyLoss(found)
+
+
+def credit_function(name: str, folder: Path = Path()) -> CreditFunction:
+    """Return the user's own credit function of this name, with its result checked.
+
+    Raises: ConfigError if there is none.
+    """
+    if not is_reference(name):
+        raise ConfigError(
+            f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
+        )
+    try:
+        found = load_object(name, folder)
+    except ConfigError as error:
+        raise ConfigError(f"credit: {error}") from error
+    if isinstance(found, type) or not callable(found):
+        raise ConfigError(
+            f"credit is {name!r} of type {type(found).__name__}; expected a function of a "
+            "motet.CreditStep"
+        )
+    return checked(found, f"credit function {name}", lambda step: len(step.samples))
 
 
 def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
