@@ -65,8 +65,10 @@ if TYPE_CHECKING:
         train,
         warmup,
     )
+    from motet.api.objects import Objects
     from motet.batch import pack, policy_objective
     from motet.credit.assign import assign_credit
+    from motet.credit.own import CreditStep
     from motet.environments.check import check_environment
     from motet.environments.quickstart import Quickstart
     from motet.models.backbone import Backbone, Policy
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from motet.rollout.freeform import FreeForm
     from motet.rollout.summary import summarise
     from motet.sandbox import Sandbox
+    from motet.trainer.callbacks import Callback, stop_when
     from motet.trainer.score import score
 
 _LATER = {
@@ -93,6 +96,10 @@ _LATER = {
     "compare": "motet.api",
     "crossplay": "motet.api",
     "dry_run": "motet.api",
+    "Callback": "motet.trainer.callbacks",
+    "CreditStep": "motet.credit.own",
+    "Objects": "motet.api.objects",
+    "stop_when": "motet.trainer.callbacks",
     "check_environment": "motet.environments.check",
     # the verbs of a training step, and what they need: examples/loop.py
     "ALGORITHMS": "motet.algorithms",
@@ -120,10 +127,12 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Backbone",
+    "Callback",
     "Chat",
     "Completion",
     "ConfigError",
     "CreditState",
+    "CreditStep",
     "Decode",
     "Demonstration",
     "Environment",
@@ -137,6 +146,7 @@ __all__ = [
     "Lora",
     "Message",
     "MotetError",
+    "Objects",
     "Optimizer",
     "Outcome",
     "Plan",
@@ -174,6 +184,7 @@ __all__ = [
     "read_config",
     "replay",
     "score",
+    "stop_when",
     "summarise",
     "train",
     "warm_up",
