@@ -66,6 +66,8 @@ if TYPE_CHECKING:
         warmup,
     )
     from motet.api.objects import Objects
+    from motet.api.runs import load_run
+    from motet.api.teams import team_config, train_team, write_config
     from motet.batch import pack, policy_objective
     from motet.credit.assign import assign_credit
     from motet.credit.own import CreditStep
@@ -96,6 +98,10 @@ _LATER = {
     "compare": "motet.api",
     "crossplay": "motet.api",
     "dry_run": "motet.api",
+    "train_team": "motet.api.teams",
+    "team_config": "motet.api.teams",
+    "write_config": "motet.api.teams",
+    "load_run": "motet.api.runs",
     "Callback": "motet.trainer.callbacks",
     "CreditStep": "motet.credit.own",
     "Objects": "motet.api.objects",
@@ -176,6 +182,7 @@ __all__ = [
     "crossplay",
     "dry_run",
     "evaluate",
+    "load_run",
     "make_tiny",
     "measure_baselines",
     "pack",
@@ -186,9 +193,12 @@ __all__ = [
     "score",
     "stop_when",
     "summarise",
+    "team_config",
     "train",
+    "train_team",
     "warm_up",
     "warmup",
+    "write_config",
 ]
 
 
