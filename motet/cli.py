@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from motet import __version__
 from motet.cli_options import AsJson, Overrides, Target
 from motet.cli_verifier import verifier
 from motet.console import (
@@ -49,6 +50,25 @@ app = typer.Typer(
 )
 
 app.add_typer(verifier, name="verifier")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"motet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
 
 ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]

@@ -45,6 +45,7 @@ FLOORS = [
         "cli_options",
         "exit_codes",
         "__init__",
+        "__main__",
         "api",
         "console",
         "experiments",

@@ -112,12 +112,12 @@ def _checked(
 
 def _with(document: Document, path: KeyPath, value: Any) -> Document:
     """Return the document with another value at `path`."""
-    below = {other: place for other, place in document.places.items() if other[:1] != path[:1]}
-    if not path[1:]:
-        return Document({**document.data, path[0]: value}, below)
-    inner = document.data.get(path[0])
-    deeper = _with(Document(dict(inner or {}), {}), path[1:], value)
-    return Document({**document.data, path[0]: deeper.data}, below)
+    key, deeper = str(path[0]), path[1:]
+    others = {other: place for other, place in document.places.items() if other[:1] != path[:1]}
+    if deeper:
+        inner = Document(dict(document.data.get(key) or {}), {})
+        value = _with(inner, deeper, value).data
+    return Document({**document.data, key: value}, others)
 
 
 def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
