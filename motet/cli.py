@@ -85,6 +85,13 @@ class Players(StrEnum):
     reference = "reference"
 
 
+def _check_config(target: Path, overrides: list[str] | None) -> None:
+    """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
+    from motet.config.load import load_target
+
+    load_target(target, overrides or [])
+
+
 START_AGAIN = "start again with --overwrite"
 
 
@@ -118,6 +125,7 @@ def train(
 
     Example: motet train configs/relay.yaml train.steps=100 --seeds 0,1,2
     """
+    _check_config(config, overrides)
     from motet import api
 
     if dry:
@@ -194,6 +202,7 @@ def warmup(
 
     Example: motet warmup configs/quickstart.yaml warmup.steps=200 --into models/warm
     """
+    _check_config(config, overrides)
     from motet import api
 
     warm = api.warmup(config, overrides or [], into=into)
@@ -298,6 +307,7 @@ def evaluate(
 
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
+    _check_config(target, overrides)
     from motet import api
 
     chosen = {"--best-of": best_of, "--plot": plot}
@@ -386,6 +396,7 @@ def play(
 
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
+    _check_config(target, overrides)
     from motet import api
 
     try:
@@ -497,10 +508,9 @@ def show(config: ConfigArgument, overrides: Overrides = None) -> None:
 
     Example: motet show configs/relay.yaml train.steps=100
     """
-    from motet import api
-    from motet.config.load import dump_config
+    from motet.config.load import dump_config, load_target
 
-    print(dump_config(api.read_config(config, overrides or [])), end="")
+    print(dump_config(load_target(config, overrides or [])), end="")
 
 
 @app.command()
@@ -509,6 +519,7 @@ def check(config: ConfigArgument, overrides: Overrides = None) -> None:
 
     Example: motet check configs/relay.yaml
     """
+    _check_config(config, overrides)
     from motet import api
 
     summary = api.check(config, overrides or [])

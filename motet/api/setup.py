@@ -10,7 +10,7 @@ from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
 from motet.assembly.models import Models, assemble, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup
-from motet.config.load import load_config, make_config
+from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.models.loading import shortened_context
@@ -40,12 +40,7 @@ def read_config(
         return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
     if isinstance(config, Mapping):
         return make_config(config, overrides, replaced=replaced)
-    path = Path(config)
-    if look_at(path) == "nothing":
-        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
-    if path.is_dir() and not (path / "config.yaml").is_file():
-        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
-    return load_config(path / "config.yaml" if path.is_dir() else path, overrides, replaced)
+    return load_target(config, overrides, replaced)
 
 
 def run_of(target: ConfigLike) -> Path | None:

@@ -53,6 +53,20 @@ def load_config(
     return _checked(_read_with_bases(Path(path), ()), overrides, replaced)
 
 
+def load_target(
+    target: str | Path,
+    overrides: Sequence[str] = (),
+    replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
+) -> RunConfig:
+    """Load the run config of a file or of a run folder. Raises: ConfigError, as `load_config`."""
+    path = Path(target)
+    if look_at(path) == "nothing":
+        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
+    if path.is_dir() and not (path / "config.yaml").is_file():
+        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
+    return load_config(path / "config.yaml" if path.is_dir() else path, overrides, replaced)
+
+
 def load_settings(
     schema: type[SettingsKind], path: str | Path, overrides: Sequence[str] = ()
 ) -> SettingsKind:
