@@ -53,6 +53,7 @@ from motet.settings import (
 if TYPE_CHECKING:
     from motet.algorithms import ALGORITHMS
     from motet.api import (
+        balance_answers,
         check,
         compare,
         crossplay,
@@ -62,7 +63,10 @@ if TYPE_CHECKING:
         play,
         read_config,
         replay,
+        sample_answers,
+        serve_verifier,
         train,
+        train_verifier,
         warmup,
     )
     from motet.api.objects import Objects
@@ -97,6 +101,10 @@ _LATER = {
     "check": "motet.api",
     "compare": "motet.api",
     "crossplay": "motet.api",
+    "balance_answers": "motet.api",
+    "sample_answers": "motet.api",
+    "serve_verifier": "motet.api",
+    "train_verifier": "motet.api",
     "dry_run": "motet.api",
     "train_team": "motet.api.teams",
     "team_config": "motet.api.teams",
@@ -175,6 +183,7 @@ __all__ = [
     "Transition",
     "Warmup",
     "assign_credit",
+    "balance_answers",
     "check",
     "check_environment",
     "collect",
@@ -190,12 +199,15 @@ __all__ = [
     "policy_objective",
     "read_config",
     "replay",
+    "sample_answers",
     "score",
+    "serve_verifier",
     "stop_when",
     "summarise",
     "team_config",
     "train",
     "train_team",
+    "train_verifier",
     "warm_up",
     "warmup",
     "write_config",

@@ -1,13 +1,14 @@
 """Everything public works in a Jupyter kernel, where an event loop runs, and so does Ctrl-C."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from queue import Empty
 
 import pytest
 
-from tests.small_runs import ROOT, run_config, steps
+from tests.small_runs import ROOT, TINY, run_config, steps
 
 jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
@@ -101,6 +102,45 @@ except motet.MotetError as error:
     assert said.startswith("Interrupted stopped after step ")
     assert "checkpoint written" in said
     assert run(client, "print(1 + 1)") == "2\n"
+
+
+VERIFIER = """
+import motet
+from pathlib import Path
+from motet.core import Message
+from motet.verifier.answers import LabelledAnswer, write_answers
+
+small = ["warmup=null", "decode.max_new_tokens=4", "threads=1"]
+sampled = motet.sample_answers(
+    "ROOT/configs/debate.yaml", "sampled.jsonl", small,
+    temperatures=(1.0,), games=1, tasks=2, show="silent",
+)
+answers = [
+    LabelledAnswer(f"q{k}", (Message("user", f"{k}?"),), text, text, text == "yes", ease=0.5)
+    for k in range(8) for text in ("yes", "no")
+]
+write_answers(Path("answers.jsonl"), answers)
+from motet.config.verifier import VerifierTraining
+settings = VerifierTraining.model_validate(
+    {"model": {"embedded": MODEL, "device": "cpu"}, "train": "full", "epochs": 1,
+     "held_out": 0.25, "threads": 1}
+)
+found = motet.train_verifier(settings, "answers.jsonl", "verifier", show="silent")
+print(sum(sampled[kind] for kind in ("right", "wrong", "repeated", "unparsed")), found["epoch"])
+"""
+
+
+def test_verifiers_are_trained_and_served_where_a_loop_runs(kernel):
+    manager, client = kernel
+    said = run(client, VERIFIER.replace("ROOT", str(ROOT)).replace("MODEL", repr(TINY)))
+    played, epoch = map(int, said.split())
+    assert played > 0
+    assert epoch == 1
+    sent = client.execute("motet.serve_verifier('verifier', port=0, device='cpu')\nprint('over')")
+    threading.Timer(20, manager.interrupt_kernel).start()
+    said = read(client, sent)
+    assert "verifier is served at http://127.0.0.1:" in said
+    assert said.endswith("over\n")
 
 
 def test_an_error_in_a_cell_is_the_same_as_in_a_script(kernel):

@@ -145,7 +145,8 @@ def serve_verifier(
 ) -> None:
     """Serve the verifier in `folder` at POST /predict until SIGTERM or SIGINT.
 
-    After the signal it answers open requests and returns. Call it in the main thread only.
+    After the signal it answers open requests and returns. Call it in the main thread only; where an
+    event loop runs there, as in Jupyter, the stop button ends it.
 
     Args:
         reads: the score of an answer: the value at its end, or the mean or the minimum of the
