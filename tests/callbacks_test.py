@@ -67,6 +67,8 @@ def test_stop_when_a_metric_reaches_a_value():
     assert (summed["steps"], summed["ended_by"]) == (0, "evaluate/success at least -1")
     summed = train(name="other", callbacks=[motet.stop_when("play/reward", at_most=-1.0)])
     assert summed["steps"] == 6
+    with pytest.raises(motet.MotetError, match=r"stop_when names 'evaluate/sucess' \(did you mean"):
+        train(name="typo", callbacks=[motet.stop_when("evaluate/sucess", at_least=0.5)])
     for bounds in ({}, {"at_least": 1.0, "at_most": 2.0}):
         with pytest.raises(motet.ConfigError, match="expected exactly one of them"):
             motet.stop_when("play/reward", **bounds)

@@ -69,6 +69,12 @@ def test_an_object_gives_the_same_run_as_its_name():
     assert weights(one) == weights(other)
 
 
+def test_a_class_is_created_with_its_default_options(tmp_path):
+    train(run_config(name="class"), environment=Coded)
+    train(run_config(name="name"))
+    assert rows(tmp_path / "runs" / "class") == rows(tmp_path / "runs" / "name")
+
+
 def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="plain"))
     train(run_config(name="twice"), credit=twice)

@@ -6,6 +6,7 @@ from math import inf
 from typing import TypeAlias
 
 from motet.errors import ConfigError, MotetError
+from motet.plugins import nearest
 
 OnMetrics: TypeAlias = Callable[[int, Mapping[str, float]], object]
 """Called with (step, metrics). docs/metrics.md lists the metrics."""
@@ -26,12 +27,19 @@ class Callback:
     """The name for the summary of a run that it ends. By default that of the function."""
 
 
+_ALWAYS = ("play/", "evaluate/")
+"""Stages whose metrics every step or every evaluation has."""
+
+
 def stop_when(
     metric: str, *, at_least: float | None = None, at_most: float | None = None
 ) -> Callback:
     """Return a callback that ends the training when a metric reaches a value.
 
     Example: `motet.stop_when("evaluate/success", at_least=0.9)`, with `evaluation.every=10`.
+
+    The metric is one of a training step, or of an evaluation (`evaluate/...`). The run stops with a
+    MotetError if it has no such metric.
 
     Raises: ConfigError unless exactly one of the bounds is given.
     """
@@ -42,10 +50,16 @@ def stop_when(
 
     low = -inf if at_least is None else at_least
     high = inf if at_most is None else at_most
+    stage = f"{metric.partition('/')[0]}/"
     bound = f"at least {low:g}" if at_most is None else f"at most {high:g}"
 
     def reached(step: int, metrics: Mapping[str, float]) -> bool:
         if metric not in metrics:
+            if metric.startswith(_ALWAYS) and any(name.startswith(stage) for name in metrics):
+                raise MotetError(
+                    f"stop_when names {metric!r}{nearest(metric, metrics)}, which is not a metric "
+                    f"of this run; expected one of {', '.join(sorted(metrics))}"
+                )
             return False
         value = metrics[metric]
         return low <= value <= high
