@@ -53,6 +53,7 @@ from motet.settings import (
 if TYPE_CHECKING:
     from motet.algorithms import ALGORITHMS
     from motet.api import (
+        balance_answers,
         check,
         compare,
         crossplay,
@@ -62,11 +63,18 @@ if TYPE_CHECKING:
         play,
         read_config,
         replay,
+        sample_answers,
+        serve_verifier,
         train,
+        train_verifier,
         warmup,
     )
+    from motet.api.objects import Objects
+    from motet.api.runs import load_run
+    from motet.api.teams import team_config, train_team, write_config
     from motet.batch import pack, policy_objective
     from motet.credit.assign import assign_credit
+    from motet.credit.own import CreditStep
     from motet.environments.check import check_environment
     from motet.environments.quickstart import Quickstart
     from motet.models.backbone import Backbone, Policy
@@ -79,6 +87,7 @@ if TYPE_CHECKING:
     from motet.rollout.freeform import FreeForm
     from motet.rollout.summary import summarise
     from motet.sandbox import Sandbox
+    from motet.trainer.callbacks import Callback, stop_when
     from motet.trainer.score import score
 
 _LATER = {
@@ -92,7 +101,19 @@ _LATER = {
     "check": "motet.api",
     "compare": "motet.api",
     "crossplay": "motet.api",
+    "balance_answers": "motet.api",
+    "sample_answers": "motet.api",
+    "serve_verifier": "motet.api",
+    "train_verifier": "motet.api",
     "dry_run": "motet.api",
+    "train_team": "motet.api.teams",
+    "team_config": "motet.api.teams",
+    "write_config": "motet.api.teams",
+    "load_run": "motet.api.runs",
+    "Callback": "motet.trainer.callbacks",
+    "CreditStep": "motet.credit.own",
+    "Objects": "motet.api.objects",
+    "stop_when": "motet.trainer.callbacks",
     "check_environment": "motet.environments.check",
     # the verbs of a training step, and what they need: examples/loop.py
     "ALGORITHMS": "motet.algorithms",
@@ -120,10 +141,12 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Backbone",
+    "Callback",
     "Chat",
     "Completion",
     "ConfigError",
     "CreditState",
+    "CreditStep",
     "Decode",
     "Demonstration",
     "Environment",
@@ -137,6 +160,7 @@ __all__ = [
     "Lora",
     "Message",
     "MotetError",
+    "Objects",
     "Optimizer",
     "Outcome",
     "Plan",
@@ -159,6 +183,7 @@ __all__ = [
     "Transition",
     "Warmup",
     "assign_credit",
+    "balance_answers",
     "check",
     "check_environment",
     "collect",
@@ -166,6 +191,7 @@ __all__ = [
     "crossplay",
     "dry_run",
     "evaluate",
+    "load_run",
     "make_tiny",
     "measure_baselines",
     "pack",
@@ -173,11 +199,18 @@ __all__ = [
     "policy_objective",
     "read_config",
     "replay",
+    "sample_answers",
     "score",
+    "serve_verifier",
+    "stop_when",
     "summarise",
+    "team_config",
     "train",
+    "train_team",
+    "train_verifier",
     "warm_up",
     "warmup",
+    "write_config",
 ]
 
 

@@ -6,18 +6,26 @@ To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
 `algorithm: {name: ./mine.py:mine}` in a config.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from motet.credit.baselines import BASELINES, Baseline, Comparison
 from motet.errors import ConfigError
-from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.plugins import is_reference, load_object, nearest
 from motet.settings import Algorithm, Plan, Preference
 
+if TYPE_CHECKING:
+    from motet.credit.baselines import Baseline, Comparison
+    from motet.credit.own import CreditFunction
+
+BASELINE_NAMES = (
+    "none", "group_mean", "leave_one_out", "leave_one_agent_out", "group_max", "greedy_path",
+    "moving_average",
+)  # fmt: skip
+LOSS_NAMES = ("policy_gradient", "clipped_surrogate", "gspo", "cispo")
+"""The names of the tables in `credit.baselines` and `losses`. A config that uses only these is read
+without torch, whose import takes seconds."""
 PPO: dict[str, Any] = {
     "policy_loss": "clipped_surrogate",
     "epochs": 4,
@@ -106,53 +114,93 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
             f"or the Algorithm at package.module:NAME or ./file.py:NAME"
         )
     algorithm = Algorithm.model_validate({**row.model_dump(), "name": row.name, **overrides})
-    _know("baseline", algorithm.baseline, BASELINES, Baseline, _own_baseline, folder)
-    _know("policy_loss", algorithm.policy_loss, POLICY_LOSSES, PolicyLoss, PolicyLoss, folder)
-    updates = algorithm.epochs * algorithm.minibatches
-    several = updates > 1 and algorithm.preference is None
-    if several and POLICY_LOSSES[algorithm.policy_loss].ratio is None:
-        raise ConfigError(
-            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one gradient step per "
-            f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
-            f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
-        )
+    _check_baseline(algorithm.baseline, folder)
+    _check_policy_loss(algorithm, folder)
     return algorithm
 
 
-Entry = TypeVar("Entry", Baseline, PolicyLoss)
-
-
-def _know(
-    field: str,
-    value: str,
-    table: dict[str, Entry],
-    kind: type[Entry],
-    made_of: Callable[[Callable[..., Any]], Entry],
-    folder: Path,
-) -> None:
-    """Check that `value` is in the table; add the user's own function or entry to it.
-
-    Raises: ConfigError.
-    """
-    if value in table:
+def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
+    """Check the policy loss; add the user's own to the table. Raises: ConfigError."""
+    name = algorithm.policy_loss
+    if name in LOSS_NAMES:
         return
-    if not is_reference(value):
+    from motet.losses import POLICY_LOSSES, PolicyLoss
+
+    if name not in POLICY_LOSSES:
+        found = _own("policy_loss", name, POLICY_LOSSES, PolicyLoss, folder)
+        POLICY_LOSSES[name] = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
+    updates = algorithm.epochs * algorithm.minibatches
+    several = updates > 1 and algorithm.preference is None
+    if several and POLICY_LOSSES[name].ratio is None:
         raise ConfigError(
-            f"algorithm.{field} is {value!r}{nearest(value, table)}; expected one of "
+            f"policy_loss {name} has no ratio, so it allows one gradient step per "
+            f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
+            f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
+        )
+
+
+def _check_baseline(name: str, folder: Path) -> None:
+    """Check the baseline; add the user's own to the table. Raises: ConfigError."""
+    if name in BASELINE_NAMES:
+        return
+    from motet.credit.baselines import BASELINES, Baseline
+    from motet.credit.own import checked
+
+    if name in BASELINES:
+        return
+    found = _own("baseline", name, BASELINES, Baseline, folder)
+    # A function without further facts compares a sample with others of its group.
+    own = found if isinstance(found, Baseline) else Baseline(found, siblings=True)
+
+    def samples(comparison: "Comparison") -> int:
+        return len(comparison.returns_S)
+
+    BASELINES[name] = replace(own, of=checked(own.of, f"baseline {name}", samples))
+
+
+def _own(field: str, name: str, table: Mapping[str, Any], kind: type, folder: Path) -> Any:
+    """Return the user's own function or entry of a table. Raises: ConfigError."""
+    if not is_reference(name):
+        raise ConfigError(
+            f"algorithm.{field} is {name!r}{nearest(name, table)}; expected one of "
             f"{', '.join(table)}, or a function at package.module:NAME or ./file.py:NAME"
         )
-    found = load_object(value, folder)
+    found = load_object(name, folder)
     if not isinstance(found, kind) and not callable(found):
         raise ConfigError(
-            f"algorithm.{field} is {value!r} of type {type(found).__name__}; expected a "
+            f"algorithm.{field} is {name!r} of type {type(found).__name__}; expected a "
             f"function or a {kind.__name__}"
         )
-    table[value] = found if isinstance(found, kind) else made_of(found)
+    return found
 
 
-def _own_baseline(function: Callable[[Comparison], Tensor]) -> Baseline:
-    """A function without further facts compares a sample with others of its group."""
-    return Baseline(function, siblings=True)
+def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
+    """Return the user's own credit function of this name, with its result checked.
+
+    Raises: ConfigError if there is none.
+    """
+    from motet.credit.own import checked
+
+    if not is_reference(name):
+        raise ConfigError(
+            f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
+        )
+    try:
+        found = load_object(name, folder)
+    except ConfigError as error:
+        raise ConfigError(f"credit: {error}") from error
+    if isinstance(found, type) or not callable(found):
+        raise ConfigError(
+            f"credit is {name!r} of type {type(found).__name__}; expected a function of a "
+            "motet.CreditStep"
+        )
+    return checked(found, f"credit function {name}", lambda step: len(step.samples))
+
+
+def _baseline(algorithm: Algorithm) -> "Baseline":
+    from motet.credit.baselines import BASELINES
+
+    return BASELINES[algorithm.baseline]
 
 
 def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
@@ -160,13 +208,14 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
 
     Raises: ConfigError that names the two settings that do not fit together.
     """
+    baseline = _baseline(algorithm)
     samples = list(plan.samples)
     if algorithm.preference is not None and max(samples) < 2:
         raise ConfigError(
             f"rollout.samples {samples} gives one joint action per Round, but "
             "algorithm.preference compares two: use at least 2 samples at one turn"
         )
-    grouped = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
+    grouped = baseline.siblings or algorithm.scale == "std"
     comparing = (
         f"baseline {algorithm.baseline}"
         if algorithm.scale == "none"
@@ -197,7 +246,7 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"baseline greedy_path needs 1 sample after turn 1, got rollout.samples {samples}: "
             "use [G, 1, ...]"
         )
-    if BASELINES[algorithm.baseline].crossed and plan.pairing != "crossed":
+    if baseline.crossed and plan.pairing != "crossed":
         raise ConfigError(
             f"baseline {algorithm.baseline} compares joint actions that differ in one agent only, "
             f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
@@ -256,7 +305,7 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             "continues only from the best joint action: use expand: random or all, or pruned: "
             "sibling_mean, which is biased as in the published trainer"
         )
-    linear = BASELINES[algorithm.baseline].linear
+    linear = _baseline(algorithm).linear
     if not linear or algorithm.scale != "none":
         raise ConfigError(
             "rollout.expand random with algorithm.pruned reweight needs advantages that are "

@@ -53,3 +53,18 @@ def test_a_stopped_weight_needs_a_reward_that_stops():
     with pytest.raises(ConfigError, match=r"stopped_weight 2.0 is for turns that a reward ends"):
         check_plan(weighed, Plan(samples=(4, 4)), 2)
     check_plan(weighed, Plan(samples=(4, 4), stop_at_reward=4.0), 2)
+
+
+def test_the_names_that_are_known_without_torch_are_those_of_the_tables():
+    import subprocess
+    import sys
+
+    code = (
+        "from motet.algorithms import BASELINE_NAMES, LOSS_NAMES\n"
+        "from motet.credit.baselines import BASELINES\n"
+        "from motet.losses import POLICY_LOSSES\n"
+        "assert BASELINE_NAMES == tuple(BASELINES), BASELINES\n"
+        "assert LOSS_NAMES == tuple(POLICY_LOSSES), POLICY_LOSSES\n"
+        "assert [n for n, loss in POLICY_LOSSES.items() if loss.ratio is None] == [LOSS_NAMES[0]]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

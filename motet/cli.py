@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from motet import __version__
 from motet.cli_options import AsJson, Overrides, Target
 from motet.cli_verifier import verifier
 from motet.console import (
@@ -48,6 +49,25 @@ app = typer.Typer(
 
 app.add_typer(verifier, name="verifier")
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"motet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
 Greedy = Annotated[
@@ -61,6 +81,13 @@ class Players(StrEnum):
 
     own = "own"
     reference = "reference"
+
+
+def _check_config(target: Path, overrides: list[str] | None) -> None:
+    """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
+    from motet.config.load import load_target
+
+    load_target(target, overrides or [])
 
 
 START_AGAIN = "start again with --overwrite"
@@ -96,6 +123,7 @@ def train(
 
     Example: motet train configs/relay.yaml train.steps=100 --seeds 0,1,2
     """
+    _check_config(config, overrides)
     from motet import api
 
     if dry:
@@ -172,6 +200,7 @@ def warmup(
 
     Example: motet warmup configs/quickstart.yaml warmup.steps=200 --into models/warm
     """
+    _check_config(config, overrides)
     from motet import api
 
     warm = api.warmup(config, overrides or [], into=into)
@@ -276,6 +305,7 @@ def evaluate(
 
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
+    _check_config(target, overrides)
     from motet import api
 
     chosen = {"--best-of": best_of, "--plot": plot}
@@ -364,6 +394,7 @@ def play(
 
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
+    _check_config(target, overrides)
     from motet import api
 
     try:
@@ -475,10 +506,9 @@ def show(config: ConfigArgument, overrides: Overrides = None) -> None:
 
     Example: motet show configs/relay.yaml train.steps=100
     """
-    from motet import api
-    from motet.config.load import dump_config
+    from motet.config.load import dump_config, load_target
 
-    print(dump_config(api.read_config(config, overrides or [])), end="")
+    print(dump_config(load_target(config, overrides or [])), end="")
 
 
 @app.command()
@@ -487,6 +517,7 @@ def check(config: ConfigArgument, overrides: Overrides = None) -> None:
 
     Example: motet check configs/relay.yaml
     """
+    _check_config(config, overrides)
     from motet import api
 
     summary = api.check(config, overrides or [])

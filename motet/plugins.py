@@ -1,6 +1,7 @@
 """References to a user's own objects in configs.
 
 A reference is `package.module:NAME`, or `./file.py:NAME` relative to the config that contains it.
+For an object that a program passes it is that of `motet.objects`.
 """
 
 import difflib
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from motet.errors import ConfigError, shortened
+from motet.objects import found, is_object
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -60,6 +62,8 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
 
     Raises: ConfigError that says what is missing and what exists instead.
     """
+    if is_object(reference):
+        return found(reference)
     place, _, name = reference.rpartition(":")
     if place.endswith(".py"):
         module = _load_file(Path(os.path.realpath(folder / place)))

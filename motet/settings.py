@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -396,13 +397,24 @@ class Algorithm(Settings):
         )
 
 
-class Optimizer(Settings):
-    """AdamW and its learning-rate schedule, per policy."""
+def _known_optimizer(kind: str) -> str:
+    if kind not in ("adamw", "adamw_8bit") and ":" not in kind:
+        raise ValueError(
+            f"got {kind!r}, expected 'adamw', 'adamw_8bit', or a function at package.module:NAME "
+            "or ./file.py:NAME"
+        )
+    return kind
 
-    kind: Literal["adamw", "adamw_8bit"] = "adamw"
-    """adamw_8bit stores the two moment estimates in 8 bits instead of 32, except for weights with
-    fewer than 4096 elements. It needs pip install "motet[quantized]" and a device that bitsandbytes
-    supports."""
+
+class Optimizer(Settings):
+    """AdamW or your own optimizer, and the learning-rate schedule, per policy."""
+
+    kind: Annotated[str, AfterValidator(_known_optimizer)] = "adamw"
+    """adamw, adamw_8bit, or your own function at package.module:NAME or ./file.py:NAME. The
+    function gets the parameters and these settings, and returns a torch.optim.Optimizer; the
+    learning rate follows the schedule. adamw_8bit stores the two moment estimates in 8 bits instead
+    of 32, except for weights with fewer than 4096 elements. It needs
+    pip install "motet[quantized]" and a device that bitsandbytes supports."""
     learning_rate: PositiveFloat = 5e-6
     """Peak learning rate of the schedule."""
     schedule: Literal["constant", "linear"] = "constant"

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from motet.blocking import woken_by_interrupts
 from motet.timeout_guard import (
     WatchedCall,
     WatchedCoroutine,
@@ -115,7 +116,8 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(_Threads())
         _own_loops.add(loop)
-        return await work
+        with woken_by_interrupts():
+            return await work
 
     return asyncio.run(begun())
 

@@ -2,16 +2,30 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "own_environment.md").read_text()
+PYTHON_PAGE = (ROOT / "docs" / "python.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    found = blocks("python", PYTHON_PAGE)
+    assert len(found) == 6
+    (tmp_path / "examples" / "page.py").write_text("\n".join(found))
+    said = run("python page.py", tmp_path / "examples")
+    assert "True\n" in said, "the replay of a run with an own credit function is exact"
+    assert "step 4: reward" in said
+    runs = {path.name for path in (tmp_path / "examples" / "runs").iterdir()}
+    assert runs == {"team", "close", "lenient", "watched", "sgd"}
 
 
 def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_page_runs(tmp_path):

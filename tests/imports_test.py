@@ -39,3 +39,47 @@ def test_every_public_name_can_be_had():
     missing = [name for name in motet.__all__ if not hasattr(motet, name)]
     assert missing == []
     assert motet.train is motet.api.train
+
+
+COMMAND = """
+import json, sys, time
+begun = time.process_time()
+sys.argv = ["motet", *json.loads(sys.argv[1])]
+from motet.cli import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+seconds = time.process_time() - begun
+print(json.dumps({"code": code, "seconds": seconds, "torch": "torch" in sys.modules}))
+"""
+
+
+def ran(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, json.dumps(arguments)],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
+
+
+def test_help_and_a_wrong_key_are_answered_without_torch():
+    tries = [ran("--help") for _ in range(3)]
+    assert min(found["seconds"] for found, _ in tries) < 0.5
+    assert not any(found["torch"] for found, _ in tries)
+    tries = [ran("train", "configs/quickstart.yaml", "train.stepz=3") for _ in range(3)]
+    assert min(found["seconds"] for found, _ in tries) < 1.0
+    found, said = tries[0]
+    assert (found["code"], found["torch"]) == (2, False)
+    assert "train.stepz: unknown key; did you mean steps?" in said
+
+
+def test_the_module_is_the_command():
+    def said(*command):
+        return subprocess.run(
+            [sys.executable, *command], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ).stdout
+
+    import motet
+
+    assert said("-m", "motet", "--version") == f"motet {motet.__version__}\n"

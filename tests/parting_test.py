@@ -262,7 +262,7 @@ def test_other_tasks_than_the_run_began_with_are_refused(split, train):
             found = super().tasks(of)
             return [*found[:-1], motet.Task(found[-1].id, {"number": 77})] if of == split else found
 
-    run = train(LONG)
+    run = train(LONG, environment=Coded(Coded.Options()))
     before = contents(run)
     with pytest.raises(
         motet.ConfigError, match=rf"data\.{split} gives other tasks than at the start of the run in"

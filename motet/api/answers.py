@@ -19,6 +19,7 @@ from motet.api.setup import (
 from motet.assembly.models import Models
 from motet.assembly.services import expert_of
 from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Task
@@ -36,6 +37,7 @@ from motet.verifier.writing import AnswerWriter, EndpointWriter, PolicyWriter
 TaskSplit = Literal["train", "eval"]
 
 
+@blocking
 def sample_answers(
     target: ConfigLike,
     into: str | Path,
@@ -66,7 +68,7 @@ def sample_answers(
     settings, file = read_config(target, overrides), Path(into)
     _check_amounts(temperatures, games, tasks)
     use_threads(settings)
-    with setup_in_scratch(settings, None, train=False) as (setup, scratch):
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
         check_gradable(setup.environment)
         _check_agents(setup, agents)
         chosen = _tasks(setup, split)[:tasks]
@@ -98,6 +100,7 @@ def sample_answers(
     return {**figures, "questions": len({answer.question for answer in answers})}
 
 
+@blocking
 def balance_answers(
     answers: str | Path,
     target: ConfigLike,
@@ -130,7 +133,7 @@ def balance_answers(
         )
     use_threads(settings)
     asks = ("expert",) if writer == "expert" else ()
-    with setup_in_scratch(settings, None, train=False, asks=asks) as (setup, scratch):
+    with setup_in_scratch(settings, train=False, asks=asks) as (setup, scratch):
         check_gradable(setup.environment)
         _check_writer(setup, writer)
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from motet.api.objects import Objects
 from motet.api.setup import (
     ConfigLike,
     Show,
@@ -17,8 +18,8 @@ from motet.api.setup import (
 from motet.assembly import bases
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, team_of, use_threads
+from motet.blocking import blocking
 from motet.config.schema import RunConfig
-from motet.core import Environment
 from motet.errors import ConfigError
 from motet.evaluation.baseline_table import baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
@@ -35,6 +36,7 @@ TRAINED = "trained team"
 # --------------------------------------------------------------------------------------- baselines
 
 
+@blocking
 def measure_baselines(
     target: ConfigLike,
     overrides: Sequence[str] = (),
@@ -42,8 +44,8 @@ def measure_baselines(
     samples: int | None = None,
     single: str | None = None,
     against: Sequence[str | Path] = (),
-    environment: Environment[Any] | None = None,
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Play the held-out tasks with every protocol.
 
@@ -54,15 +56,15 @@ def measure_baselines(
         single: the agent whose policy plays alone; by default the last agent.
         against: more run folders. Their trained teams play the same tasks, each in its own
             environment.
+        objects: replace what the config names, as in `train`.
 
     Returns a `BaselineTable` as plain JSON. docs/evaluation.md describes each protocol.
     """
-    settings = read_config(
-        target, [*overrides, *([] if samples is None else [f"evaluation.samples={samples}"])]
-    )
+    games = [] if samples is None else [f"evaluation.samples={samples}"]
+    settings = read_config(target, [*overrides, *games], **objects)
     run = run_of(target)
     use_threads(settings)
-    with setup_in_scratch(settings, environment, train=False) as (setup, scratch):
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
         soloist = tuple(setup.team.agents)[-1] if single is None else single
         if soloist not in setup.team.agents:
             raise ConfigError(
@@ -109,7 +111,7 @@ def _other(run: Path, setup: TaskSetup, show: Show) -> BaselineResult:
     same = setup.config.evaluation
     count = "null" if same.tasks is None else same.tasks
     settings = read_config(run, [f"evaluation.samples={same.samples}", f"evaluation.tasks={count}"])
-    with setup_in_scratch(settings, None, train=False) as (theirs, scratch):
+    with setup_in_scratch(settings, train=False) as (theirs, scratch):
         ids = [[task.id for task in one.tasks["eval"]] for one in (setup, theirs)]
         if ids[0] != ids[1]:
             first = next((pair for pair in zip(*ids, strict=False) if pair[0] != pair[1]), None)
@@ -215,17 +217,20 @@ def differing(one: Any, other: Any, at: str = "") -> list[str]:
     return [] if one == other else [f"{at}={other}"]
 
 
-def crossplay(runs: Sequence[str | Path], overrides: Sequence[str] = ()) -> Crossplay:
+@blocking
+def crossplay(
+    runs: Sequence[str | Path], overrides: Sequence[str] = (), **objects: Unpack[Objects]
+) -> Crossplay:
     """Play the first agent of every run with the other agents of every run, on the held-out tasks
-    of the first run.
+    of the first run. `objects` replace what the configs name, as in `train`.
 
     Raises: ConfigError if the runs' environments differ.
     """
     _refuse_others(runs, "crossplay")
-    configs = [read_config(run, overrides) for run in runs]
+    configs = [read_config(run, overrides, **objects) for run in runs]
     _refuse_strangers(runs, configs)
     use_threads(configs[0])
-    with setup_in_scratch(configs[0], None, train=False) as (setup, scratch):
+    with setup_in_scratch(configs[0], train=False) as (setup, scratch):
         teams = [team_of(config, setup.environment) for config in configs]
         policies: dict[str, Any] = {}
         for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from motet.api.memory_estimate import memory_of
+from motet.api.objects import Objects
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train, warnings_of
 from motet.assembly.task_setup import open_task_setup, steps_of
+from motet.blocking import blocking
 from motet.config.load import make_config
 from motet.errors import Interrupted
 from motet.sandbox import temporary
@@ -33,14 +35,16 @@ STAND_IN_SCORE = 0.5
 """Score of every completion in `check` if the run has a verifier."""
 
 
-def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
+@blocking
+def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack[Objects]) -> Cost:
     """Check everything that can be checked without a model, and count what a step samples.
 
-    The counts assume that no branch ends early.
+    The counts assume that no branch ends early. `objects` replace what the config names, as in
+    `train`.
 
     Raises: ConfigError for everything that `train` refuses before it reads a model or a run folder.
     """
-    settings = read_config(config, overrides)
+    settings = read_config(config, overrides, **objects)
     with open_task_setup(settings, train=True) as setup:
         plan, agents = settings.rollout, len(settings.team)
         rounds_T = plan.rounds(agents)
@@ -61,18 +65,23 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
         )
 
 
+@blocking
 def check(
-    config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silent"
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    show: Show = "silent",
+    **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run two steps with tiny models in place of the run's own, in a temporary folder.
 
     It finds errors that only occur at run time: an environment that raises, a reward service that
-    cannot be reached, a prompt without tokens.
+    cannot be reached, a prompt without tokens. `objects` replace what the config names, as in
+    `train`.
 
     Returns the summary. Its entry `stand_ins` lists other parts that were replaced. Raises: as
     `train`.
     """
-    settings = read_config(config, overrides)
+    settings = read_config(config, overrides, **objects)
     plain = settings.model_dump(mode="json")
     plain["models"] = {
         name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+from motet.api.objects import Objects
 from motet.api.selecting import VerifierLike, open_verifier, select
 from motet.api.setup import (
     ConfigLike,
@@ -15,6 +16,7 @@ from motet.api.setup import (
     tag_of,
 )
 from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.blocking import blocking
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
 from motet.errors import ConfigError
@@ -27,6 +29,7 @@ from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
 
 
+@blocking
 def evaluate(
     target: ConfigLike,
     overrides: Sequence[str] = (),
@@ -38,8 +41,8 @@ def evaluate(
     shuffle_turn: int | None = None,
     verifier: VerifierLike | None = None,
     best_of: Sequence[int] | None = None,
-    environment: Environment[Any] | None = None,
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Play the held-out tasks with the trained team of a run folder, or with the team that a config
     starts with.
@@ -54,6 +57,7 @@ def evaluate(
             among the answers of k games.
         best_of: the k for the verifier. Default: the powers of two. As many games are played as the
             largest k needs.
+        objects: replace what the config names, as in `train`.
 
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
     gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
@@ -68,11 +72,11 @@ def evaluate(
         )
     one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
-    settings = _settings(target, overrides, samples, ks, one=one)
+    settings = _settings(target, overrides, samples, ks, objects, one=one)
     if shuffle_turn is not None:
         _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
-    with setup_in_scratch(settings, environment, train=False) as (setup, scratch):
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
         evaluation = run_loop(
             _reference(setup)
@@ -97,6 +101,7 @@ def _settings(
     overrides: Sequence[str],
     samples: int | None,
     ks: Mapping[str, Sequence[int]],
+    objects: Objects,
     *,
     one: bool,
 ) -> RunConfig:
@@ -110,7 +115,7 @@ def _settings(
     Raises: ConfigError if a number is out of range.
     """
     games = [] if samples is None else [f"evaluation.samples={samples}"]
-    settings = read_config(target, [*overrides, *games])
+    settings = read_config(target, [*overrides, *games], **objects)
     if one and samples not in (None, 1):
         raise ConfigError(
             f"samples is {samples}; expected 1, because all greedy and reference games of a task "
@@ -185,16 +190,17 @@ async def _reference(setup: TaskSetup) -> Evaluation:
 
 
 def _with_typed_feedback(
-    target: ConfigLike, overrides: Sequence[str], settings: RunConfig
+    target: ConfigLike, overrides: Sequence[str], settings: RunConfig, objects: Objects
 ) -> RunConfig:
     if len(settings.rollout.samples) == 1:
         raise ConfigError(
             "feedback is given between turns, but the game has one turn: use more, such as "
             "rollout.samples=[1,1]"
         )
-    return read_config(target, [*overrides, "environment.feedback.mode=human"])
+    return read_config(target, [*overrides, "environment.feedback.mode=human"], **objects)
 
 
+@blocking
 def play(
     target: ConfigLike,
     overrides: Sequence[str] = (),
@@ -203,18 +209,21 @@ def play(
     greedy: bool = False,
     person: str | None = None,
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> Episode:
     """Play one path of one held-out task and return it as an episode.
 
     Args:
         person: an agent whose completions are typed at the terminal, or "feedback", if the feedback
             to all agents between turns is typed.
+        objects: replace what the config names, as in `train`.
     """
-    settings = read_config(target, overrides)
+    settings = read_config(target, overrides, **objects)
     if person == "feedback" and person not in settings.team:
-        settings, person = _with_typed_feedback(target, overrides, settings), None
+        settings = _with_typed_feedback(target, overrides, settings, objects)
+        person = None
     use_threads(settings)
-    with setup_in_scratch(settings, None, train=False) as (setup, scratch):
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
         tasks = setup.tasks["eval"]
         if not 0 <= task < len(tasks):
             raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")

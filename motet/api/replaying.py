@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
+from motet.api.objects import Objects
 from motet.api.setup import Show, read_config, setup_in_scratch
 from motet.assembly import bases
 from motet.assembly.models import assemble, components_of, step_config_of
 from motet.assembly.task_setup import steps_of, use_threads
+from motet.blocking import blocking
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.timeouts import run_loop
@@ -19,6 +22,7 @@ from motet.trainer.run_folder import RunFolder
 _EPISODE = r"(\d{6,}):.+"
 
 
+@blocking
 def replay(
     run: str | Path,
     *,
@@ -26,6 +30,7 @@ def replay(
     recorded: bool = False,
     episode: str | None = None,
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> Replay:
     """Repeat one step of a run and report whether the result is the same. Nothing is written.
 
@@ -36,6 +41,7 @@ def replay(
         recorded: train on the recorded episodes instead of sampling again.
         episode: an episode id such as 000012:task-7. Only the waves of this episode are sampled
             again, and nothing is trained. The result contains only this episode.
+        objects: replace what the config names, as in `train`.
 
     Raises: ConfigError; MotetError if the step itself raised it.
     """
@@ -44,10 +50,10 @@ def replay(
         raise ConfigError(f"{run} has no config.yaml; expected the folder of a run")
     if episode is not None:
         step = _step_of(episode, step, recorded)
-    settings = read_config(folder.path)
+    settings = read_config(folder.path, **objects)
     use_threads(settings)
     with (
-        setup_in_scratch(settings, None, train=True) as (setup, scratch),
+        setup_in_scratch(settings, train=True) as (setup, scratch),
         Progress(show) as progress,
     ):
         last = steps_of(setup)

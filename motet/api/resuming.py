@@ -16,6 +16,7 @@ from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.errors import CannotResume, ConfigError
+from motet.objects import described, is_object
 from motet.trainer import checkpoint
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
@@ -52,12 +53,12 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     """
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} has no run to resume: start it without --resume")
-    _check_config(place, settings)
+    warnings = _check_config(place, settings)
     root = place / "checkpoints"
     if not checkpoint.folders(root):
-        return Resumed()
+        return Resumed(warnings=warnings)
     found, broken = checkpoint.newest(root)
-    warnings = [f"skipped an invalid checkpoint: {line}" for line in broken]
+    warnings += [f"skipped an invalid checkpoint: {line}" for line in broken]
     then, now = found.state["machine"], machine()
     if then["threads"] != now["threads"]:
         raise ConfigError(
@@ -97,7 +98,11 @@ def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:
         kept_lines(folder.metrics, found.state["metrics_lines"], found.state["metrics_digest"])
 
 
-def _check_config(place: Path, settings: RunConfig) -> None:
+def _check_config(place: Path, settings: RunConfig) -> list[str]:
+    """Return warnings about objects of Python that were replaced.
+
+    Raises: CannotResume if another key differs that changes results.
+    """
     before = load_config(place / "config.yaml")
     then, now = _flat(before.model_dump(mode="json")), _flat(settings.model_dump(mode="json"))
     changed = [
@@ -105,6 +110,9 @@ def _check_config(place: Path, settings: RunConfig) -> None:
     ]
     if "train.steps" in changed and _may_grow(before, settings):
         changed.remove("train.steps")
+    replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
+    sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
+    changed = [key for key in changed if key not in replaced and not key.startswith(sections)]
     if changed:
         differences = "; ".join(
             f"{key} was {then.get(key)} and is {now.get(key)}" for key in changed
@@ -113,6 +121,10 @@ def _check_config(place: Path, settings: RunConfig) -> None:
             f"{place} was started with another config: {differences}. Resume with "
             f"{place / 'config.yaml'}"
         )
+    return [
+        f"{key} was {described(then[key])} and is {now.get(key)}: the rest of the run may differ"
+        for key in replaced
+    ]
 
 
 def _may_grow(before: RunConfig, settings: RunConfig) -> bool:

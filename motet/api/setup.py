@@ -4,17 +4,18 @@ load the models."""
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
+from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
 from motet.assembly.models import Models, assemble, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup
-from motet.config.load import load_config, make_config
+from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig
-from motet.core import Environment
 from motet.errors import ConfigError
 from motet.models.loading import shortened_context
 from motet.plugins import look_at
+from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.trainer.prepare import check_seal
 from motet.trainer.progress import Progress
@@ -23,19 +24,23 @@ ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
 Show: TypeAlias = Literal["auto", "silent"]
 
 
-def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read and validate the config of a file, a mapping or a run folder. Raises: ConfigError with
-    one line per problem."""
+def read_config(
+    config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack[Objects]
+) -> RunConfig:
+    """Read and validate the config of a file, a mapping or a run folder.
+
+    `objects` replace what the config names: `Objects` lists them.
+
+    Raises: ConfigError with one line per problem.
+    """
+    replaced = sections_of(objects)
     if isinstance(config, RunConfig):
-        return make_config(config.model_dump(mode="json"), overrides) if overrides else config
+        if not overrides and not replaced:
+            return config
+        return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
     if isinstance(config, Mapping):
-        return make_config(config, overrides)
-    path = Path(config)
-    if look_at(path) == "nothing":
-        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
-    if path.is_dir() and not (path / "config.yaml").is_file():
-        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
-    return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
+        return make_config(config, overrides, replaced=replaced)
+    return load_target(config, overrides, replaced)
 
 
 def run_of(target: ConfigLike) -> Path | None:
@@ -49,14 +54,13 @@ def run_of(target: ConfigLike) -> Path | None:
 @contextmanager
 def setup_in_scratch(
     settings: RunConfig,
-    environment: Environment[Any] | None,
     *,
     train: bool,
     asks: Collection[str] = (),
 ) -> Iterator[tuple[TaskSetup, Path]]:
     """Open the task setup and a temporary folder. For `asks` see `open_task_setup`."""
     with (
-        open_task_setup(settings, environment, train=train, asks=asks) as setup,
+        open_task_setup(settings, train=train, asks=asks) as setup,
         temporary.folder() as scratch,
     ):
         yield setup, scratch
@@ -108,4 +112,9 @@ def counting(progress: Progress) -> Callable[[], None]:
 def tag_of(setup: TaskSetup, run: Path | None) -> str:
     """Return the tag of the run's last evaluation, so that a trained team samples the same
     completions again."""
-    return "evaluate" if run is None else f"evaluate-{step_config_of(setup).steps:06d}"
+    if run is None:
+        return "evaluate"
+    summary = run / "summary.json"
+    # A callback may have ended the run before its last step.
+    steps = read_json(summary)["steps"] if summary.is_file() else step_config_of(setup).steps
+    return f"evaluate-{steps:06d}"

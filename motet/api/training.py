@@ -3,23 +3,26 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from motet.algorithms import cautions
+from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
 from motet.assembly import bases
 from motet.assembly.models import assemble, components_of, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
+from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
-from motet.core import Environment
 from motet.errors import ConfigError, Interrupted
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
+from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.lock import alone
 from motet.trainer.metrics import (
+    FunctionLogger,
     MetricsLogger,
     MetricsWriter,
     TensorBoardLogger,
@@ -34,25 +37,35 @@ from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 
 
+@blocking
 def train(
     config: ConfigLike,
     overrides: Sequence[str] = (),
     *,
     resume: bool = False,
     overwrite: bool = False,
-    environment: Environment[Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    report: OnMetrics | None = None,
     runs: str | Path = "runs",
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
 
-    All results are in `runs/NAME`. `environment` replaces the configured one.
+    All results are in `runs/NAME`.
+
+    Args:
+        callbacks: called after steps and evaluations; they may end the training.
+        report: called with (step, metrics) for every line of metrics.jsonl.
+        objects: `environment`, `reward`, `algorithm`, `credit` and `data` replace what the config
+            names. `motet.Objects` describes them.
 
     Raises: ConfigError before anything is changed; Interrupted after Ctrl-C; MotetError if the run
     cannot continue.
     """
     clock = Clock()
-    settings = read_config(config, overrides)
+    Callbacks(callbacks)  # refuses what is not a callback
+    settings = read_config(config, overrides, **objects)
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
@@ -63,13 +76,13 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone(place))
-        setup = stack.enter_context(open_task_setup(settings, environment, train=True))
+        setup = stack.enter_context(open_task_setup(settings, train=True))
         scratch = stack.enter_context(temporary.folder())
         found = resumed(place, settings, setup.tasks) if resume else Resumed()
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
+                metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint, report))
                 progress = stack.enter_context(Progress(show))
                 for line in (*found.warnings, *warnings_of(setup)):
                     progress.say(line)
@@ -92,6 +105,7 @@ def train(
                 resume_command=resume_command,
                 facts={"sandbox_level": setup.sandbox_level},
                 clock=clock,
+                callbacks=callbacks,
             )
             summary = run_loop(run.run(found.checkpoint))
         except KeyboardInterrupt as error:
@@ -104,11 +118,17 @@ def train(
     return summary
 
 
-def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> MetricsWriter:
+def _metrics(
+    settings: RunConfig,
+    folder: RunFolder,
+    resumed: Checkpoint | None,
+    report: OnMetrics | None,
+) -> MetricsWriter:
     """Write the resolved config and open the metrics file."""
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
+    mirrors += [] if report is None else [FunctionLogger(report)]
     keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
     return MetricsWriter(folder.metrics, mirrors, keep)
 
@@ -213,24 +233,26 @@ def _intervals(settings: RunConfig) -> Intervals:
     )
 
 
+@blocking
 def warmup(
     config: ConfigLike,
     overrides: Sequence[str] = (),
     *,
     into: str | Path | None = None,
     show: Show = "auto",
+    **objects: Unpack[Objects],
 ) -> dict[str, str]:
     """Run only the supervised warm-up. Return model -> folder of the result.
 
     The folder is `into/MODEL`, by default `runs/NAME-warmup/MODEL`.
     """
-    settings = read_config(config, overrides)
+    settings = read_config(config, overrides, **objects)
     if settings.warmup is None:
         raise ConfigError(
             "the config has no warmup section; expected one, such as warmup: {steps: 300}"
         )
     use_threads(settings)
-    with setup_in_scratch(settings, None, train=True) as (setup, scratch):
+    with setup_in_scratch(settings, train=True) as (setup, scratch):
         raw = run_loop(bases.raw(setup, scratch, None))
         folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
         taken = [name for name in settings.models if (folder / name).exists()]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from motet.api.setup import Show, counting, shortened_contexts
+from motet.blocking import blocking
 from motet.config.load import load_settings
 from motet.config.parts import ModelConfig
 from motet.config.verifier import VerifierTraining
@@ -26,6 +27,7 @@ from motet.verifier.train import Course, Example, Figures, read_all, split
 from motet.verifier.train import train as trained
 
 
+@blocking
 def train_verifier(
     config: str | Path | VerifierTraining,
     answers: str | Path,
@@ -128,6 +130,7 @@ def _write(folder: Path, verifier: Verifier, figures: Figures, said: dict[str, A
         )
 
 
+@blocking
 def serve_verifier(
     folder: str | Path,
     *,
@@ -142,7 +145,8 @@ def serve_verifier(
 ) -> None:
     """Serve the verifier in `folder` at POST /predict until SIGTERM or SIGINT.
 
-    After the signal it answers open requests and returns. Call it in the main thread only.
+    After the signal it answers open requests and returns. Call it in the main thread only; where an
+    event loop runs there, as in Jupyter, the stop button ends it.
 
     Args:
         reads: the score of an answer: the value at its end, or the mean or the minimum of the

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from motet.algorithms import credit_function
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
@@ -306,6 +307,7 @@ def components_of(
         schedule=config.schedule,
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticConfig()).coefficient,
+        credit=None if config.credit is None else credit_function(config.credit),
         timings=models.sampler.timings,
         stop=stop or StopRequest(),
     )

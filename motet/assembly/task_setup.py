@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from motet.algorithms import credit_function
+from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, asking, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
@@ -27,6 +29,7 @@ from motet.models.attention_choice import check_attention
 from motet.models.loading import DTYPES, check_dtype, resolve_device
 from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
+from motet.objects import is_object
 from motet.plugins import is_reference, load_object, nearest
 from motet.rollout.play import check_plan
 from motet.trainer.metrics import check_wandb
@@ -61,8 +64,11 @@ def open_task_setup(
 
     Raises: ConfigError.
     """
+    refuse_missing_objects(config, train=train)
     if train:
         check_trainable(config)
+        if config.credit is not None:
+            credit_function(config.credit)
         refuse_keys_without_effect(config)
         _check_devices(config)
         _check_report(config)
@@ -170,9 +176,16 @@ def _optimizers_on(config: RunConfig, model: str) -> set[str]:
 
 
 def _environment(config: RunConfig, services: Services, asks: Collection[str]) -> Environment[Any]:
-    kind = resolve_environment(config.environment.name)
+    name, options = config.environment.name, config.environment.options
+    if is_object(name) and isinstance(given := load_object(name), Environment):
+        if options:
+            raise ConfigError(
+                f"environment sets {', '.join(options)}, but {type(given).__name__} was passed as "
+                "an object with its own options: drop them"
+            )
+        return given
+    kind = resolve_environment(name)
     schema = kind.Options
-    options = config.environment.options
     if schema is not None:
         validate_options(schema, options, config.places, ("environment",))
     with asking(config.environment.name):

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from motet.config.parts import written_out
@@ -37,13 +38,33 @@ NAMED = ("models", "policies", "team")
 """Sections whose keys are names that the user chooses."""
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
+) -> RunConfig:
     """Load a run config from a file and overrides such as `optimizer.learning_rate=5e-6`.
+
+    `replaced`: values that replace those of all layers as a whole, by their keys.
 
     Raises: ConfigError with one line per problem. Each line names the key, and the file and line or
     the override where it is set.
     """
-    return _checked(_read_with_bases(Path(path), ()), overrides)
+    return _checked(_read_with_bases(Path(path), ()), overrides, replaced)
+
+
+def load_target(
+    target: str | Path,
+    overrides: Sequence[str] = (),
+    replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
+) -> RunConfig:
+    """Load the run config of a file or of a run folder. Raises: ConfigError, as `load_config`."""
+    path = Path(target)
+    if look_at(path) == "nothing":
+        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
+    if path.is_dir() and not (path / "config.yaml").is_file():
+        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
+    return load_config(path / "config.yaml" if path.is_dir() else path, overrides, replaced)
 
 
 def load_settings(
@@ -61,15 +82,16 @@ def make_config(
     data: Mapping[str, Any],
     overrides: Sequence[str | Document] = (),
     places: Mapping[KeyPath, str] | None = None,
+    replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
 ) -> RunConfig:
     """Build a run config from Python data: the keys and plain values that a file would have.
 
-    Error messages take the place of each key from `places`. An override that was already parsed is
-    a Document with its own places.
+    `replaced` is as in `load_config`. Error messages take the place of each key from `places`. An
+    override that was already parsed is a Document with its own places.
 
     Raises: ConfigError.
     """
-    return _checked(_layer(Document(dict(data), places or {}), Path()), overrides)
+    return _checked(_layer(Document(dict(data), places or {}), Path()), overrides, replaced)
 
 
 def dump_config(config: RunConfig) -> str:
@@ -93,9 +115,23 @@ def dump_config(config: RunConfig) -> str:
     )
 
 
-def _checked(files: Document, overrides: Sequence[str | Document]) -> RunConfig:
+def _checked(
+    files: Document, overrides: Sequence[str | Document], replaced: Mapping[KeyPath, Any]
+) -> RunConfig:
     whole = _whole(files, overrides)
+    for path, value in replaced.items():
+        whole = _with(whole, path, value)
     return validate_options(RunConfig, whole.data, whole.places)
+
+
+def _with(document: Document, path: KeyPath, value: Any) -> Document:
+    """Return the document with another value at `path`."""
+    key, deeper = str(path[0]), path[1:]
+    others = {other: place for other, place in document.places.items() if other[:1] != path[:1]}
+    if deeper:
+        inner = Document(dict(document.data.get(key) or {}), {})
+        value = _with(inner, deeper, value).data
+    return Document({**document.data, key: value}, others)
 
 
 def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:

@@ -144,6 +144,10 @@ class RunConfig(Settings):
     ] = Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
     """The learning rule: the name of a row of the table in `motet.algorithms`, and the fields that
     differ from that row."""
+    credit: str | None = None
+    """Your own credit function, at package.module:NAME or ./file.py:NAME. It gets a
+    `motet.CreditStep` and returns the advantage of each sample, which replaces that of the
+    algorithm."""
     critic: CriticConfig | None = None
     """How critics are built and trained, if the algorithm uses critics. The defaults apply if it is
     left out."""
@@ -173,6 +177,7 @@ class RunConfig(Settings):
     def _names_exist(self) -> Self:
         complaints = (
             self._unfit_names()
+            or self._unfit_credit()
             or self._absent_names()
             or self._unfit_critic()
             or self._unused_names()
@@ -193,6 +198,15 @@ class RunConfig(Settings):
             for key in named
             if not re.fullmatch(_FOLDER_NAME, key[1])
         ]
+
+    def _unfit_credit(self) -> list[tuple[tuple[str, ...], str]]:
+        if self.credit is None or self.algorithm.preference is None:
+            return []
+        text = (
+            f"credit is set, but algorithm {self.algorithm.name} learns from pairs, which have no "
+            "advantages: drop credit, or use another algorithm"
+        )
+        return [(("credit",), text)]
 
     def _absent_names(self) -> list[tuple[tuple[str, ...], str]]:
         found: list[tuple[tuple[str, ...], str]] = []

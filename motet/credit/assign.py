@@ -3,7 +3,7 @@
 This is the only place where trees become tensors and where a baseline is subtracted.
 
     rewards -> (repeat_last_reward, reward_sharing, KL) -> tree_fold -> return of each sample
-            -> baseline, or a critic's values -> scale -> TrainSamples
+            -> baseline, or a critic's values -> scale -> (own credit function) -> TrainSamples
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample
 from motet.credit import critics
 from motet.credit.baselines import BASELINES, Comparison, JointActions
 from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
+from motet.credit.own import CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
@@ -44,10 +45,9 @@ def assign_credit(
     state: CreditState,
     team: Team,
     turns: int,
+    own: CreditFunction | None = None,
 ) -> Credit:
-    """Compute the advantages of all completions of a step.
-
-    It is a pure function: it does not modify its arguments.
+    """Compute the advantages of all completions of a step. It does not modify its arguments.
 
     Args:
         episodes: all episodes of one step. Failed ones are ignored.
@@ -56,8 +56,9 @@ def assign_credit(
         team: the agents, their critics, and the frozen policies. Frozen policies get no training
             samples and need no reference.
         turns: the turn limit of the plan, for `repeat_last_reward`.
+        own: a checked credit function, whose advantages replace those of the algorithm.
 
-    Raises: ConfigError if incentives are set and an outcome does not say who was right.
+    Raises: ConfigError if incentives are set and an outcome lacks who was right; what `own` raises.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
@@ -68,23 +69,24 @@ def assign_credit(
         return _preferences(table, scores, algorithm, state, team)
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
-    divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
-    penalty_S = (
-        coefficient_S * divergence_S
-        if algorithm.kl_in == "reward"
-        else torch.zeros_like(coefficient_S)
-    )
+    penalty_S = _penalties(k1, coefficient_S, algorithm)
     group_S = _groups(table, algorithm)
-    left_out_S = torch.zeros(len(samples), dtype=torch.bool)
     if algorithm.critic_view is None:
         comparison, left_out_S = _comparison(
             episodes, table, algorithm, state, group_S, turns, penalty_S
         )
         result = _compared_advantages(comparison, algorithm, group_S)
-    elif algorithm.scope == "token":
-        result = critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
     else:
-        result = critics.turn_advantages(table, algorithm, scores, team, penalty_S)
+        left_out_S = torch.zeros(len(samples), dtype=torch.bool)
+        result = (
+            critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
+            if algorithm.scope == "token"
+            else critics.turn_advantages(table, algorithm, scores, team, penalty_S)
+        )
+    if own is not None:
+        step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
+        result = replace(result, advantages=own(step).tolist())
+        left_out_S = torch.zeros_like(left_out_S)
     return Credit(
         _train_samples(table, result.advantages, left_out_S, scores, algorithm, team),
         CreditState(
@@ -95,6 +97,16 @@ def assign_credit(
         | _extra_metrics(samples, scores, algorithm, state, team),
         result.values,
     )
+
+
+def _penalties(
+    k1: Sequence[Sequence[float] | None], coefficient_S: Tensor, algorithm: Algorithm
+) -> Tensor:
+    """Return what the divergence from the reference costs each sample, [S]."""
+    if algorithm.kl_in != "reward":
+        return torch.zeros_like(coefficient_S)
+    divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
+    return coefficient_S * divergence_S
 
 
 def _compared_advantages(

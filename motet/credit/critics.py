@@ -36,6 +36,18 @@ def reading_of(id: SampleId, algorithm: Algorithm) -> ValueId:
     return ValueId(id.episode, id.path, None if algorithm.critic_view == "joint" else id.agent)
 
 
+def first_values(table: Table, algorithm: Algorithm, scores: Scores, team: Team) -> Tensor:
+    """Return the first value of each sample's critic input, float64 [S]; 0 for agents without a
+    critic."""
+    values = [
+        scores.values[reading_of(sample.id, algorithm)].values[0]
+        if sample.id.agent in team.critics
+        else 0.0
+        for sample in table.samples
+    ]
+    return torch.tensor(values, dtype=torch.float64)
+
+
 # ------------------------------------------------------------ turn scope
 
 
@@ -47,16 +59,8 @@ def turn_advantages(
     With `returns: tree` they are TD(λ) and GAE on trees, per agent over its own decisions. With the
     other rules the advantage is return minus value.
     """
-    samples, forest = table.samples, table.forest
-    value_S = torch.tensor(
-        [
-            scores.values[reading_of(sample.id, algorithm)].values[0]
-            if sample.id.agent in team.critics
-            else 0.0
-            for sample in samples
-        ],
-        dtype=torch.float64,
-    )
+    forest = table.forest
+    value_S = first_values(table, algorithm, scores, team)
     values_NJ, returns_NJ = table.of_actions(value_S), table.returns_NJ(algorithm, penalty_S)
     if algorithm.returns == "tree":
         rewards_NJ = table.rewards_NJ(algorithm) - table.of_actions(penalty_S)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from motet.data.split import Split, parse_split
 from motet.errors import ConfigError
+from motet.objects import described, is_object
+from motet.objects import found as object_of
 from motet.plugins import look_at, nearest
 from motet.reading import ROWS, check_regular, read_bytes
 
@@ -32,6 +34,8 @@ def load_rows(
 ) -> Loaded:
     """Return the rows that `split` selects, from the local `path` or the dataset `name`.
 
+    `path` may also be a reference to rows of this process (`motet.objects`).
+
     A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that
     have several. A single file is one split, whatever the name in `split`, so only the slice of
     `split` matters. In a folder, the name of the split selects the files. If a dataset lacks the
@@ -46,10 +50,17 @@ def load_rows(
         )
     wanted = parse_split(split)
     local = Path(path or str(name))
+    if is_object(path):
+        kept, source = Loaded(object_of(str(path))), described(str(path))
+        return _selected(kept, wanted, split, source)
     if path is not None or look_at(local) != "nothing":
         found, source = _local(local, wanted), str(local)
     else:
         found, source = _hub(str(name), wanted, subset), str(name)
+    return _selected(found, wanted, split, source)
+
+
+def _selected(found: Loaded, wanted: Split, split: str, source: str) -> Loaded:
     chosen = [found.rows[index] for index in wanted.rows(len(found.rows))]
     if not chosen:
         raise ConfigError(

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+from motet.blocking import blocking
 from motet.core import Environment, Message, Reply, Task, Transition
 from motet.environments.registry import check_is_environment
 from motet.environments.rules import Rule
@@ -44,6 +45,7 @@ class Checked:
         return "\n".join([f"{self.environment} keeps {len(lines)} rules of environments:", *lines])
 
 
+@blocking
 def check_environment(
     environment: Environment[Any],
     tasks: Sequence[Task] | None = None,

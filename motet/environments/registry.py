@@ -22,6 +22,7 @@ ENVIRONMENTS: dict[str, str] = {
     "function_examples": "motet.environments.coding.function_examples:FunctionAndExamples",
     "str_build": "motet.environments.minecraft.str_build:StrBuild",
     "house_build": "motet.environments.minecraft.house_build:HouseBuild",
+    "functions": "motet.environments.functions:FunctionTeam",
     "writing": "motet.environments.writing:WritingEnvironment",
 }
 """Registered names. The values are import references, so only the environment in use is

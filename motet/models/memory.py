@@ -137,7 +137,7 @@ def held(trained: int, bytes_each: int) -> int:
 
 def training(trained: int, kind: str) -> int:
     """Return the bytes of training besides the weights: float32 gradients, AdamW's moments."""
-    return int(trained * (MASTER + MOMENTS[kind]))
+    return int(trained * (MASTER + MOMENTS.get(kind, MOMENTS["adamw"])))
 
 
 def prepacked(shape: Shape, bytes_each: int) -> int:

@@ -1,16 +1,19 @@
-"""AdamW with moments in 32 or 8 bits, and its state in a checkpoint.
+"""AdamW with moments in 32 or 8 bits, or a user's own optimizer, and its state in a checkpoint.
 
 In 8 bits (Dettmers et al. 2022), 256 numbers share a scale. bitsandbytes keeps tensors of fewer
 than 4096 numbers in 32 bits.
 """
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
+from motet.plugins import is_reference, load_object
 from motet.settings import Optimizer
 
 MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adamw_8bit": ("state1", "state2")}
@@ -35,6 +38,8 @@ def make_optimizer(parameters: Sequence[nn.Parameter], settings: Optimizer) -> T
             weight_decay=settings.weight_decay,
             fused=device.type in ("cpu", "cuda"),
         )
+    if is_reference(settings.kind):
+        return _own(parameters, settings)
     from bitsandbytes.optim import AdamW8bit
 
     narrow: TorchOptimizer = AdamW8bit(
@@ -47,6 +52,39 @@ def make_optimizer(parameters: Sequence[nn.Parameter], settings: Optimizer) -> T
     return narrow
 
 
+def _own(parameters: Sequence[nn.Parameter], settings: Optimizer) -> TorchOptimizer:
+    """Call the user's function. Raises: ConfigError if it fails or returns something else."""
+    function = _function_of(settings.kind)
+    try:
+        made = function(list(parameters), settings)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"optimizer.kind {settings.kind}: {type(error).__name__}: {error} "
+            f"({place.filename}:{place.lineno})"
+        ) from error
+    if not isinstance(made, TorchOptimizer):
+        raise ConfigError(
+            f"optimizer.kind {settings.kind} returned {type(made).__name__}; expected a "
+            "torch.optim.Optimizer"
+        )
+    return made
+
+
+def _function_of(kind: str) -> Callable[..., Any]:
+    try:
+        found = load_object(kind)
+    except ConfigError as error:
+        raise ConfigError(f"optimizer.kind: {error}") from error
+    if not callable(found):
+        raise ConfigError(
+            f"optimizer.kind is {kind!r} of type {type(found).__name__}; expected a function "
+            "(parameters, settings) -> torch.optim.Optimizer"
+        )
+    own: Callable[..., Any] = found
+    return own
+
+
 def check_optimizer(kind: str, device: torch.device) -> None:
     """Check that this kind of optimizer works on the device.
 
@@ -54,6 +92,9 @@ def check_optimizer(kind: str, device: torch.device) -> None:
     there.
     """
     if kind == "adamw":
+        return
+    if is_reference(kind):
+        _function_of(kind)
         return
     try:
         import bitsandbytes
@@ -84,7 +125,15 @@ def state_of(optimizer: TorchOptimizer, parameters: Sequence[nn.Parameter]) -> d
     """Return the state as flat tensors, `<what>.<i>` for the i-th parameter.
 
     Each parameter has its own `step`: one without gradients so far has not been updated.
+    Raises: MotetError if an own optimizer keeps something else than tensors and whole numbers.
     """
+    for parameter in parameters:
+        for key, kept in optimizer.state.get(parameter, {}).items():
+            if not isinstance(kept, Tensor | int | None):
+                raise MotetError(
+                    f"{type(optimizer).__name__} keeps {key} of type {type(kept).__name__} for a "
+                    "weight, which a checkpoint cannot hold; expected tensors or whole numbers"
+                )
     return {
         f"{key}.{index}": torch.as_tensor(kept).detach().cpu().clone()
         for index, parameter in enumerate(parameters)
@@ -114,11 +163,18 @@ def load_into(
             f"optimizer state of policy {name} has {max(kept) + 1} tensors, expected "
             f"{len(parameters)}"
         )
-    for index, found in kept.items():
+    own = is_reference(kind)
+    for index, found in () if own else kept.items():
         _check_moments(found, index, parameters[index], kind, name)
     optimizer.state.clear()
     for index, found in sorted(kept.items()):
         parameter = parameters[index]
+        if own:
+            optimizer.state[parameter] = {
+                key: tensor.to("cpu" if key == "step" else parameter.device, copy=True)
+                for key, tensor in found.items()
+            }
+            continue
         moments = {
             key: tensor.to(parameter.device, copy=True)
             for key, tensor in found.items()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from motet.batch import Learner
 from motet.core import Environment, Publisher, Sampler, Scorer, Team
+from motet.credit.own import CreditFunction
 from motet.settings import Algorithm, Plan, Schedule
 from motet.trainer.stopping import StopRequest
 
@@ -31,6 +32,8 @@ class TrainComponents:
     """Epochs of the critics over the values of a step."""
     value_coefficient: float
     """Factor of a critic's loss."""
+    credit: CreditFunction | None = None
+    """A user's own credit function, whose advantages replace those of the algorithm."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
     stop: StopRequest = field(default_factory=StopRequest)

@@ -112,7 +112,7 @@ async def learn_step(
     )
     clock.lap("score")
     turns = len(components.plan.samples)
-    credit = assign_credit(episodes, scores, algorithm, state, team, turns)
+    credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
     values = [

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -168,6 +168,25 @@ class TensorBoardLogger:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class FunctionLogger:
+    """Calls a user's function with (step, metrics) for every line."""
+
+    def __init__(self, report: Callable[[int, Mapping[str, float]], object]) -> None:
+        self._report = report
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Raises: MotetError if the function raises an exception."""
+        try:
+            self._report(step, dict(values))
+        except MotetError:
+            raise
+        except Exception as error:
+            raise MotetError(f"report, step {step}: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Do nothing: the function is the user's own."""
 
 
 def check_wandb() -> None:

@@ -22,6 +22,7 @@ from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.settings import AlarmBounds
 from motet.trainer import figures
+from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.loop import TrainStep, learn_step, play_step, refuse_too_many_faults, tasks_of
@@ -100,6 +101,7 @@ class TrainingRun:
     """One run. Call `run` once.
 
     `resume_command` appears in the message of a run that stops. `facts` go into the summary.
+    `callbacks` are called after steps and evaluations.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class TrainingRun:
         resume_command: str,
         facts: Mapping[str, Any],
         clock: Clock,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self._components, self._weights, self._tasks = components, weights, tasks
         self._step_config, self._intervals = step_config, intervals
@@ -122,6 +125,9 @@ class TrainingRun:
         self._folder, self._metrics = outputs.folder, outputs.metrics
         self._progress = outputs.progress
         self._resume_command, self._facts, self._clock = resume_command, facts, clock
+        self._callbacks = Callbacks(callbacks)
+        self._ending: Evaluation | None = None
+        """The evaluation at which a callback has ended the training: it is also the last one."""
         self._fingerprints = {
             "train": fingerprint(tasks.train),
             "eval": fingerprint(tasks.eval),
@@ -148,7 +154,7 @@ class TrainingRun:
                 elif not start.evaluated and start.step < self._step_config.steps:
                     await self._evaluate_after(start)
                 await self._train(start)
-                await self._evaluate_for_summary(self._step_config.steps, "after")
+                await self._evaluate_for_summary(self._reached, "after")
             self._writer.wait()
             with whole_folder(self._folder.team) as folder:
                 self._weights.save(folder)
@@ -156,8 +162,15 @@ class TrainingRun:
             raise self._describe_failure(error) from error
         summary = self._run_state.summary()
         machine = {**summary["machine"], **self._facts}
-        counts = {"seed": self._components.seed, "steps": self._step_config.steps}
-        return {**counts, **summary, "machine": machine}
+        counts = {"seed": self._components.seed, "steps": self._reached}
+        ended = self._callbacks.ended_by
+        ended_by = {} if ended is None else {"ended_by": ended}
+        return {**counts, **ended_by, **summary, "machine": machine}
+
+    @property
+    def _reached(self) -> int:
+        """The last step of the training so far."""
+        return self._last_step.step if self._last_step is not None else self._step_config.steps
 
     async def _begin(self) -> _LastStep:
         await self._evaluate_for_summary(0, "before")
@@ -173,6 +186,8 @@ class TrainingRun:
         self._progress.stage("train", config.steps, start.step)
         credit_state = start.state
         for number in range(start.step + 1, config.steps + 1):
+            if self._callbacks.ended_by is not None:
+                break
             tasks = tasks_of(number, self._tasks.train, components.seed, config)
             played = await play_step(components, tasks, number)
             if self._intervals.record_episodes:
@@ -183,13 +198,14 @@ class TrainingRun:
             await self._finish(step, credit_state)
 
     async def _finish(self, step: TrainStep, credit_state: CreditState) -> None:
-        """Log a step, then evaluate and save if that is due.
+        """Log a step, then evaluate and save if that is due. A callback may end the training here.
 
         Raises: MotetError if an alarm stops the run; Interrupted.
         """
         self._last_step = None
-        last = step.number == self._step_config.steps
         measured, alarm = self._log(step)
+        self._callbacks.step(step.number, measured)
+        last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
         facts = self._weights.state()[1]
@@ -199,6 +215,7 @@ class TrainingRun:
             with self._run_state.profile.stage("evaluate"):
                 measured |= await self._evaluate_after(finished)
             self._progress.stage("train", self._step_config.steps, step.number)
+            last = self._is_last(step.number)
         self._keep_best(finished, measured)
         every = self._intervals.checkpoint_every
         if last or (every and step.number % every == 0):
@@ -209,6 +226,9 @@ class TrainingRun:
             raise MotetError(f"{alarm}. Set alarms.stop=false to continue, or another bound")
         if not last:
             self._components.stop.check()
+
+    def _is_last(self, number: int) -> bool:
+        return number == self._step_config.steps or self._callbacks.ended_by is not None
 
     def _log(self, step: TrainStep) -> tuple[dict[str, float], str | None]:
         """Write and show the metrics of a step. Returns them, and the first new alarm."""
@@ -236,7 +256,7 @@ class TrainingRun:
     async def _evaluate_for_summary(self, number: int, name: str) -> None:
         """The evaluation before or after training, if there are held-out tasks."""
         if self._tasks.eval:
-            evaluation = await self._evaluate(number, name)
+            evaluation = self._ending or await self._evaluate(number, name)
             environment = self._components.environment
             self._run_state.heldout[name] = described(evaluation, environment)
             self._draw(evaluation, name)
@@ -253,6 +273,8 @@ class TrainingRun:
         """The evaluation between two steps, as metrics."""
         evaluation = await self._evaluate(last_step.step, f"step {last_step.step}")
         last_step.evaluated = True
+        if self._callbacks.ended_by is not None:
+            self._ending = evaluation
         return figures.of_evaluation(evaluation.summary, evaluation.episodes)
 
     async def _evaluate(self, number: int, name: str) -> Evaluation:
@@ -273,7 +295,9 @@ class TrainingRun:
         self._record("evaluate", number, evaluation.episodes)
         limit = self._step_config.max_fault_share
         refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", limit)
-        self._metrics.write(number, figures.of_evaluation(evaluation.summary, evaluation.episodes))
+        measured = figures.of_evaluation(evaluation.summary, evaluation.episodes)
+        self._metrics.write(number, measured)
+        self._callbacks.evaluation(number, measured)
         return evaluation
 
     # ---------------------------------------------------------------------------- saving

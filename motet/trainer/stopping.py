@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from motet.blocking import on_interrupt
 from motet.errors import Interrupted
 from motet.timeouts import break_off, calls_go_on
 
@@ -67,10 +68,19 @@ class StopRequest:
 
     @contextmanager
     def on_signals(self, say: Callable[[str], object]) -> Iterator[None]:
-        """Request a stop at the first SIGINT or SIGTERM. The second one ends the process."""
-        # Only the main thread receives signals.
+        """Request a stop at the first SIGINT or SIGTERM. The second one ends the process.
+
+        In another thread than the main one, the caller that waits hands its interrupts over: the
+        first requests a stop, and the second raises KeyboardInterrupt here.
+        """
         if threading.current_thread() is not threading.main_thread():
-            yield
+
+            def on_handed_over() -> None:
+                self.wish()
+                say("stopping; a second interrupt stops without a checkpoint")
+
+            with on_interrupt(on_handed_over):
+                yield
             return
 
         # Do not use the loop's own handlers: while the loop computes for minutes without an await,

@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import FrameType
 
 import uvicorn
 
+from motet.blocking import on_interrupt
 from motet.errors import ConfigError
 from motet.verifier.connections import Connection, Connections, accept, sweep
 from motet.verifier.limits import ScoringLimits
@@ -47,8 +49,17 @@ class HttpServer(uvicorn.Server):
     def ended_by_signals(self) -> Iterator[None]:
         """While the context is open, the first SIGTERM or SIGINT shuts the server down.
 
-        A second one ends the process.
+        A second one ends the process. In another thread than the main one, the first interrupt of
+        the caller that waits shuts the server down.
         """
+        if threading.current_thread() is not threading.main_thread():
+
+            def exit_() -> None:
+                self.should_exit = True
+
+            with on_interrupt(exit_):
+                yield
+            return
 
         def end(number: int, frame: FrameType | None) -> None:
             self.should_exit = True

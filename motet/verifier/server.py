@@ -30,7 +30,7 @@ def serve(
     limits: ScoringLimits,
     say: Callable[[str], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Call it in the main thread only.
+    """Serve until SIGTERM or SIGINT. Call it in the main thread, or in a `motet.blocking` function.
 
     After the signal it accepts no more connections and answers the requests that have arrived
     completely. It gives up those not answered within `limits.grace_seconds`, and returns. A second

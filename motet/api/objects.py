@@ -1,0 +1,109 @@
+"""Python objects as arguments, where a config names files.
+
+Each object is kept in this process, and the config gets a reference to it (`motet.objects`). So
+`config.yaml` of a run says where its objects came from, and `compare` shows where they differ.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, TypedDict
+
+from torch import Tensor
+
+from motet.algorithms import ALGORITHMS
+from motet.config.schema import DEFAULT_ALGORITHM
+from motet.config.yaml import KeyPath
+from motet.core import Environment
+from motet.credit.own import CreditStep
+from motet.environments.registry import check_is_environment
+from motet.errors import ConfigError
+from motet.objects import keep, keep_rows
+from motet.plugins import nearest
+from motet.rewards.reward import RewardLike
+from motet.settings import Algorithm
+
+RowsLike: TypeAlias = Iterable[Mapping[str, Any]] | str | Path
+"""A list of rows, a `datasets.Dataset`, or the path of a file or folder of rows."""
+
+
+class Objects(TypedDict, total=False):
+    """Objects that replace what a config names. In another process they must be passed again."""
+
+    environment: Environment[Any] | type[Environment[Any]]
+    """An environment, or a class without options, in place of `environment`."""
+    reward: RewardLike
+    """A function `(task, texts) -> number`, or an object with `score`, in place of `reward`."""
+    algorithm: Algorithm
+    """An algorithm in place of `algorithm`. It is plain values, so the config has all of it."""
+    credit: Callable[[CreditStep], Tensor]
+    """A credit function in place of `credit`."""
+    data: RowsLike | Mapping[str, RowsLike]
+    """Rows in place of `data`: {"train": rows, "eval": rows}, or only the rows to train on."""
+
+
+def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
+    """Keep the objects, and return the values of the config that refer to them, by their keys.
+
+    Raises: TypeError for an unknown argument; ConfigError for an object of a wrong kind.
+    """
+    unknown = [name for name in objects if name not in Objects.__annotations__]
+    if unknown:
+        raise TypeError(
+            f"got an unexpected keyword argument {unknown[0]!r}"
+            f"{nearest(unknown[0], Objects.__annotations__)}; objects are "
+            f"{', '.join(Objects.__annotations__)}"
+        )
+    found: dict[KeyPath, Any] = {}
+    given = {name: value for name, value in objects.items() if value is not None}
+    if "environment" in given:
+        found["environment",] = {"name": _environment(given["environment"])}
+    if "reward" in given:
+        found["reward",] = {"name": keep(given["reward"])}
+    if "algorithm" in given:
+        found["algorithm",] = _algorithm(given["algorithm"])
+    if "credit" in given:
+        found["credit",] = keep(_function(given["credit"], "credit"))
+    if "data" in given:
+        data = given["data"]
+        splits = data if isinstance(data, Mapping) else {"train": data}
+        wrong = [split for split in splits if split not in ("train", "eval")]
+        if wrong:
+            raise ConfigError(f"data has {wrong[0]!r}; expected train and eval")
+        for split, rows in splits.items():
+            found["data", split] = {"path": rows_of(rows, split)}
+    return found
+
+
+def rows_of(rows: RowsLike, split: str) -> str:
+    """Return the path of the rows, or a reference to them."""
+    if isinstance(rows, str | Path):
+        return str(rows)
+    found = [dict(row) if isinstance(row, Mapping) else row for row in rows]
+    wrong = [number for number, row in enumerate(found, start=1) if not isinstance(row, dict)]
+    if wrong:
+        row = found[wrong[0] - 1]
+        raise ConfigError(
+            f"data.{split}: row {wrong[0]} is {type(row).__name__}; expected a mapping of field "
+            "names to values"
+        )
+    return keep_rows(found, split)
+
+
+def _environment(given: Any) -> str:
+    if not isinstance(given, type):
+        check_is_environment(given, "environment")
+    return keep(given)
+
+
+def _algorithm(given: Any) -> dict[str, Any]:
+    """Return the algorithm as a config writes it: a row of the table, and what differs from it."""
+    if not isinstance(given, Algorithm):
+        raise ConfigError(f"algorithm: got {type(given).__name__}, expected a motet.Algorithm")
+    row = given.name if given.name in ALGORITHMS else DEFAULT_ALGORITHM
+    return {**given.model_dump(mode="json"), "name": row}
+
+
+def _function(given: Any, where: str) -> Any:
+    if isinstance(given, type) or not callable(given):
+        raise ConfigError(f"{where}: got {type(given).__name__}, expected a function")
+    return given

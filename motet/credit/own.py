@@ -1,0 +1,135 @@
+"""A user's own functions for credit: what they get, and checks of what they return.
+
+Without these checks a NaN would reach the loss, and the run would blame the learning rate.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from motet.core import Episode, Scores, Team
+from motet.credit.baselines import JointActions
+from motet.credit.critics import AdvantageResult, first_values
+from motet.credit.table import Sample, Table
+from motet.errors import MotetError
+from motet.settings import Algorithm
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class CreditStep:
+    """The input of a credit function: one step with S samples, N agents and J joint actions.
+
+    A sample is one completion. Failed joint actions are left out.
+    """
+
+    episodes: Sequence[Episode]
+    """All episodes of the step."""
+    samples: Sequence[Sample]
+    """The samples, with `id` (episode, path, agent, index), `turn`, `completion` and `share`."""
+    returns_S: Tensor
+    """float64 [S]: the mean return of the joint actions that a sample took part in."""
+    group_S: Tensor
+    """int64 [S]: the group that a sample is compared with, numbered from 0."""
+    actions: JointActions
+    """The joint actions: sample_NJ, returns_NJ and round_J."""
+    values_S: Tensor | None
+    """float64 [S]: the critic's value of the sample's observation, with `scope: token` before its
+    first token; 0 for agents without a critic. None if the algorithm has no critic."""
+    advantages_S: Tensor
+    """float64 [S]: the advantages of the algorithm itself, with `scope: token` their mean over the
+    tokens."""
+
+
+CreditFunction: TypeAlias = Callable[[CreditStep], Tensor]
+"""Returns the advantage of each sample, float [S]. A pure function: it keeps no state."""
+
+
+def step_of(
+    episodes: Sequence[Episode],
+    table: Table,
+    algorithm: Algorithm,
+    scores: Scores,
+    team: Team,
+    group_S: Tensor,
+    penalty_S: Tensor,
+    result: AdvantageResult,
+) -> CreditStep:
+    """Return the input of a credit function. `result` is that of the algorithm itself."""
+    returns_NJ = table.returns_NJ(algorithm, penalty_S)
+    means = [sum(a) / len(a) if isinstance(a, tuple) else a for a in result.advantages]
+    return CreditStep(
+        episodes=episodes,
+        samples=table.samples,
+        returns_S=result.returns_S,
+        group_S=group_S,
+        actions=JointActions(table.sample_NJ, returns_NJ, table.forest.round_J),
+        values_S=(
+            None if algorithm.critic_view is None else first_values(table, algorithm, scores, team)
+        ),
+        advantages_S=torch.tensor(means, dtype=torch.float64),
+    )
+
+
+def checked(
+    function: Callable[[Given], Any], who: str, size: Callable[[Given], int]
+) -> Callable[[Given], Tensor]:
+    """Return a function that calls `function` and checks its result: S finite numbers as a tensor.
+
+    Args:
+        who: what the function is, for messages: "baseline ./mine.py:median".
+        size: returns S, from the argument of the function.
+
+    The new function raises MotetError, which names `who`, if `function` raises an exception or
+    returns anything else. The result is float64 [S] and has no gradient.
+    """
+
+    @wraps(function)
+    def call(given: Given) -> Tensor:
+        try:
+            result = function(given)
+        except MotetError:
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise MotetError(
+                f"{who} raised {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+            ) from error
+        return _finite(result, size(given), who)
+
+    return call
+
+
+def _finite(result: Any, count: int, who: str) -> Tensor:
+    expected = f"expected a tensor of {count} finite numbers, one per sample"
+    if not isinstance(result, Tensor):
+        fix = (
+            "add a return statement"
+            if result is None
+            else f"use torch.tensor(...) on the {type(result).__name__}"
+        )
+        raise MotetError(f"{who} returned {_kind(result)}; {expected}: {fix}")
+    if result.shape != (count,) or result.is_complex():
+        raise MotetError(
+            f"{who} returned a tensor of shape {list(result.shape)} and dtype {result.dtype}; "
+            f"{expected}, so shape [{count}]"
+        )
+    values_S = result.detach().to("cpu", torch.float64)
+    wrong = torch.nonzero(~torch.isfinite(values_S)).flatten().tolist()
+    if wrong:
+        raise MotetError(
+            f"{who} returned {float(values_S[wrong[0]])} for sample {wrong[0]} and "
+            f"{len(wrong) - 1} others that are not finite; {expected}: check its divisions and "
+            "logarithms"
+        )
+    return values_S
+
+
+def _kind(result: Any) -> str:
+    return "None" if result is None else f"a {type(result).__name__}"

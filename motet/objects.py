@@ -1,0 +1,165 @@
+"""Python objects in place of names in a config.
+
+A config has plain values only. An object that a program passes, such as `reward=fn`, is kept in a
+table of this process, and the config has a reference to it:
+
+    object:MODULE:NAME@HASH
+
+MODULE and NAME say where the function or the class was defined, and HASH identifies its source
+code with the plain values that belong to it (defaults, captured variables, attributes). Another
+process imports a function or a class of a module, if the hash is still the same. Everything else
+(what a notebook or a main script defines, lambdas, instances, rows) must be passed again there, or
+replaced by a name.
+"""
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import types
+from contextlib import suppress
+from typing import Any
+
+from motet.errors import ConfigError
+
+PREFIX = "object:"
+_kept: dict[str, Any] = {}
+
+
+def keep(value: Any, origin: Any = None) -> str:
+    """Keep an object of this process, and return the reference to it.
+
+    `origin` is the function or class that says where the object came from. By default it is the
+    object itself, or its class.
+    """
+    source = _origin(value) if origin is None else origin
+    name = f"{source.__module__}:{source.__qualname__}"
+    reference = f"{PREFIX}{name}@{_digest(source, value)}"
+    _kept[reference] = value
+    return reference
+
+
+def keep_rows(rows: list[dict[str, Any]], what: str) -> str:
+    """Keep the rows of a dataset, and return the reference to them. Its hash is that of the rows.
+
+    `what` is the name of the rows in the reference, such as train.
+    """
+    text = json.dumps(rows, sort_keys=True, default=lambda value: type(value).__name__)
+    reference = f"{PREFIX}rows:{what}@{_hash(text.encode())}"
+    _kept[reference] = rows
+    return reference
+
+
+def is_object(name: object) -> bool:
+    """Return whether a value of a config is a reference to an object."""
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def is_found(reference: str) -> bool:
+    """Return whether this process has the object, or can import the same one."""
+    return reference in _kept or _imported(reference) is not None
+
+
+def found(reference: str) -> Any:
+    """Return the object of a reference. A function or class with unchanged source is imported.
+
+    Raises: ConfigError if this process does not have it and cannot import it.
+    """
+    if not is_found(reference):
+        raise ConfigError(
+            f"{described(reference)} is not in this process; expected the object, passed again "
+            "from Python, or package.module:NAME or ./file.py:NAME in its place"
+        )
+    return _kept[reference]
+
+
+def _imported(reference: str) -> Any:
+    """Import the object, keep it and return it. None if that gives nothing, or something else."""
+    module, _, name = reference.removeprefix(PREFIX).rpartition("@")[0].partition(":")
+    if module in ("rows", "__main__") or "<" in name:
+        return None
+    try:
+        value: Any = importlib.import_module(module)
+        for part in name.split("."):
+            value = getattr(value, part)
+    except Exception:  # noqa: BLE001 a user's module may raise anything on import
+        return None
+    return value if keep(value) == reference else None
+
+
+def described(reference: str) -> str:
+    """Return where the object of a reference came from, for messages."""
+    where, _, digest = reference.removeprefix(PREFIX).rpartition("@")
+    module, _, name = where.partition(":")
+    if module == "rows":
+        return f"the rows of data.{name} that a program passed (hash {digest})"
+    return f"the Python object {name} of module {module} (source {digest})"
+
+
+def _origin(value: Any) -> Any:
+    """Return the function or class whose source says what `value` does."""
+    if isinstance(value, functools.partial):
+        return _origin(value.func)
+    if isinstance(value, types.MethodType):
+        return value.__func__
+    return value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+
+
+def _digest(source: Any, value: Any) -> str:
+    return _hash(f"{_source(source)}\n{_plain_values(source, value)}".encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _source(origin: Any) -> str:
+    """Return the source text of a function or class; without it, its compiled code.
+
+    So is a lambda: its source text is its line, which may have several.
+    """
+    if "<lambda>" not in origin.__qualname__:
+        with suppress(OSError, TypeError):
+            return inspect.getsource(origin)
+    if isinstance(origin, type):
+        parts = {name: _source(part) for name, part in vars(origin).items() if callable(part)}
+        return json.dumps(parts, sort_keys=True)
+    code = getattr(origin, "__code__", None)
+    return origin.__qualname__ if code is None else _compiled(code)
+
+
+def _compiled(code: types.CodeType) -> str:
+    """Return the instructions, names and constants of compiled code, without its place in a
+    file."""
+    constants = [
+        _compiled(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts
+    ]
+    return json.dumps([code.co_code.hex(), code.co_names, constants])
+
+
+def _plain_values(source: Any, value: Any) -> str:
+    """Return the plain values that belong to the object, as text. Other values count by type."""
+    said: list[Any] = []
+    if isinstance(value, functools.partial):
+        said += [list(value.args), value.keywords]
+    elif value is not source:
+        owner = value.__self__ if isinstance(value, types.MethodType) else value
+        said.append({name: _value(one) for name, one in getattr(owner, "__dict__", {}).items()})
+    if inspect.isfunction(source):
+        said += [source.__defaults__, source.__kwdefaults__]
+        said.append([_value(cell.cell_contents) for cell in source.__closure__ or () if _set(cell)])
+    return json.dumps(said, sort_keys=True, default=lambda one: type(one).__name__)
+
+
+def _value(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # a pydantic model: the options of an environment
+    return dump(mode="json") if dump is not None and not isinstance(value, type) else value
+
+
+def _set(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,79 @@
+"""A run folder as Python objects."""
+
+from types import GeneratorType
+
+import pytest
+
+import motet
+from tests.small_runs import LORA, run_config, steps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    config = run_config(policies={**LORA, "q": {"model": "tiny", "train": "frozen"}})
+    motet.train(config, runs=folder, show="silent")
+    motet.train(run_config(name="full"), runs=folder, show="silent")
+    return folder
+
+
+def test_metrics_summary_and_config(folder):
+    run = motet.load_run(folder / "run")
+    metrics = run.metrics
+    assert list(metrics.index) == [0, 1, 2]
+    rewards = [row["play/reward"] for row in steps(folder / "run")]
+    assert metrics["play/reward"].dropna().tolist() == rewards
+    assert metrics["evaluate/reward"].notna().tolist() == [True, False, True]
+    assert len(run.warmup) == 0
+    assert run.summary["steps"] == 2
+    assert run.config.team["a"].policy == ("p",)
+
+
+def test_episodes_are_read_when_they_are_needed(folder):
+    run = motet.load_run(folder / "run")
+    found = run.episodes()
+    assert isinstance(found, GeneratorType)
+    assert len(list(found)) == 4
+    assert [episode.id[:6] for episode in run.episodes(step=2)] == ["000002"] * 2
+    assert len(list(run.episodes("evaluate", step=0))) == 4
+    with pytest.raises(motet.ConfigError, match=r"no episodes train-000009\.jsonl"):
+        run.episodes(step=9)
+
+
+def test_the_team_answers_and_plays(folder):
+    with motet.load_run(folder / "run").team() as team:
+        assert team.agents == ("a", "b")
+        said = [team.ask("a", "a1 :") for _ in range(8)]
+        assert len(set(said)) > 1
+        assert team.ask("b", "b:", greedy=True) == team.ask("b", "b:", greedy=True)
+        assert team.play(1) == motet.play(folder / "run", task=1, show="silent")
+        own = team.play(motet.Task("own", {"number": 7}))
+        assert own.task.id == "own"
+        with pytest.raises(motet.ConfigError, match="expected one of a, b"):
+            team.ask("c", "c:")
+        with pytest.raises(motet.ConfigError, match="task is 9; expected 0 to 3"):
+            team.play(9)
+
+
+def test_models_are_ready_to_use(folder):
+    import torch
+
+    for name, policy, kind in (("run", "p", "PeftModel"), ("run", "q", ""), ("full", "p", "")):
+        run = motet.load_run(folder / name)
+        model, tokenizer = run.model(policy, device="cpu"), run.tokenizer(policy)
+        assert kind in type(model).__name__
+        given = torch.tensor([tokenizer.encode("a1 :", add_special_tokens=False)])
+        wrote = model.generate(input_ids=given, max_new_tokens=2, do_sample=False)
+        assert wrote.shape[1] > given.shape[1]
+        assert not model.training
+    with motet.load_run(folder / "full").team() as team:
+        asked = team.ask("a", "a1 :", greedy=True)
+    new = wrote[0, given.shape[1] :]
+    assert asked.startswith(tokenizer.decode(new)[:1])
+
+
+def test_what_is_not_a_run_is_refused(folder):
+    with pytest.raises(motet.ConfigError, match=r"has no config.yaml; expected the folder of a r"):
+        motet.load_run(folder)
+    with pytest.raises(motet.ConfigError, match=r"has no policy 'P'.*it has p, q"):
+        motet.load_run(folder / "run").model("P")

@@ -1,0 +1,116 @@
+"""train_team: from rows and functions to a run, and its config for the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import motet
+from tests.small_runs import rows
+
+ROWS = [{"topic": topic} for topic in ("sea", "snow", "sun", "moon")]
+SMALL = [
+    "models.base.embedded.hidden_size=16", "models.base.embedded.layers=1",
+    "models.base.embedded.heads=2", "models.base.embedded.kv_heads=1",
+    "decode.max_new_tokens=3", "rollout.samples=[2]", "train.tasks_per_step=2",
+    "report.tensorboard=false", "threads=1",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def writer(row):
+    return f"Write about {row['topic']}."
+
+
+def critic(row):
+    return f"Judge {row['topic']}."
+
+
+def reward(row, texts):
+    return len(texts["writer"]) / 10
+
+
+def feedback(row, texts):
+    return f"The writer wrote {len(texts['writer'])} letters."
+
+
+def team(given=ROWS, agents=None, judge=reward, **more):
+    agents = agents or {"writer": writer, "critic": critic}
+    overrides = [*SMALL, *more.pop("overrides", ())]
+    return motet.train_team(
+        given, agents, judge, steps=2, overrides=overrides, show="silent", **more
+    )
+
+
+def test_lambdas_and_rows_give_a_run():
+    agents = {"writer": lambda row: row["topic"], "critic": lambda row: f"{row['topic']}?"}
+    summary = team(agents=agents, judge=lambda row, texts: float(len(texts["critic"]) > 2))
+    assert (summary["name"], summary["steps"]) == ("team", 2)
+    assert summary["heldout"]["after"]["episodes"] == 1
+    with motet.load_run("runs/team").team() as played:
+        assert played.agents == ("writer", "critic")
+        assert isinstance(played.ask("writer", "sea"), str)
+
+
+def test_turns_with_feedback():
+    two = ["rollout.samples=[2,1]"]
+    team(turns=2, feedback=feedback, overrides=two)
+    episode = next(motet.load_run("runs/team").episodes(step=1))
+    second = episode.root.outcomes[0].next
+    last = second.prompts["critic"][-1].content
+    assert "writer answered:" in last
+    assert "The writer wrote" in last
+
+
+def test_rows_may_be_a_path_or_a_dataset_and_held_out_rows_be_named():
+    datasets = pytest.importorskip("datasets")
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    team(ROWS, name="list", heldout=ROWS[:2])
+    team("rows.jsonl", name="path", heldout=datasets.Dataset.from_list(ROWS[:2]))
+    team(datasets.Dataset.from_list(ROWS), name="dataset", heldout=ROWS[:2])
+    assert rows(Path("runs/list")) == rows(Path("runs/path")) == rows(Path("runs/dataset"))
+
+
+def test_the_config_written_for_the_command_line_gives_the_same_run():
+    arguments = {"steps": 2, "overrides": SMALL, "feedback": feedback}
+    config = motet.team_config(ROWS, {"writer": writer, "critic": critic}, reward, **arguments)
+    path = motet.write_config(config, "written")
+    assert sorted(one.name for one in Path("written").iterdir()) == [
+        "config.yaml", "eval.jsonl", "train.jsonl"
+    ]  # fmt: skip
+    assert "object:" not in path.read_text()
+    motet.train(path, ["name=file"], show="silent")
+    motet.train(config, ["name=python"], show="silent")
+    assert rows(Path("runs/file")) == rows(Path("runs/python"))
+    with pytest.raises(motet.ConfigError, match="exists; expected a new folder"):
+        motet.write_config(config, "written")
+
+
+def test_a_lambda_cannot_be_written_for_the_command_line():
+    config = motet.team_config(ROWS, {"a": lambda row: "?"}, reward)
+    with pytest.raises(motet.ConfigError, match=r"environment.agents.a is .*<lambda>, which no fi"):
+        motet.write_config(config, "written")
+    assert not Path("written").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"given": ROWS[:1]}, "rows has 1 row; expected at least 2"),
+        ({"given": []}, "selects none of the 0 rows"),
+        ({"given": ["sea"]}, "row 1 is str; expected a mapping"),
+        ({"given": "nothing.jsonl"}, "nothing.jsonl does not exist"),
+        ({"agents": [writer]}, "expected a mapping: agent -> function of a row"),
+        ({"agents": {"a": "prompt"}}, "agents.a is 'prompt'; expected a function"),
+        ({"judge": 1.0}, "reward is 1.0; expected a function"),
+        ({"turns": 0}, "turns is 0; expected 1 or more"),
+    ],
+)
+def test_mistakes_are_named(change, said):
+    with pytest.raises(motet.ConfigError, match=said):
+        team(**change)
+    assert not Path("runs").exists()
