@@ -3,15 +3,15 @@
 Each base model is loaded once per copy that is needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
@@ -19,8 +19,8 @@ from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
-from motet.settings import Lora
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.settings import Lora, Optimizer
+from motet.trainer.components import REWARD_MODEL, StepConfig, TrainComponents
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest
 
@@ -35,6 +35,16 @@ class Models:
     learners: Mapping[str, LocalLearner]
     """Trained policy or critic -> the learner of its backbone."""
     critics: Mapping[str, Critic] = field(default_factory=dict)
+    initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
+    """The reward model -> its weights at the beginning of the run, in main memory."""
+
+    def restart(self, name: str) -> None:
+        """Give the reward model its initial weights and a new optimizer."""
+        with torch.no_grad():
+            for parameter, start in zip(self._parameters(name), self.initial[name], strict=True):
+                parameter.copy_(start)
+        self._backbone(name).sync_from_master()
+        self.learners[name].load_state(name, ({}, {"step": 0}))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
@@ -122,7 +132,13 @@ def assemble(
         on_long_prompt=config.rollout.on_long_prompt,
         between=(stop or StopRequest()).check,
     )
-    return Models(policies, sampler, _learners(setup, policies, critics) if train else {}, critics)
+    learners = _learners(setup, policies, critics) if train else {}
+    initial = {
+        name: [parameter.detach().cpu().clone() for parameter in critics[name].parameters()]
+        for name in (REWARD_MODEL,)
+        if name in critics
+    }
+    return Models(policies, sampler, learners, critics, initial)
 
 
 class _Shared:
@@ -207,29 +223,49 @@ def _critics(
     shared: _Shared,
     bases: Mapping[str, str | Path],
 ) -> dict[str, Critic]:
-    """Build every critic of the team, on the trunk that the config chooses."""
+    """Build every critic of the team, on the trunk that the config chooses, and the reward
+    model."""
     config, critics = setup.config, {}
     chosen = config.critic or CriticConfig()
     for agent, name in setup.team.critics.items():
         if name in critics:
             continue
         player = policies[setup.team.policy_of(agent, 0)]
-        model = chosen.model or config.policies[player.name].model
         if chosen.train == "policy":
             critics[name] = Critic.on(name, player, owns_trunk=False)
-        elif chosen.train == "full":
-            backbone = _load(config.models[model], bases[model], full=True)
-            critics[name] = Critic.on(name, Policy(name, backbone), owns_trunk=True)
-        elif chosen.train == "lora":
-            shared[model].add_adapter(
-                name, chosen.lora or Lora(), derive(config.seed, "adapter", name) % 2**63
-            )
-            critics[name] = Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
         else:
-            critics[name] = Critic.on(
-                name, Policy(name, shared[model], trainable=False), owns_trunk=False
-            )
+            model = chosen.model or config.policies[player.name].model
+            critics[name] = _critic(name, chosen.train, model, chosen.lora, config, shared, bases)
+    if (wanted := config.reward_model) is not None:
+        critics[REWARD_MODEL] = _critic(
+            REWARD_MODEL,
+            wanted.train,
+            config.model_of_reward,
+            wanted.lora,
+            config,
+            shared,
+            bases,
+        )
     return critics
+
+
+def _critic(
+    name: str,
+    train: Literal["full", "lora", "head"],
+    model: str,
+    lora: Lora | None,
+    config: RunConfig,
+    shared: _Shared,
+    bases: Mapping[str, str | Path],
+) -> Critic:
+    if train == "full":
+        backbone = _load(config.models[model], bases[model], full=True)
+        return Critic.on(name, Policy(name, backbone), owns_trunk=True)
+    if train == "lora":
+        seed = derive(config.seed, "adapter", name) % 2**63
+        shared[model].add_adapter(name, lora or Lora(), seed)
+        return Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
+    return Critic.on(name, Policy(name, shared[model], trainable=False), owns_trunk=False)
 
 
 def _learners(
@@ -245,10 +281,16 @@ def _learners(
     learners: dict[str, LocalLearner] = {}
     for players, judges in on.values():
         optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
-        optimizers |= {critic.name: config.critic_optimizer for critic in judges}
+        optimizers |= {critic.name: _optimizer_of(critic.name, config) for critic in judges}
         learner = LocalLearner(players, optimizers, due, judges)
         learners |= dict.fromkeys(optimizers, learner)
     return learners
+
+
+def _optimizer_of(critic: str, config: RunConfig) -> Optimizer:
+    if critic == REWARD_MODEL and config.reward_model is not None:
+        return config.reward_model.optimizer
+    return config.critic_optimizer
 
 
 def _updates(setup: TaskSetup) -> dict[str, int]:
@@ -269,7 +311,9 @@ def _updates(setup: TaskSetup) -> dict[str, int]:
         for name, found in learns.items()
     }
     critics = set(team.critics.values())
-    return {
+    # The rate of a reward model is constant, so its number of steps does not matter.
+    learnt_before = {REWARD_MODEL: 1} if config.reward_model is not None else {}
+    return learnt_before | {
         name: count
         * config.algorithm.minibatches
         * (critic_epochs(config) if name in critics else config.algorithm.epochs)
@@ -306,6 +350,8 @@ def components_of(
         schedule=config.schedule,
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticConfig()).coefficient,
+        reward_model=config.reward_model,
+        restart=models.restart,
         timings=models.sampler.timings,
         stop=stop or StopRequest(),
     )
@@ -314,6 +360,5 @@ def components_of(
 def step_config_of(setup: TaskSetup) -> StepConfig:
     chosen = setup.config.train
     bound = setup.config.alarms.max_mismatch
-    return StepConfig(
-        steps_of(setup), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share, bound
-    )
+    tasks = tasks_per_step_of(setup)
+    return StepConfig(steps_of(setup), tasks, chosen.token_budget, chosen.max_fault_share, bound)

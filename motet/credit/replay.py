@@ -1,0 +1,61 @@
+"""Which pairs of several iterations are learned from.
+
+Source: comlrl 1.4.3, MADPOIterTrainer: preference_replay_mode, _lambda, _k and _sample_size.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+from motet.settings import Replay
+
+Item = TypeVar("Item")
+
+
+def weights_of(iterations: int, replay: Replay) -> list[float]:
+    """Return how likely a pair is drawn from each iteration, oldest first. They add up to 1.
+
+    With lambda_decay an iteration of age a has the weight (1 - λ)·λ^a, divided by the sum of all.
+    """
+    match replay.mode:
+        case "current":
+            weights = [0.0] * (iterations - 1) + [1.0]
+        case "nearest_k":
+            assert replay.k is not None
+            weights = [float(age < replay.k) for age in reversed(range(iterations))]
+        case "all_history":
+            weights = [1.0] * iterations
+        case "lambda_decay":
+            assert replay.decay is not None
+            weights = [replay.decay**age for age in reversed(range(iterations))]
+    return [weight / sum(weights) for weight in weights]
+
+
+def replayed(history: Sequence[Sequence[Item]], replay: Replay, seed: int) -> list[Item]:
+    """Draw the pairs of one iteration.
+
+    Each draw first chooses an iteration by `weights_of`, among those with pairs. Within an
+    iteration no pair is drawn again before all were drawn.
+
+    Args:
+        history: the pairs of all iterations, oldest first. The last are the present ones.
+    """
+    present = history[-1]
+    if replay.mode == "current":
+        return list(present)
+    weighted = [
+        (pairs, weight)
+        for pairs, weight in zip(history, weights_of(len(history), replay), strict=True)
+        if pairs and weight > 0.0
+    ]
+    if not weighted:
+        return []
+    draw = random.Random(seed)
+    size = replay.size or len(present) or len(weighted[-1][0])
+    places = draw.choices(range(len(weighted)), [weight for _, weight in weighted], k=size)
+    found: list[Item] = []
+    for place, (pairs, _) in enumerate(weighted):
+        whole, rest = divmod(places.count(place), len(pairs))
+        found += [*pairs] * whole + draw.sample(list(pairs), rest)
+    draw.shuffle(found)
+    return found
