@@ -200,7 +200,7 @@ def test_an_adapter_or_a_head_learns_the_reward_on_the_shared_model(train, train
         ({"rollout": {"samples": [2, 2]}}, "rollout.samples has 2 turns: use one turn"),
         ({"reward_model": {"model": "other"}}, "reward_model.model is 'other'; models are: tiny"),
         ({"reward_model": {"iterations": 3}}, "use at most one iteration per step"),
-        ({"reward_model": {"samples": 3, "compare": "halves"}}, "got samples 3 with compare halves"),
+        ({"reward_model": {"samples": 3, "compare": "halves"}}, "got samples 3 with compare"),
         (
             {"reward_model": {"replay": {"mode": "all_history"}}},
             "got replay.mode all_history with iterations 1",
@@ -211,7 +211,8 @@ def test_an_adapter_or_a_head_learns_the_reward_on_the_shared_model(train, train
         ),
         ({"reward_model": {"lora": {"rank": 2}}}, "got lora settings with train: full"),
         (
-            {"reward_model": {"compare": "halves"}, "rollout": {"samples": [2], "pairing": "crossed"}},
+            {"reward_model": {"compare": "halves"},
+             "rollout": {"samples": [2], "pairing": "crossed"}},
             "set rollout.pairing: aligned",
         ),
         (
@@ -227,7 +228,7 @@ def test_an_adapter_or_a_head_learns_the_reward_on_the_shared_model(train, train
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(train, changes, message) -> None:
+def test_what_does_not_fit_is_refused(changes, message) -> None:
     own = run_config(rollout={"samples": [4]}) | {"reward_model": LEARNT}
     for key, value in changes.items():
         own[key] = {**LEARNT, **value} if key == "reward_model" else value
