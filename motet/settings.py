@@ -155,7 +155,7 @@ class Incentives(Settings):
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
 
 
-class Replay(Settings):
+class PairReplay(Settings):
     """From which iterations pairs are drawn (`motet.credit.replay`).
 
     An iteration of `algorithm.preference` is a step. One of `reward_model` is a new set of pairs.
@@ -205,7 +205,7 @@ class Pairs(Settings):
     equal ones, those with the largest difference. Ties are never a pair."""
     pairs: PositiveInt | None = 16
     """The number of pairs per Round, unless `select` is all. null: all of them."""
-    replay: Replay = Replay()
+    replay: PairReplay = PairReplay()
     """Whether pairs of earlier iterations are learned from again."""
 
     @model_validator(mode="after")
@@ -383,7 +383,12 @@ class Algorithm(Settings):
         return self
 
     def _refuse_beside_preference(self) -> None:
+        size = self.preference.batch_size if self.preference is not None else None
         wants = {
+            f"batch_size {size} and minibatches {self.minibatches}": (
+                size is not None and self.minibatches != 1,
+                "one of them",
+            ),
             f"policy_loss {self.policy_loss}": (
                 self.policy_loss != "policy_gradient",
                 "policy_loss: policy_gradient",

@@ -62,9 +62,8 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
         judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
         parts["critics"] += valued.count(model) * judged
-        wanted = config.reward_model
-        if wanted is not None and config.model_of_reward == model:
-            parts["reward model"] = _reward_model(wanted, shape, computes)
+        if config.reward_model is not None and config.model_of_reward == model:
+            parts["reward model"] = _reward_model(config.reward_model, shape, computes)
         for name, policy in config.policies.items():
             if policy.model == model and policy.train != "frozen":
                 moved = (

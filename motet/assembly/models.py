@@ -6,20 +6,20 @@ Each base model is loaded once per copy that is needed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
-from motet.config.parts import CriticConfig, ModelConfig
+from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
-from motet.settings import Lora, Optimizer
 from motet.trainer.components import REWARD_MODEL, StepConfig, TrainComponents
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest
@@ -114,14 +114,14 @@ def assemble(
         stop: checked between tokens.
     """
     config, saved = setup.config, trained or {}
-    shared = _Shared(config, bases)
+    shared = SharedModels(config, bases)
     policies = {
         name: _policy(name, config, shared, bases, saved, train) for name in setup.team.policies
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
-    critics = _critics(setup, policies, shared, bases) if train else {}
+    critics = critics_of(setup, policies, shared, bases) if train else {}
     sampler = LocalSampler(
         policies,
         references=references,
@@ -141,38 +141,10 @@ def assemble(
     return Models(policies, sampler, learners, critics, initial)
 
 
-class _Shared:
-    """The one copy of each model that adapters, frozen policies and references share.
-
-    A model is loaded when it is first requested.
-    """
-
-    def __init__(self, config: RunConfig, bases: Mapping[str, str | Path]) -> None:
-        self._config, self._bases = config, bases
-        self._loaded: dict[str, Backbone] = {}
-
-    def __getitem__(self, model: str) -> Backbone:
-        if model not in self._loaded:
-            self._loaded[model] = _load(self._config.models[model], self._bases[model], full=False)
-        return self._loaded[model]
-
-
-def _load(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone:
-    return Backbone.load(
-        source,
-        device=base.device,
-        dtype=base.dtype,
-        quantize=base.quantize,
-        trainable_full=full,
-        checkpointing=base.checkpointing,
-        attention=base.attention,
-    )
-
-
 def _policy(
     name: str,
     config: RunConfig,
-    shared: _Shared,
+    shared: SharedModels,
     bases: Mapping[str, str | Path],
     saved: Mapping[str, Path],
     train: bool,
@@ -181,7 +153,7 @@ def _policy(
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]
         return Policy(
-            name, _load(config.models[chosen.model], source, full=train), None, trainable=train
+            name, load_model(config.models[chosen.model], source, full=train), None, trainable=train
         )
     backbone = shared[chosen.model]
     adapter_folder = saved[name] if name in saved else chosen.adapter
@@ -197,7 +169,7 @@ def _policy(
 
 
 def _references(
-    config: RunConfig, policies: Mapping[str, Policy], shared: _Shared
+    config: RunConfig, policies: Mapping[str, Policy], shared: SharedModels
 ) -> dict[str, Policy]:
     """Return the reference policy of each trained policy: the weights that it started from.
 
@@ -217,57 +189,6 @@ def _references(
     return references
 
 
-def _critics(
-    setup: TaskSetup,
-    policies: Mapping[str, Policy],
-    shared: _Shared,
-    bases: Mapping[str, str | Path],
-) -> dict[str, Critic]:
-    """Build every critic of the team, on the trunk that the config chooses, and the reward
-    model."""
-    config, critics = setup.config, {}
-    chosen = config.critic or CriticConfig()
-    for agent, name in setup.team.critics.items():
-        if name in critics:
-            continue
-        player = policies[setup.team.policy_of(agent, 0)]
-        if chosen.train == "policy":
-            critics[name] = Critic.on(name, player, owns_trunk=False)
-        else:
-            model = chosen.model or config.policies[player.name].model
-            critics[name] = _critic(name, chosen.train, model, chosen.lora, config, shared, bases)
-    if (wanted := config.reward_model) is not None:
-        critics[REWARD_MODEL] = _critic(
-            REWARD_MODEL,
-            wanted.train,
-            config.model_of_reward,
-            wanted.lora,
-            config,
-            shared,
-            bases,
-        )
-    return critics
-
-
-def _critic(
-    name: str,
-    train: Literal["full", "lora", "head"],
-    model: str,
-    lora: Lora | None,
-    config: RunConfig,
-    shared: _Shared,
-    bases: Mapping[str, str | Path],
-) -> Critic:
-    if train == "full":
-        backbone = _load(config.models[model], bases[model], full=True)
-        return Critic.on(name, Policy(name, backbone), owns_trunk=True)
-    if train == "lora":
-        seed = derive(config.seed, "adapter", name) % 2**63
-        shared[model].add_adapter(name, lora or Lora(), seed)
-        return Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
-    return Critic.on(name, Policy(name, shared[model], trainable=False), owns_trunk=False)
-
-
 def _learners(
     setup: TaskSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
 ) -> dict[str, LocalLearner]:
@@ -281,16 +202,10 @@ def _learners(
     learners: dict[str, LocalLearner] = {}
     for players, judges in on.values():
         optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
-        optimizers |= {critic.name: _optimizer_of(critic.name, config) for critic in judges}
+        optimizers |= {critic.name: optimizer_of_critic(critic.name, config) for critic in judges}
         learner = LocalLearner(players, optimizers, due, judges)
         learners |= dict.fromkeys(optimizers, learner)
     return learners
-
-
-def _optimizer_of(critic: str, config: RunConfig) -> Optimizer:
-    if critic == REWARD_MODEL and config.reward_model is not None:
-        return config.reward_model.optimizer
-    return config.critic_optimizer
 
 
 def _updates(setup: TaskSetup) -> dict[str, int]:

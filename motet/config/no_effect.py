@@ -70,7 +70,7 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
 
 
 def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    algorithm, plan, preference = config.algorithm, config.rollout, config.algorithm.preference
+    algorithm, plan = config.algorithm, config.rollout
     returns, critic = algorithm.returns, algorithm.critic_view is not None
     compares = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
     samples, one_turn = list(plan.samples), len(plan.samples) == 1
@@ -117,21 +117,11 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 "only baseline: moving_average keeps an average",
                 "set baseline: moving_average",
             ),
-            (
-                "minibatches",
-                preference is not None and preference.batch_size is not None,
-                "preference.batch_size splits the pairs of a step",
-                "drop preference.batch_size",
-            ),
         ),
         ("algorithm",),
         algorithm,
         resolve(algorithm.name, {}),
     )
-    if preference is not None:
-        rules = (("mode", config.train.steps == 1, "there is one step", "raise train.steps"),)
-        section = ("algorithm", "preference", "replay")
-        yield from _following(rules, section, preference.replay, type(preference.replay)())
 
 
 def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:

@@ -314,9 +314,16 @@ class RunConfig(Settings):
         preference = self.algorithm.preference
         if preference is None:
             return []
-        if preference.replay.mode != "current" and self.report.episodes == "none":
+        mode = preference.replay.mode
+        if mode != "current" and self.train.steps == 1:
             text = (
-                f"algorithm.preference.replay.mode {preference.replay.mode} reads the recorded "
+                f"algorithm.preference.replay.mode is {mode}, but train.steps is 1, so there are "
+                "no earlier pairs: raise train.steps, or use mode: current"
+            )
+            return [(("algorithm", "preference"), text)]
+        if mode != "current" and self.report.episodes == "none":
+            text = (
+                f"algorithm.preference.replay.mode {mode} reads the recorded "
                 "episodes of earlier steps, but report.episodes is none: set report.episodes: all"
             )
             return [(("report", "episodes"), text)]

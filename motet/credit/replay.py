@@ -7,12 +7,12 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from motet.settings import Replay
+from motet.settings import PairReplay
 
-Item = TypeVar("Item")
+AnyPair = TypeVar("AnyPair")
 
 
-def weights_of(iterations: int, replay: Replay) -> list[float]:
+def weights_of(iterations: int, replay: PairReplay) -> list[float]:
     """Return how likely a pair is drawn from each iteration, oldest first. They add up to 1.
 
     With lambda_decay an iteration of age a has the weight (1 - λ)·λ^a, divided by the sum of all.
@@ -31,7 +31,7 @@ def weights_of(iterations: int, replay: Replay) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def replayed(history: Sequence[Sequence[Item]], replay: Replay, seed: int) -> list[Item]:
+def replayed(history: Sequence[Sequence[AnyPair]], replay: PairReplay, seed: int) -> list[AnyPair]:
     """Draw the pairs of one iteration.
 
     Each draw first chooses an iteration by `weights_of`, among those with pairs. Within an
@@ -53,7 +53,7 @@ def replayed(history: Sequence[Sequence[Item]], replay: Replay, seed: int) -> li
     draw = random.Random(seed)
     size = replay.size or len(present) or len(weighted[-1][0])
     places = draw.choices(range(len(weighted)), [weight for _, weight in weighted], k=size)
-    found: list[Item] = []
+    found: list[AnyPair] = []
     for place, (pairs, _) in enumerate(weighted):
         whole, rest = divmod(places.count(place), len(pairs))
         found += [*pairs] * whole + draw.sample(list(pairs), rest)

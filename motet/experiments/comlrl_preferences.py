@@ -238,13 +238,14 @@ def _set_iterative(config: Translation, section: str) -> None:
 def _compared(config: Translation) -> int:
     """Return the number of joint actions of both sides. The g-th ones of both are compared, so what
     one side has more is not played."""
-    many = config.get(_MANY, CANDIDATES_ITER)
-    if _COMPARED in config and config[_COMPARED] != many:
+    many: int = config.get(_MANY, CANDIDATES_ITER)
+    others: int = config.get(_COMPARED, many)
+    if others != many:
         config.tell(
-            f"only the g-th of the {many} and of the {config[_COMPARED]} candidates are compared, "
-            "so both sides play as many as the smaller number says"
+            f"only the g-th of the {many} and of the {others} candidates are compared, so both "
+            "sides play as many as the smaller number says"
         )
-    return 2 * min(many, config.get(_COMPARED, many))
+    return 2 * min(many, others)
 
 
 def _refuse_several_turns(config: Translation) -> None:

@@ -138,12 +138,8 @@ async def learn_pairs(
             budget = step_config.token_budget
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
-        logp: dict[SampleId, float] = {}
         moved = bool(stepped or preferences.stale)
-        if moved:
-            for batch in packed(own):
-                logp_BL = await learners[batch.policy].logprobs(batch)
-                logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+        logp = await _present_logp(learners, packed(own)) if moved else {}
         margin_P = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
@@ -167,6 +163,17 @@ async def learn_pairs(
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
+
+
+async def _present_logp(
+    learners: Mapping[str, Learner], batches: Sequence[Batch]
+) -> dict[SampleId, float]:
+    """Return the log-probability of each completion under the present policies, in nats."""
+    logp: dict[SampleId, float] = {}
+    for batch in batches:
+        logp_BL = await learners[batch.policy].logprobs(batch)
+        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+    return logp
 
 
 def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
