@@ -10,12 +10,15 @@ from typing import TypeVar
 from motet.settings import PairReplay
 
 AnyPair = TypeVar("AnyPair")
+LEAST = 1e-4
+"""The smallest share of an iteration under lambda_decay."""
 
 
 def weights_of(iterations: int, replay: PairReplay) -> list[float]:
     """Return how likely a pair is drawn from each iteration, oldest first. They add up to 1.
 
-    With lambda_decay an iteration of age a has the weight (1 - λ)·λ^a, divided by the sum of all.
+    With lambda_decay an iteration of age a has the weight (1 - λ)·λ^a, divided by the sum of all. A
+    weight below `LEAST` is 0, so that old iterations need not be read.
     """
     match replay.mode:
         case "current":
@@ -27,7 +30,8 @@ def weights_of(iterations: int, replay: PairReplay) -> list[float]:
             weights = [1.0] * iterations
         case "lambda_decay":
             assert replay.decay is not None
-            weights = [replay.decay**age for age in reversed(range(iterations))]
+            decayed = [replay.decay**age for age in reversed(range(iterations))]
+            weights = [weight * (weight >= LEAST * sum(decayed)) for weight in decayed]
     return [weight / sum(weights) for weight in weights]
 
 

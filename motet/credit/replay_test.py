@@ -21,6 +21,8 @@ def test_weights_by_hand() -> None:
     assert weights_of(3, DECAY) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
     assert weights_of(2, PairReplay(mode="lambda_decay", decay=0.0)) == [0.0, 1.0]
     assert weights_of(2, PairReplay(mode="lambda_decay", decay=1.0)) == [0.5, 0.5]
+    # The sum is 2, and 0.5^12 = 0.00024 is more than 1e-4 of it, 0.5^13 = 0.00012 less.
+    assert [weight > 0.0 for weight in weights_of(20, DECAY)] == [False] * 7 + [True] * 13
 
 
 def test_the_current_mode_takes_every_present_pair_in_its_order() -> None:

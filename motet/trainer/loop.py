@@ -12,6 +12,7 @@ from motet.core import (
     Task,
 )
 from motet.credit.assign import assign_credit
+from motet.credit.replay import weights_of
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
@@ -90,8 +91,12 @@ async def fit_step(
     clock.lap("play_pairs")
     refuse_too_many_faults(episodes, f"pairs of step {number}", step_config.max_fault_share)
     past = [step for step in first_steps(settings, step_config.steps) if step < number]
-    needed = () if settings.replay.mode == "current" else past
-    history = [*(earlier("pairs", step) for step in needed), episodes]
+    weights = weights_of(len(past) + 1, settings.replay)
+    history: list[Sequence[Episode]] = [
+        earlier("pairs", step) if weight > 0.0 else ()
+        for step, weight in zip(past, weights, strict=False)
+    ]
+    history.append(episodes)
     fitted = await fit(components, history, number, step_config)
     return replace(fitted, seconds={**clock.seconds, **fitted.seconds})
 
