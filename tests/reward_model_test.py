@@ -102,6 +102,30 @@ def test_the_reward_model_is_that_of_plain_torch_and_only_training_is_paid_by_it
     assert row["score/reward_correlation"] == pytest.approx(expected, abs=1e-3)
 
 
+def test_the_greedy_path_of_remax_is_scored_too(train) -> None:
+    run = train(config(algorithm={"name": "remax"}, train={"steps": 1, "tasks_per_step": 3}))
+    plain = PlainModel(run / "models" / "tiny")
+    joints = texts_of(episodes(run, "pairs-000001"))
+    plain.fit(
+        [
+            (one, other)
+            for joint in joints
+            for (one, better), (other, worse) in permutations(joint, 2)
+            if better > worse
+        ]
+    )
+    gaps = []
+    with torch.no_grad():
+        for episode in episodes(run):
+            (greedy,) = (joint_action(episode.greedy, one.picks) for one in episode.greedy.outcomes)
+            for one in episode.root.outcomes:
+                score = plain.score(joint_action(episode.root, one.picks))
+                gaps.append(abs(score - plain.score(greedy)).item())
+    (row,) = steps(run)
+    assert row["credit/advantage_abs"] == pytest.approx(sum(gaps) / len(gaps), abs=1e-4)
+    assert max(gaps) > 0.01
+
+
 def test_the_team_learns_from_the_scores(train, tmp_path) -> None:
     """A team that is paid by the environment takes other steps."""
     short = {"train": {"steps": 1, "tasks_per_step": 3}}
@@ -145,6 +169,13 @@ def test_an_iteration_trains_the_reward_model_again(train) -> None:
     assert not same_tensors(second, third)
     moments = next(name for name in third if name.endswith("exp_avg.0"))
     assert third[moments.replace("exp_avg", "step")].item() == 3 * EPOCHS, "a new optimizer"
+
+
+def test_a_checkpoint_is_written_before_the_reward_model_learns_again(train) -> None:
+    """Without it an interruption while it learns would lose all steps since the last one."""
+    lengths = {**ITERATIVE["train"], "checkpoint_every": 0}
+    run = train(config(**{**ITERATIVE, "train": lengths}))
+    assert {checkpoint.step_of(one) for one in (run / "checkpoints").iterdir()} == {0, 2, 4}
 
 
 def test_a_resumed_run_writes_the_same_bytes(train, tmp_path) -> None:
