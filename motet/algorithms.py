@@ -215,6 +215,13 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"rollout.samples {samples} gives one joint action per Round, but "
             "algorithm.preference compares two: use at least 2 samples at one turn"
         )
+    halves = algorithm.preference is not None and algorithm.preference.compare == "halves"
+    if halves and (plan.pairing != "aligned" or any(count % 2 for count in samples)):
+        raise ConfigError(
+            "algorithm.preference.compare halves compares the g-th joint actions of two halves of "
+            f"a Round, got rollout.samples {samples} with pairing {plan.pairing}: use even numbers "
+            "and pairing: aligned"
+        )
     grouped = baseline.siblings or algorithm.scale == "std"
     comparing = (
         f"baseline {algorithm.baseline}"

@@ -156,27 +156,85 @@ class Incentives(Settings):
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
 
 
-class Preference(Settings):
+class PairReplay(Settings):
+    """From which iterations pairs are drawn (`motet.credit.replay`).
+
+    An iteration of `algorithm.preference` is a step. One of `reward_model` is a new set of pairs.
+    """
+
+    mode: Literal["current", "nearest_k", "all_history", "lambda_decay"] = "current"
+    """current: all pairs of the present iteration, and no others. nearest_k: pairs of the last `k`
+    iterations, each as likely. all_history: those of all iterations. lambda_decay: an iteration
+    that is a iterations old has the weight (1 - decay)·decay^a."""
+    k: PositiveInt | None = None
+    """nearest_k: the number of iterations, the present one included."""
+    decay: float | None = Field(None, ge=0.0, le=1.0)
+    """lambda_decay: λ. With 1 all iterations are equally likely."""
+    size: PositiveInt | None = None
+    """The number of pairs that are drawn. The default is the number of present pairs."""
+
+    @model_validator(mode="after")
+    def _only_what_the_mode_reads(self) -> Self:
+        readers = {"k": "nearest_k", "decay": "lambda_decay"}
+        for name, mode in readers.items():
+            value = getattr(self, name)
+            if (value is not None) != (self.mode == mode):
+                got = "null" if value is None else value
+                raise ValueError(
+                    f"got {name} {got} with mode {self.mode}, expected {name} with mode {mode} "
+                    f"and with no other: set both, or neither"
+                )
+        if self.size is not None and self.mode == "current":
+            raise ValueError(
+                f"got size {self.size} with mode current, which takes every pair: drop it, or use "
+                "another mode"
+            )
+        return self
+
+
+class Pairs(Settings):
+    """Which pairs of joint actions are made and learned from (`motet.credit.preferences`)."""
+
+    compare: Literal["all", "halves"] = "all"
+    """Which joint actions of a Round may form a pair. all: any two. halves: the g-th of the first
+    half and the g-th of the second half, so that no joint action is in two pairs. comlrl's
+    iterative trainers do that: with comparator_policy: current both halves come from the present
+    policies."""
+    select: Literal["reward_gap", "random", "all", "comparator_reward"] = "reward_gap"
+    """Which of them are used: those with the largest difference of their returns, random ones, or
+    all. comparator_reward: those whose joint action of the second half has the highest return; of
+    equal ones, those with the largest difference. Ties are never a pair."""
+    pairs: PositiveInt | None = 16
+    """The number of pairs per Round, unless `select` is all. null: all of them."""
+    replay: PairReplay = PairReplay()
+    """Whether pairs of earlier iterations are learned from again."""
+
+    @model_validator(mode="after")
+    def _fitting_selection(self) -> Self:
+        usual = type(self).model_fields["pairs"].default
+        if self.select == "all" and self.pairs not in (None, usual):
+            raise ValueError(
+                f"got pairs {self.pairs} with select all, which takes every pair: drop one of them"
+            )
+        if self.select == "comparator_reward" and self.compare != "halves":
+            raise ValueError(
+                f"got select comparator_reward with compare {self.compare}, expected compare: "
+                "halves, because only there is one of the two the comparator"
+            )
+        return self
+
+
+class Preference(Pairs):
     """How pairs of joint actions are made and learned from (`motet.credit.preferences`)."""
 
-    select: Literal["reward_gap", "random", "all"] = "reward_gap"
-    """Which pairs of a Round are used: those with the largest difference of their returns, random
-    ones, or all. Ties are never a pair."""
-    pairs: PositiveInt = 16
-    """The number of pairs per Round, unless `select` is all."""
     beta: PositiveFloat = 0.1
     """β of DPO: how strongly a pair that is already ordered right is held back."""
     reference: bool = False
     """Whether log-probabilities count relative to the reference policy, as in DPO. comlrl's MADPO
     has no reference. Without one nothing keeps the policies near their start."""
-
-    @model_validator(mode="after")
-    def _all_or_some(self) -> Self:
-        if self.select == "all" and self.pairs != type(self).model_fields["pairs"].default:
-            raise ValueError(
-                f"got pairs {self.pairs} with select all, which takes every pair: drop one of them"
-            )
-        return self
+    batch_size: PositiveInt | None = None
+    """Pairs per gradient step. The default is to split the pairs of a step into
+    `algorithm.minibatches` parts."""
 
 
 class Algorithm(Settings):
@@ -326,7 +384,12 @@ class Algorithm(Settings):
         return self
 
     def _refuse_beside_preference(self) -> None:
+        size = self.preference.batch_size if self.preference is not None else None
         wants = {
+            f"batch_size {size} and minibatches {self.minibatches}": (
+                size is not None and self.minibatches != 1,
+                "one of them",
+            ),
             f"policy_loss {self.policy_loss}": (
                 self.policy_loss != "policy_gradient",
                 "policy_loss: policy_gradient",
@@ -601,3 +664,59 @@ class Warmup(Optimizer):
     """Final rate of a linear schedule, as a fraction of learning_rate."""
     weight_decay: NonNegativeFloat = 0.01
     """Decoupled weight decay per step, as a fraction of the learning rate."""
+
+
+class RewardModel(Pairs):
+    """A model that learns the reward from pairs of joint actions (MARLHF).
+
+    At the first step of an iteration the team plays `samples` joint actions of each task, pairs of
+    them are made by the environment's reward, and the model is trained on the pairs. Then its
+    scores are the rewards of training. Evaluations use the environment's reward.
+
+    Sources: comlrl 1.4.3, MARLHFTrainer; Christiano et al. 2017, arXiv 1706.03741, equation 1.
+    """
+
+    model: str | None = None
+    """A key of `models`. The default is the model of the first agent's first policy."""
+    train: Literal["full", "lora", "head"] = "full"
+    """full: all weights of a copy of the model, and a head. lora: an adapter on the shared model,
+    and a head. head: only a head, on the model as loaded."""
+    lora: Lora | None = None
+    """The adapter of train: lora. The defaults apply if it is left out."""
+    optimizer: Optimizer = Optimizer(learning_rate=1e-5)
+    """The optimizer of the reward model. Its rate is constant."""
+    tasks: PositiveInt | None = None
+    """The number of training tasks that are played for the pairs of an iteration. The default is
+    all of them."""
+    samples: int = Field(80, ge=2)
+    """Joint actions per task, from which its pairs are made."""
+    epochs: PositiveInt = 1
+    """Passes over the pairs of an iteration."""
+    batch_size: PositiveInt = 4
+    """Pairs per gradient step."""
+    iterations: PositiveInt = 1
+    """The steps of the run are divided into this many blocks of equal length. At the first step of
+    each, the present team plays for new pairs, and the model is trained from its initial weights
+    again."""
+
+    @model_validator(mode="after")
+    def _refuse_what_is_not_read(self) -> Self:
+        if self.compare == "halves" and self.samples % 2:
+            raise ValueError(
+                f"got samples {self.samples} with compare halves, expected an even number"
+            )
+        if self.replay.mode != "current" and self.iterations == 1:
+            raise ValueError(
+                f"got replay.mode {self.replay.mode} with iterations 1, which has no earlier "
+                "pairs: raise iterations, or use mode: current"
+            )
+        if self.lora is not None and self.train != "lora":
+            raise ValueError(
+                f"got lora settings with train: {self.train}, expected train: lora: drop one"
+            )
+        if self.optimizer.schedule != "constant":
+            raise ValueError(
+                f"got optimizer.schedule {self.optimizer.schedule}, expected constant: the number "
+                "of pairs, and so of gradient steps, is not known before the team has played"
+            )
+        return self

@@ -1,4 +1,6 @@
-"""The input of a critic: an agent's own observation, or the joint observation."""
+"""What a critic reads: an agent's own observation or the joint one. What a reward model reads."""
+
+from collections.abc import Mapping
 
 from motet.core import Chat, Message, Prompt, Round
 
@@ -18,6 +20,26 @@ def joint_observation(round_: Round) -> Prompt:
     texts = [f"{agent}: {_plain(prompt)}" for agent, prompt in round_.prompts.items()]
     if all(isinstance(prompt, str) for prompt in round_.prompts.values()):
         return "\n".join(texts)
+    chat: Chat = (Message("user", "\n\n".join(texts)),)
+    return chat
+
+
+def joint_action(round_: Round, picks: Mapping[str, int]) -> Prompt:
+    """Return the prompts and completions of a joint action, each after its agent's name.
+
+    It is what a reward model reads (comlrl 1.4.3, MARLHFTrainer, with other words). The result is a
+    chat if any of the prompts is a chat, else a string.
+
+    Args:
+        picks: acting agent -> index of its completion in this joint action.
+    """
+    said = {agent: round_.samples[agent][picks[agent]].text for agent in round_.prompts}
+    if all(isinstance(round_.prompts[agent], str) for agent in said):
+        return "\n".join(f"{agent}: {round_.prompts[agent]}{said[agent]}" for agent in said)
+    texts = [
+        f"{agent} was asked:\n{_plain(round_.prompts[agent])}\n\n{agent} answered:\n{said[agent]}"
+        for agent in said
+    ]
     chat: Chat = (Message("user", "\n\n".join(texts)),)
     return chat
 

@@ -1,4 +1,4 @@
-"""The configs of CoMLRL's example scripts train on the embedded model."""
+"""The configs after CoMLRL's example scripts and preference trainers train on a tiny model."""
 
 import json
 
@@ -19,6 +19,8 @@ ROWS = {
 CONFIGS = {
     "story_length": [],
     "functions": ["warmup.steps=2"],
+    "quickstart_madpo_iter": ["warmup.steps=2"],
+    "quickstart_marlhf": ["warmup.steps=2", "reward_model.tasks=2", "reward_model.iterations=2"],
     "tldr_length": [*EMBEDDED, "data.train=null", "train.epochs=null"],
     "tldr": [*EMBEDDED, "train.epochs=null"],
     "arxiv": [*EMBEDDED, "train.epochs=null"],

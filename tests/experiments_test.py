@@ -16,6 +16,7 @@ from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
 from motet.experiments.comlrl_keys import CRITIC_KEYS, KEYS
+from motet.experiments.comlrl_preferences import keys_of_preferences
 from motet.experiments.command import _parser, config_of, translated_from
 from motet.experiments.keys import Combined, Renamed
 from motet.experiments.maporl_keys import KEYS as MAPORL_KEYS
@@ -268,7 +269,13 @@ def test_every_published_config_is_a_config_of_motet(path):
     assert len(path.read_text().splitlines()) <= 40
 
 
-@pytest.mark.parametrize("keys", [{**KEYS, **CRITIC_KEYS}, MAPORL_KEYS], ids=["comlrl", "maporl"])
+COMLRL = {**KEYS, **CRITIC_KEYS}
+PREFERENCES = {**keys_of_preferences("madpo_iter"), **keys_of_preferences("marlhf_iter")}
+
+
+@pytest.mark.parametrize(
+    "keys", [COMLRL, PREFERENCES, MAPORL_KEYS], ids=["comlrl", "preferences", "maporl"]
+)
 def test_the_readme_names_every_key_that_goes_somewhere(keys):
     page = (ROOT / "experiments" / "README.md").read_text()
     named = {

@@ -29,6 +29,17 @@ RUNS = {
         "rollout": {"samples": [4]},
         "algorithm": {"name": "madpo", "epochs": 2, "minibatches": 2},
     },
+    "replayed pairs": {
+        "rollout": {"samples": [4]},
+        "algorithm": {
+            "name": "madpo",
+            "preference": {"replay": {"mode": "all_history"}},
+        },
+    },
+    "learnt reward": {
+        "rollout": {"samples": [4]},
+        "reward_model": {"tasks": 2, "samples": 4, "optimizer": {"learning_rate": 1e-2}},
+    },
     "debate": {
         **TWO_TURNS,
         "environment": {"name": f"{GAMES}:Scripted"},
@@ -44,10 +55,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for name, sections in RUNS.items():
         config = run_config(
-            train={"steps": 1, "tasks_per_step": 2}, evaluation={"samples": 2}, **sections
+            train={"steps": 2 if "replayed" in name else 1, "tasks_per_step": 2},
+            evaluation={"samples": 2},
+            **sections,
         )
-        motet.train({**config, "name": name}, runs=folder, show="silent")
-    return {name: folder / name for name in RUNS}
+        motet.train({**config, "name": name.replace(" ", "_")}, runs=folder, show="silent")
+    return {name: folder / name.replace(" ", "_") for name in RUNS}
 
 
 def listed(section: str) -> list[str]:

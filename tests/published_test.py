@@ -216,6 +216,80 @@ FILES |= {
     f"{_PPO}_turn3_gsm8k_reloadT.py": maporl(3, separated=False, blocks=False, later=True),
     f"{_PPO}_turn3_gsm8k_reloadT_turn.py": maporl(3, separated=True, blocks=True, later=True),
 }
+PREFERENCES = """\
+agent_model: {name: Qwen/Qwen2.5-Coder-3B, type: qwen, temperature: 0.6, top_p: 0.6, top_k: null,
+  special_tokens: {}, torch_dtype: bfloat16}
+agents: null
+dataset: {name: DATA, type: coophumaneval, train_split: "train[16:]", eval_split: "train[:16]"}
+seed: 42
+external: {mode: level_feedback, sandbox_slice: 1}
+TRAINER:
+  parallel_training: none
+  agent_devices: ["cuda:0"]
+  num_agents: 2
+  collaboration_mode: decentralized
+  num_turns: 1
+  num_train_epochs: 2
+  agent_learning_rate: 2.0e-05
+  logging_steps: 50
+  preference_num_candidates: 20
+  preference_pairs_per_sample: 4
+  dpo_beta: 0.1
+  use_environment_step: true
+  environment_steps_per_pair: 2
+  max_new_tokens: 256
+  discount: 1.0
+  joint_mode: aligned
+  early_termination_threshold: null
+  rollout_buffer_size: 4
+  train_batch_size: 4
+  advantage_normalization: true
+  eval_interval: 4
+  eval_num_samples: 4
+  eval_batch_size: 1
+"""
+ONE_SHOT = "  pair_selection: reward_gap\n"
+ITERATIVE = """\
+  pair_selection: comparator_reward
+  num_iterations: 4
+  preference_replay_mode: lambda_decay
+  preference_replay_lambda: 0.5
+  preference_replay_sample_size: 264
+  log_reward_distribution: true
+  policy_checkpoint_dir: null
+  comparator_policy: current
+  comparator_generation_mode: decentralized
+  comparator_centralized_agent_index: 0
+  comparator_model_name: null
+  comparator_agents: null
+  comparator_devices: null
+  comparator_num_candidates: null
+  comparator_history_k: null
+  comparator_api_url: null
+  comparator_api_format: generic
+  comparator_api_model: null
+  comparator_api_max_n_per_request: null
+  comparator_api_key_env: null
+"""
+LEARNT_REWARD = """\
+  num_generations: 4
+  rl_algorithm: magrpo
+  reward_model_name: null
+  reward_model_device: cuda:0
+  reward_learning_rate: 1.0e-05
+  reward_num_train_epochs: 2
+  reward_train_batch_size: 4
+  reward_max_length: 2048
+  reward_freeze_backbone: false
+"""
+FILES |= {
+    f"{name}_che_config.yaml": PREFERENCES.replace("TRAINER", name)
+    + (ITERATIVE if name.endswith("_iter") else ONE_SHOT)
+    + (LEARNT_REWARD if name.startswith("marlhf") else "")
+    + ("  preference_scoring_reward: task\n" if name == "marlhf_iter" else "")
+    + OUTPUT.replace("shift: 0.0", "shift: -4")
+    for name in ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
+}
 DATA = {
     "code": problem,
     "classeval": lambda number: {**CLASS_ROW, "task_id": f"ClassEval_{number}"},
@@ -269,6 +343,12 @@ def run(command, model, folder, *more):
                   f"{trainer}.agent_devices": "null"}  # fmt: skip
         if "--model_name" in words:
             words[words.index("--model_name") + 1] = str(model)
+    if trainer.startswith(("madpo", "marlhf")):
+        small |= {f"{trainer}.preference_num_candidates": 4}
+    if trainer.startswith("marlhf"):
+        small |= {f"{trainer}.reward_model_device": "null"}
+    if trainer.endswith("_iter"):
+        small |= {f"{trainer}.num_iterations": 2}
     if trainer in ("ac", "iac", "maac"):
         small |= {"critic_model.name": model, f"{trainer}.num_generations": 1}
     overrides = [f"{key}={value}" for key, value in small.items()]
@@ -303,4 +383,4 @@ def test_at_least_eleven_commands_train_and_the_others_train_elsewhere():
     elsewhere = {" ".join(command.replace("\\\n", "").split()) for command in COMMANDS}
     assert len(trained) >= 11
     assert set(trained) - elsewhere == {" ".join(command.split()) for command in OWN}
-    assert len(OWN) == 3
+    assert len(OWN) == 7

@@ -8,7 +8,7 @@ from motet.api.memory_estimate import memory_of
 from motet.api.objects import Objects
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train, warnings_of
-from motet.assembly.task_setup import open_task_setup, steps_of
+from motet.assembly.task_setup import open_task_setup, steps_of, tasks_per_step_of
 from motet.blocking import blocking
 from motet.config.load import make_config
 from motet.errors import Interrupted
@@ -48,7 +48,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     with open_task_setup(settings, train=True) as setup:
         plan, agents = settings.rollout, len(settings.team)
         rounds_T = plan.rounds(agents)
-        tasks = settings.train.tasks_per_step
+        tasks = tasks_per_step_of(setup)
         completions_T = [
             count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)
         ]
@@ -101,10 +101,22 @@ def check(
             policy["lora"]["targets"] = "all-linear"  # the tiny model's modules have other names
     if plain["critic"] is not None and plain["critic"]["lora"] is not None:
         plain["critic"]["lora"]["targets"] = "all-linear"
+    if plain["reward_model"] is not None:
+        plain["reward_model"] |= {
+            "iterations": 1,
+            "tasks": 2,
+            "samples": 4,
+            "replay": {"mode": "current"},
+        }
+        if plain["reward_model"]["lora"] is not None:
+            plain["reward_model"]["lora"]["targets"] = "all-linear"
+    if settings.algorithm.preference is not None:
+        pairs = settings.algorithm.preference.model_dump(mode="json")
+        plain["algorithm"]["preference"] = pairs | {"replay": {"mode": "current"}}
     plain["train"] |= {
         "steps": 2,
         "epochs": None,
-        "tasks_per_step": min(2, settings.train.tasks_per_step),
+        "tasks_per_step": 1 if settings.train.tasks_per_step == 1 else 2,
     }
     plain["evaluation"] |= {"every": 0, "tasks": 2}
     decodes = [player["decode"] or {} for player in plain["team"].values()]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.first_prompts import first_prompts
-from motet.assembly.task_setup import TaskSetup
+from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
 from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
 from motet.core import Prompt, Task
@@ -19,7 +19,7 @@ from motet.models import memory
 from motet.models.devices import is_cpu
 from motet.models.loading import load_tokenizer, resolve_device
 from motet.models.prompts import encode
-from motet.settings import Lora
+from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop
 
 TRIED = 8
@@ -62,6 +62,8 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
         judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
         parts["critics"] += valued.count(model) * judged
+        if config.reward_model is not None and config.model_of_reward == model:
+            parts["reward model"] = _reward_model(config.reward_model, shape, computes)
         for name, policy in config.policies.items():
             if policy.model == model and policy.train != "frozen":
                 moved = (
@@ -88,13 +90,21 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
     return {**parts, "total": sum(parts.values())}
 
 
+def _reward_model(wanted: RewardModel, shape: memory.Shape, computes: int) -> int:
+    """Return the bytes of the weights, gradients and moments of the reward model."""
+    trunk = {"full": shape.parameters, "lora": shape.adapter(wanted.lora or Lora()), "head": 0}
+    grown = trunk[wanted.train]
+    held = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
+    return held + memory.training(grown + shape.hidden + 1, wanted.optimizer.kind)
+
+
 def _rows_played(setup: TaskSetup, model: str, length: int) -> int:
     """Return the maximum number of completions sampled at once, each with `length` tokens including
     its prompt."""
     config, plan = setup.config, setup.config.rollout
     agents = len(config.team)
     rounds_T = plan.rounds(agents)
-    widest = config.train.tasks_per_step * max(
+    widest = tasks_per_step_of(setup) * max(
         n * samples for n, samples in zip(rounds_T, plan.samples, strict=True)
     )
     evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
@@ -131,7 +141,7 @@ def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict
             each = samples * (prompt + answer) if by_critics else prompt + samples * answer
             who = "critics" if by_critics else name
             if by_critics or config.policies[name].model == model:
-                learnt[who] = learnt.get(who, 0) + config.train.tasks_per_step * rounds * each
+                learnt[who] = learnt.get(who, 0) + tasks_per_step_of(setup) * rounds * each
     return min(
         config.train.token_budget,
         math.ceil(max(learnt.values(), default=0) / config.algorithm.minibatches),

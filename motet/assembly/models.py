@@ -3,7 +3,7 @@
 Each base model is loaded once per copy that is needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from motet.algorithms import credit_function
-from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.config.parts import CriticConfig, ModelConfig
+from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
+from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
+from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
-from motet.settings import Lora
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import REWARD_MODEL, StepConfig, TrainComponents
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest
 
@@ -36,6 +36,16 @@ class Models:
     learners: Mapping[str, LocalLearner]
     """Trained policy or critic -> the learner of its backbone."""
     critics: Mapping[str, Critic] = field(default_factory=dict)
+    initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
+    """The reward model -> its weights at the beginning of the run, in main memory."""
+
+    def restart(self, name: str) -> None:
+        """Give the reward model its initial weights and a new optimizer."""
+        with torch.no_grad():
+            for parameter, start in zip(self._parameters(name), self.initial[name], strict=True):
+                parameter.copy_(start)
+        self._backbone(name).sync_from_master()
+        self.learners[name].load_state(name, ({}, {"step": 0}))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
@@ -105,14 +115,14 @@ def assemble(
         stop: checked between tokens.
     """
     config, saved = setup.config, trained or {}
-    shared = _Shared(config, bases)
+    shared = SharedModels(config, bases)
     policies = {
         name: _policy(name, config, shared, bases, saved, train) for name in setup.team.policies
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
-    critics = _critics(setup, policies, shared, bases) if train else {}
+    critics = critics_of(setup, policies, shared, bases) if train else {}
     sampler = LocalSampler(
         policies,
         references=references,
@@ -123,41 +133,19 @@ def assemble(
         on_long_prompt=config.rollout.on_long_prompt,
         between=(stop or StopRequest()).check,
     )
-    return Models(policies, sampler, _learners(setup, policies, critics) if train else {}, critics)
-
-
-class _Shared:
-    """The one copy of each model that adapters, frozen policies and references share.
-
-    A model is loaded when it is first requested.
-    """
-
-    def __init__(self, config: RunConfig, bases: Mapping[str, str | Path]) -> None:
-        self._config, self._bases = config, bases
-        self._loaded: dict[str, Backbone] = {}
-
-    def __getitem__(self, model: str) -> Backbone:
-        if model not in self._loaded:
-            self._loaded[model] = _load(self._config.models[model], self._bases[model], full=False)
-        return self._loaded[model]
-
-
-def _load(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone:
-    return Backbone.load(
-        source,
-        device=base.device,
-        dtype=base.dtype,
-        quantize=base.quantize,
-        trainable_full=full,
-        checkpointing=base.checkpointing,
-        attention=base.attention,
-    )
+    learners = _learners(setup, policies, critics) if train else {}
+    initial = {
+        name: [parameter.detach().cpu().clone() for parameter in critics[name].parameters()]
+        for name in (REWARD_MODEL,)
+        if name in critics
+    }
+    return Models(policies, sampler, learners, critics, initial)
 
 
 def _policy(
     name: str,
     config: RunConfig,
-    shared: _Shared,
+    shared: SharedModels,
     bases: Mapping[str, str | Path],
     saved: Mapping[str, Path],
     train: bool,
@@ -166,7 +154,7 @@ def _policy(
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]
         return Policy(
-            name, _load(config.models[chosen.model], source, full=train), None, trainable=train
+            name, load_model(config.models[chosen.model], source, full=train), None, trainable=train
         )
     backbone = shared[chosen.model]
     adapter_folder = saved[name] if name in saved else chosen.adapter
@@ -182,7 +170,7 @@ def _policy(
 
 
 def _references(
-    config: RunConfig, policies: Mapping[str, Policy], shared: _Shared
+    config: RunConfig, policies: Mapping[str, Policy], shared: SharedModels
 ) -> dict[str, Policy]:
     """Return the reference policy of each trained policy: the weights that it started from.
 
@@ -202,37 +190,6 @@ def _references(
     return references
 
 
-def _critics(
-    setup: TaskSetup,
-    policies: Mapping[str, Policy],
-    shared: _Shared,
-    bases: Mapping[str, str | Path],
-) -> dict[str, Critic]:
-    """Build every critic of the team, on the trunk that the config chooses."""
-    config, critics = setup.config, {}
-    chosen = config.critic or CriticConfig()
-    for agent, name in setup.team.critics.items():
-        if name in critics:
-            continue
-        player = policies[setup.team.policy_of(agent, 0)]
-        model = chosen.model or config.policies[player.name].model
-        if chosen.train == "policy":
-            critics[name] = Critic.on(name, player, owns_trunk=False)
-        elif chosen.train == "full":
-            backbone = _load(config.models[model], bases[model], full=True)
-            critics[name] = Critic.on(name, Policy(name, backbone), owns_trunk=True)
-        elif chosen.train == "lora":
-            shared[model].add_adapter(
-                name, chosen.lora or Lora(), derive(config.seed, "adapter", name) % 2**63
-            )
-            critics[name] = Critic.on(name, Policy(name, shared[model], name), owns_trunk=True)
-        else:
-            critics[name] = Critic.on(
-                name, Policy(name, shared[model], trainable=False), owns_trunk=False
-            )
-    return critics
-
-
 def _learners(
     setup: TaskSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
 ) -> dict[str, LocalLearner]:
@@ -246,7 +203,7 @@ def _learners(
     learners: dict[str, LocalLearner] = {}
     for players, judges in on.values():
         optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
-        optimizers |= {critic.name: config.critic_optimizer for critic in judges}
+        optimizers |= {critic.name: optimizer_of_critic(critic.name, config) for critic in judges}
         learner = LocalLearner(players, optimizers, due, judges)
         learners |= dict.fromkeys(optimizers, learner)
     return learners
@@ -270,7 +227,9 @@ def _updates(setup: TaskSetup) -> dict[str, int]:
         for name, found in learns.items()
     }
     critics = set(team.critics.values())
-    return {
+    # The rate of a reward model is constant, so its number of steps does not matter.
+    learnt_before = {REWARD_MODEL: 1} if config.reward_model is not None else {}
+    return learnt_before | {
         name: count
         * config.algorithm.minibatches
         * (critic_epochs(config) if name in critics else config.algorithm.epochs)
@@ -308,6 +267,8 @@ def components_of(
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticConfig()).coefficient,
         credit=None if config.credit is None else credit_function(config.credit),
+        reward_model=config.reward_model,
+        restart=models.restart,
         timings=models.sampler.timings,
         stop=stop or StopRequest(),
     )
@@ -316,6 +277,5 @@ def components_of(
 def step_config_of(setup: TaskSetup) -> StepConfig:
     chosen = setup.config.train
     bound = setup.config.alarms.max_mismatch
-    return StepConfig(
-        steps_of(setup), chosen.tasks_per_step, chosen.token_budget, chosen.max_fault_share, bound
-    )
+    tasks = tasks_per_step_of(setup)
+    return StepConfig(steps_of(setup), tasks, chosen.token_budget, chosen.max_fault_share, bound)

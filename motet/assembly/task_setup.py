@@ -276,4 +276,10 @@ def steps_of(setup: TaskSetup) -> int:
     if length.steps is not None:
         return length.steps
     assert length.epochs is not None
-    return -(-length.epochs * len(setup.tasks["train"]) // length.tasks_per_step)
+    return -(-length.epochs * len(setup.tasks["train"]) // tasks_per_step_of(setup))
+
+
+def tasks_per_step_of(setup: TaskSetup) -> int:
+    """Return the number of tasks of one training step."""
+    chosen = setup.config.train.tasks_per_step
+    return len(setup.tasks["train"]) if chosen == "all" else chosen

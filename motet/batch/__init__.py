@@ -16,10 +16,11 @@ from motet.batch.objectives import (
     Objective,
     ValueObjective,
     merge,
+    pair_objective,
     policy_objective,
     value_objective,
 )
-from motet.batch.packing import minibatches, pack, pack_values
+from motet.batch.packing import minibatches, pack, pack_value_pairs, pack_values
 
 __all__ = [
     "Batch",
@@ -33,7 +34,9 @@ __all__ = [
     "merge",
     "minibatches",
     "pack",
+    "pack_value_pairs",
     "pack_values",
+    "pair_objective",
     "policy_objective",
     "value_objective",
 ]

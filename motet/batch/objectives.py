@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from motet.batch.batches import Batch, ValueBatch
 from motet.errors import ConfigError
@@ -155,6 +156,24 @@ def value_objective(algorithm: Algorithm, coefficient: float) -> ValueObjective:
         )
 
     return objective
+
+
+def pair_objective(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
+    """The objective of a reward model: −log σ(s_chosen − s_rejected), a `ValueObjective`.
+
+    Rows 2p and 2p + 1 of the batch are the chosen and the rejected text of pair p. A score is the
+    value at the one token where it is read. Metrics are means per pair: loss, and accuracy, the
+    share with s_chosen > s_rejected.
+
+    Source: the Bradley-Terry model; Christiano et al. 2017, arXiv 1706.03741, equation 1.
+    """
+    score_B = values_BL[batch.read_BL]
+    margin_P = score_B[0::2] - score_B[1::2]
+    loss_P = -logsigmoid(margin_P)
+    measured = {"loss": loss_P.detach(), "accuracy": (margin_P.detach() > 0.0).float()}
+    return (loss_P * batch.value_weight_B[0::2]).sum(), {
+        name: Mean(float(each_P.double().sum()), len(each_P)) for name, each_P in measured.items()
+    }
 
 
 def _measured(

@@ -8,7 +8,9 @@ from motet.batch import (
     Mean,
     ValueBatch,
     pack,
+    pack_value_pairs,
     pack_values,
+    pair_objective,
     policy_objective,
     value_objective,
 )
@@ -157,3 +159,22 @@ def test_a_value_that_moved_past_its_clip_towards_the_target_has_no_gradient_and
         held = max(-0.2, min(0.2, said))
         assert loss.item() == pytest.approx(max(0.5 * (said - 1) ** 2, 0.5 * (held - 1) ** 2))
         assert (moved.grad.item() != 0.0) == pulled
+
+
+def test_the_loss_of_a_reward_model_by_hand() -> None:
+    """−log σ(s_chosen − s_rejected), Christiano et al. 2017, equation 1."""
+    one, two, three = (value((1,) * n, (n - 1,), (0.0,), (0.0,), 1.0) for n in (1, 2, 3))
+    (batch,) = pack_value_pairs([(one, two), (three, two)], 100)
+    values_BL = torch.full((4, 3), 9.0)
+    # Scores: 2 and 1 in the first pair, 0.5 and 1 in the second. What is not read does not count.
+    for row, (at, score) in enumerate([(0, 2.0), (1, 1.0), (2, 0.5), (1, 1.0)]):
+        values_BL[row, at] = score
+    loss, metrics = pair_objective(batch, values_BL.requires_grad_())
+    losses = [0.3132616875, 0.9740769842]  # log(1 + e^-1) and log(1 + e^0.5)
+    assert loss.item() == pytest.approx(sum(losses) / 2)
+    assert metrics["loss"].value == pytest.approx(sum(losses) / 2)
+    assert metrics["accuracy"] == Mean(1.0, 2)
+    (first,) = torch.autograd.grad(pair_objective(batch, values_BL)[0], values_BL)
+    assert first[0, 0].item() == pytest.approx(-0.5 / (1 + 2.7182818285))  # −σ(−1) / 2
+    assert first[1, 1].item() == pytest.approx(0.5 / (1 + 2.7182818285))
+    assert first[0, 1:].tolist() == [0.0, 0.0]

@@ -198,6 +198,30 @@ def pack_values(samples: Sequence[ValueSample], token_budget: int) -> list[Value
     return batches
 
 
+def pack_value_pairs(
+    pairs: Sequence[tuple[ValueSample, ValueSample]], token_budget: int
+) -> list[ValueBatch]:
+    """Pack pairs of inputs of one critic: rows 2p and 2p + 1 of a batch are one pair.
+
+    The padded size B·L of a batch is at most `token_budget`, except for a pair that is larger.
+    `pairs` are all pairs of one gradient step, and each has the weight 1 / pairs.
+    """
+    batches: list[ValueBatch] = []
+    part: list[ValueSample] = []
+    for pair in sorted(pairs, key=_longer):
+        if part and (len(part) + 2) * _longer(pair) > token_budget:
+            batches.append(_value_batch(pair[0].critic, part, len(pairs)))
+            part = []
+        part += pair
+    if part:
+        batches.append(_value_batch(part[0].critic, part, len(pairs)))
+    return batches
+
+
+def _longer(pair: tuple[ValueSample, ValueSample]) -> int:
+    return max(len(sample.tokens) for sample in pair)
+
+
 def _value_batch(critic: str, rows: Sequence[ValueSample], total: float) -> ValueBatch:
     tokens_BL = _padded([row.tokens for row in rows], torch.int64)
     row_K = torch.tensor([place for place, row in enumerate(rows) for _ in row.positions])

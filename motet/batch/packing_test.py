@@ -5,8 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.batch import Mean, merge, minibatches, pack, pack_values, policy_objective
-from motet.core import Completion
+from motet.batch import (
+    Mean,
+    merge,
+    minibatches,
+    pack,
+    pack_value_pairs,
+    pack_values,
+    policy_objective,
+)
+from motet.core import Completion, ValueSample
 from motet.settings import Algorithm
 from tests.fixtures.samples import LONGEST, sample, value
 
@@ -187,3 +195,19 @@ def test_a_batch_of_values_is_of_one_critic_within_the_budget():
     assert [(batch.critic, list(batch.tokens_BL.shape)) for batch in batches] == [
         (critic, shape) for critic in "cd" for shape in ([2, 2], [1, 3], [1, 9])
     ]
+
+
+def test_pairs_stay_together_within_the_budget() -> None:
+    def text(length: int) -> ValueSample:
+        return value((1,) * length, (length - 1,), (0.0,), (0.0,), 1.0)
+
+    pairs = [(text(3), text(2)), (text(1), text(9)), (text(4), text(4)), (text(2), text(1))]
+    batches = pack_value_pairs(pairs, 16)
+    lengths = [batch.mask_BL.sum(dim=1).tolist() for batch in batches]
+    assert lengths == [[2, 1, 3, 2], [4, 4], [1, 9]]
+    for batch in batches:
+        assert batch.value_weight_B.tolist() == [0.25] * len(batch.tokens_BL)
+        at_the_end = batch.mask_BL.sum(dim=1) - 1
+        assert batch.read_BL.sum(dim=1).tolist() == [1] * len(batch.tokens_BL)
+        assert batch.read_BL.int().argmax(dim=1).tolist() == at_the_end.tolist()
+    assert pack_value_pairs([], 16) == []

@@ -273,8 +273,8 @@ class TrainConfig(Settings):
     """Training steps."""
     epochs: PositiveInt | None = None
     """Alternative to steps: passes over the training tasks."""
-    tasks_per_step: PositiveInt = 8
-    """Tasks played in one step."""
+    tasks_per_step: PositiveInt | Literal["all"] = 8
+    """Tasks played in one step. all: every training task in every step."""
     token_budget: PositiveInt = 16384
     """Maximum number of tokens in a micro-batch, padding included. It bounds the memory of training
     and changes results only by rounding."""

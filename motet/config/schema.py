@@ -45,6 +45,7 @@ from motet.settings import (
     Decode,
     Optimizer,
     Plan,
+    RewardModel,
     Schedule,
     Settings,
     Warmup,
@@ -151,6 +152,9 @@ class RunConfig(Settings):
     critic: CriticConfig | None = None
     """How critics are built and trained, if the algorithm uses critics. The defaults apply if it is
     left out."""
+    reward_model: RewardModel | None = None
+    """A model that learns the reward from pairs of joint actions. Its scores replace the
+    environment's reward in training, not in evaluations."""
     schedule: Schedule = Schedule()
     """Which policies are trained at which step."""
     train: TrainConfig
@@ -180,6 +184,8 @@ class RunConfig(Settings):
             or self._unfit_credit()
             or self._absent_names()
             or self._unfit_critic()
+            or self._unfit_reward_model()
+            or self._unfit_preference()
             or self._unused_names()
             or self._quantised_and_trained()
         )
@@ -236,6 +242,10 @@ class RunConfig(Settings):
         if self.critic is not None and self.critic.model not in (None, *self.models):
             text = f"critic.model is {self.critic.model!r}; models are: {', '.join(self.models)}"
             found.append((("critic", "model"), text))
+        wanted = self.reward_model
+        if wanted is not None and wanted.model not in (None, *self.models):
+            text = f"reward_model.model is {wanted.model!r}; models are: {', '.join(self.models)}"
+            found.append((("reward_model", "model"), text))
         return found
 
     def _unfit_critic(self) -> list[tuple[tuple[str, ...], str]]:
@@ -287,11 +297,71 @@ class RunConfig(Settings):
                 return [(("team", agent), text)]
         return []
 
+    def _unfit_reward_model(self) -> list[tuple[tuple[str, ...], str]]:
+        wanted, turns = self.reward_model, len(self.rollout.samples)
+        if wanted is None:
+            return []
+        if turns > 1:
+            text = (
+                f"reward_model compares joint actions of one turn, but rollout.samples has {turns} "
+                "turns: use one turn, or drop reward_model"
+            )
+            return [(("reward_model",), text)]
+        if wanted.compare == "halves" and self.rollout.pairing != "aligned":
+            text = (
+                "reward_model.compare halves needs one joint action per sample, got "
+                f"rollout.pairing {self.rollout.pairing}: set rollout.pairing: aligned"
+            )
+            return [(("reward_model", "compare"), text)]
+        if "reward-model" in self.policies:
+            text = "policies.reward-model has the name of the reward model: rename it"
+            return [(("policies", "reward-model"), text)]
+        if self.train.steps is not None and wanted.iterations > self.train.steps:
+            text = (
+                f"reward_model.iterations is {wanted.iterations}, but train.steps is "
+                f"{self.train.steps}: use at most one iteration per step"
+            )
+            return [(("reward_model", "iterations"), text)]
+        return []
+
+    def _unfit_preference(self) -> list[tuple[tuple[str, ...], str]]:
+        preference = self.algorithm.preference
+        if preference is None:
+            return []
+        mode = preference.replay.mode
+        if mode != "current" and self.train.steps == 1:
+            text = (
+                f"algorithm.preference.replay.mode is {mode}, but train.steps is 1, so there are "
+                "no earlier pairs: raise train.steps, or use mode: current"
+            )
+            return [(("algorithm", "preference"), text)]
+        if mode != "current" and self.report.episodes == "none":
+            text = (
+                f"algorithm.preference.replay.mode {mode} reads the recorded "
+                "episodes of earlier steps, but report.episodes is none: set report.episodes: all"
+            )
+            return [(("report", "episodes"), text)]
+        linear = [
+            name
+            for name in self.policies
+            if name not in self.frozen and self.optimizer_of(name).schedule == "linear"
+        ]
+        if preference.batch_size is not None and linear:
+            text = (
+                f"algorithm.preference.batch_size is set, and policy {linear[0]} has "
+                "optimizer.schedule: linear, but the number of gradient steps is then not known: "
+                "use schedule: constant, or algorithm.minibatches in place of batch_size"
+            )
+            return [(("algorithm", "preference"), text)]
+        return []
+
     def _unused_names(self) -> list[tuple[tuple[str, ...], str]]:
         playing = {name for player in self.team.values() for name in player.policy}
         loaded = {policy.model for policy in self.policies.values()}
         if self.critic is not None and self.critic.model is not None:
             loaded.add(self.critic.model)
+        if self.reward_model is not None and self.reward_model.model is not None:
+            loaded.add(self.reward_model.model)
         idle = [
             ("policies", name, "is not used by any agent: add it to team")
             for name in self.policies
@@ -333,6 +403,13 @@ class RunConfig(Settings):
                     "another critic.model"
                 )
                 found.append((("critic",), text))
+            wanted = self.reward_model
+            if wanted is not None and wanted.train == "full" and model == self.model_of_reward:
+                text = (
+                    f"reward_model has train: full, but {fewer}: use reward_model.train=lora or "
+                    "head, or another reward_model.model"
+                )
+                found.append((("reward_model",), text))
             if self.warmup is not None:
                 text = (
                     f"warmup trains all weights, but {fewer}: drop warmup (warmup: null), or use "
@@ -393,6 +470,13 @@ class RunConfig(Settings):
         """The optimizer settings of critics: the common ones, overridden by their own."""
         return _over(self.optimizer, self.critic.optimizer if self.critic is not None else None)
 
+    @property
+    def model_of_reward(self) -> str:
+        """The base model of the reward model."""
+        chosen = self.reward_model.model if self.reward_model is not None else None
+        first = next(iter(self.team.values())).policy[0]
+        return chosen or self.policies[first].model
+
     def optimizer_of(self, policy: str) -> Optimizer:
         """The optimizer settings of `policy`: the common ones, overridden by its own."""
         return _over(self.optimizer, self.policies[policy].optimizer)
@@ -410,7 +494,8 @@ def check_trainable(config: RunConfig) -> None:
             "train: full or lora: set it, or use motet evaluate"
         )
     check_plan(config.algorithm, config.rollout, len(config.team))
-    played = config.train.tasks_per_step * config.rollout.samples[0]
+    tasks = config.train.tasks_per_step
+    played = 2 if tasks == "all" else tasks * config.rollout.samples[0]
     if config.algorithm.whiten and played < 2:
         raise ConfigError(
             "algorithm.whiten needs at least 2 advantages per step, but train.tasks_per_step "

@@ -25,7 +25,7 @@ from torch.nn.functional import logsigmoid
 from motet.core import SampleId
 from motet.credit.table import Table
 from motet.seeding import derive
-from motet.settings import Preference
+from motet.settings import Pairs
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class PreferencePairs:
     an API, whose log-probabilities are unknown."""
     reference_logp: Mapping[SampleId, float] = field(default_factory=dict)
     """The same under the reference policy. Empty without a reference."""
+    stale: frozenset[SampleId] = frozenset()
+    """Completions of earlier steps. Their `sampled_logp` is that of earlier policies."""
 
     def margins(self, part: Sequence[PreferencePair], logp: Mapping[SampleId, float]) -> Tensor:
         """Return Δ of each pair, float64 [P].
@@ -88,11 +90,11 @@ def preference_advantages(
     return found
 
 
-def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[PreferencePair, ...]:
+def pairs_of(table: Table, return_J: Tensor, settings: Pairs) -> tuple[PreferencePair, ...]:
     """Return the pairs of every Round, in the order of the Rounds.
 
-    Joint actions with equal returns are no pair. From each Round at most `preference.pairs` are
-    taken: those with the largest difference, or random ones, which depend on the Round only.
+    Joint actions with equal returns are no pair. From each Round at most `settings.pairs` are
+    taken. Random ones depend on the Round only.
 
     Args:
         return_J: the return of each joint action, [J].
@@ -103,15 +105,29 @@ def pairs_of(table: Table, return_J: Tensor, preference: Preference) -> tuple[Pr
     for action, round_ in enumerate(rounds):
         actions_of.setdefault(round_, []).append(action)
     for actions in actions_of.values():
-        better = [(i, j) for i, j in permutations(actions, 2) if returns[i] > returns[j]]
-        if preference.select == "random":
+        compared = list(permutations(actions, 2))
+        if settings.compare == "halves":
+            half = len(actions) // 2
+            aligned = list(zip(actions[:half], actions[half : 2 * half], strict=True))
+            compared = [
+                pair for first, other in aligned for pair in ((first, other), (other, first))
+            ]
+        better = [(i, j) for i, j in compared if returns[i] > returns[j]]
+        if settings.select == "random":
             first = _completions(table, actions[0])[0]
             random.Random(derive("pairs", first.episode, first.path)).shuffle(better)
-        elif preference.select == "reward_gap":
-            better.sort(key=lambda pair: returns[pair[1]] - returns[pair[0]])
-        kept = better if preference.select == "all" else better[: preference.pairs]
+        elif settings.select != "all":
+            better.sort(key=lambda pair: _rank(pair, returns, settings))
+        kept = better if settings.select == "all" else better[: settings.pairs]
         pairs += [PreferencePair(_completions(table, i), _completions(table, j)) for i, j in kept]
     return tuple(pairs)
+
+
+def _rank(pair: tuple[int, int], returns: Sequence[float], settings: Pairs) -> tuple[float, ...]:
+    """Sort key of a (chosen, rejected) pair: those with the lowest keys are used."""
+    gap = returns[pair[0]] - returns[pair[1]]
+    # The comparator is in the second half of the Round's joint actions.
+    return (-gap,) if settings.select == "reward_gap" else (-returns[max(pair)], -gap)
 
 
 def _completions(table: Table, action: int) -> tuple[SampleId, ...]:

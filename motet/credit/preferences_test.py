@@ -96,6 +96,29 @@ def test_random_pairs_depend_on_the_round_only() -> None:
     assert {pair for pairs in drawn for pair in pairs} == {(0, 1), (0, 2), (0, 3), (3, 1), (3, 2)}
 
 
+def test_halves_compare_the_gth_joint_action_of_each_half() -> None:
+    rewards = (1.0, 0.25, 0.0, 0.5, 0.75, 0.5, 0.0, 0.25)
+    # (0, 4): 1.0 and 0.75; (1, 5): 0.25 and 0.5; (2, 6): a tie; (3, 7): 0.5 and 0.25.
+    everything = madpo(compare="halves", select="all")
+    assert chosen_and_rejected(everything, episode(rewards=rewards)) == [(0, 4), (5, 1), (3, 7)]
+    # The comparator is in the second half: 0.75, 0.5 and 0.25.
+    best = madpo(compare="halves", select="comparator_reward", pairs=2)
+    assert chosen_and_rejected(best, episode(rewards=rewards)) == [(0, 4), (5, 1)]
+    swapped = rewards[4:] + rewards[:4]  # now 1.0, 0.25 and 0.5
+    assert chosen_and_rejected(best, episode(rewards=swapped)) == [(4, 0), (7, 3)]
+    widest = madpo(compare="halves", pairs=1)
+    assert chosen_and_rejected(widest, episode(rewards=(0.5, 0.0, 0.25, 1.0))) == [(3, 1)]
+
+
+def test_of_equal_comparators_the_wider_gap_comes_first() -> None:
+    best = madpo(compare="halves", select="comparator_reward", pairs=1)
+    assert chosen_and_rejected(best, episode(rewards=(0.25, 1.0, 0.5, 0.5))) == [(1, 3)]
+
+
+def test_null_pairs_are_all_pairs_the_widest_first() -> None:
+    assert chosen_and_rejected(madpo(pairs=None)) == [(0, 1), (0, 2), (0, 3), (3, 1), (3, 2)]
+
+
 def test_equal_returns_give_nothing_to_learn_from() -> None:
     found = credit(madpo(), episode(rewards=(0.5, 0.5)))
     assert (found.samples, found.preferences.pairs) == ([], ())
@@ -224,3 +247,14 @@ def test_pairs_need_two_joint_actions_and_all_is_all() -> None:
     check_plan(madpo(), Plan(samples=(2, 1)), 2)
     with pytest.raises(ValidationError, match="got pairs 3 with select all"):
         Preference(select="all", pairs=3)
+    assert Preference(select="all", pairs=None).pairs is None
+
+
+def test_halves_need_even_numbers_of_aligned_samples() -> None:
+    halves = madpo(compare="halves")
+    check_plan(halves, Plan(samples=(4,)), 2)
+    for plan in (Plan(samples=(3,)), Plan(samples=(4,), pairing="crossed")):
+        with pytest.raises(ConfigError, match="use even numbers and pairing: aligned"):
+            check_plan(halves, plan, 2)
+    with pytest.raises(ValidationError, match="expected compare: halves"):
+        Preference(select="comparator_reward")

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WRITING_TYPES = ("tldr", "arxiv")
-DATASET_TYPES = ("humaneval", "coophumaneval", "mbpp", "classeval", *WRITING_TYPES)
+CODE_TYPES = ("humaneval", "coophumaneval", "mbpp")
+DATASET_TYPES = (*CODE_TYPES, "classeval", *WRITING_TYPES)
 
 
 @dataclass(frozen=True)

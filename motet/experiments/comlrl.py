@@ -7,15 +7,22 @@ have a meaning only together.
 from collections.abc import Sequence
 from pathlib import Path
 
-from motet.experiments.benchmarks import DATASET_TYPES, WRITING_TYPES, environment_of, inferred_type
+from motet.experiments.benchmarks import (
+    CODE_TYPES,
+    DATASET_TYPES,
+    WRITING_TYPES,
+    environment_of,
+    inferred_type,
+)
 from motet.experiments.comlrl_experts import set_expert
-from motet.experiments.comlrl_models import Critics, set_agents, set_critics
+from motet.experiments.comlrl_models import Critics, ModelOnDevice, set_agents, set_critics
 from motet.experiments.translation import Translation
 from motet.settings import Plan
 
 # Defaults of the published trainers, for the keys of these names
 NUM_TURNS, ROLLOUT_BUFFER_SIZE, REFERENCE_KL_COEF = 1, 1, 0.1
 ADAM_BETA1, ADAM_BETA2 = 0.9, 0.999
+COLLABORATION = "trainer.collaboration_mode"
 WEIGHT, THRESHOLD = "trainer.early_termination_weight", "trainer.early_termination_threshold"
 TERMINATION_REWARD, TERMINATION_REWARD_ALONE = 4.0, 2.1
 """The most that a team earns, and a single agent: the first trainers stopped there."""
@@ -50,42 +57,71 @@ def _translate(
     default_agents: int = 2,
     critics: Critics | None = None,
 ) -> None:
+    generations: int = config.get("trainer.num_generations", 4 if critics is None else 1)
+    samples = [generations] * config.get("trainer.num_turns", NUM_TURNS)
+    agents, models = set_task(config, name, algorithm, samples, default_agents)
+    set_updates(config, samples, agents, models, critics)
+    ignore_sections_that_are_off(config)
+
+
+def set_task(
+    config: Translation, name: str, algorithm: str, samples: Sequence[int], default_agents: int = 2
+) -> tuple[int, list[ModelOnDevice]]:
+    """Set what is played: the data, the environment, the models and the plan.
+
+    Returns the number of agents, and the model of each.
+    """
     dataset_type = _dataset_type(config)
     listed = len(config["agents"]) if "agents" in config else default_agents
     agents: int = config.get("trainer.num_agents", listed)
-    generations: int = config.get("trainer.num_generations", 4 if critics is None else 1)
-    samples = [generations] * config.get("trainer.num_turns", NUM_TURNS)
-    tasks = _tasks_per_step(config, samples, agents, has_critic=critics is not None)
     config.set("name", name)
     config.runs = Path(config.get("output.base_dir", config.runs))
     config.set("algorithm.name", algorithm)
-    config.set("rollout.samples", samples)
+    config.set("rollout.samples", list(samples))
     _set_data(config)
     agent_names = _set_environment(config, dataset_type, agents)
+    if config.get(COLLABORATION, False):
+        config.set("centralized.agent", "joint", COLLABORATION)
+        if dataset_type in CODE_TYPES and agents == 2:
+            tags = dict(zip(agent_names, ("auxiliary", "main"), strict=True))
+            config.set("centralized.tags", tags, COLLABORATION)
+        agent_names = ["joint"]
     models = set_agents(config, agent_names)
+    if dataset_type not in WRITING_TYPES and WEIGHT in config and len(samples) > 1:
+        config.set("environment.stop_when_solved", False, WEIGHT)
+    _set_optimizer(config)
+    _set_feedback(config)
+    set_expert(config, is_default=WEIGHT in config and len(samples) > 1)
+    return agents, models
+
+
+def set_updates(
+    config: Translation,
+    samples: Sequence[int],
+    agents: int,
+    models: Sequence[ModelOnDevice],
+    critics: Critics | None,
+    default_buffer: int = ROLLOUT_BUFFER_SIZE,
+) -> None:
+    """Set how a policy-gradient algorithm learns: the batches, the credit and the critics."""
+    tasks = _tasks_per_step(config, samples, agents, critics is not None, default_buffer)
     _set_batch(config, tasks)
     _set_credit(config, turns=len(samples))
     _set_early_termination(config, turns=len(samples), agents=agents)
-    if dataset_type not in WRITING_TYPES and WEIGHT in config and len(samples) > 1:
-        config.set("environment.stop_when_solved", False, WEIGHT)
     _set_kl_penalty(config)
-    _set_optimizer(config)
     if "trainer.epsilon_clip" in config:
         config.set("algorithm.policy_loss", "clipped_surrogate", "trainer.epsilon_clip")
         config.copy("trainer.epsilon_clip", "algorithm.clip_low", "algorithm.clip_high")
-    _set_feedback(config)
-    set_expert(config, is_default=WEIGHT in config and len(samples) > 1)
     normalization = "trainer.advantage_normalization"
     if critics is None and normalization in config:
         config.set("algorithm.scale", "std" if config[normalization] else "none", normalization)
     elif normalization in config:
         # As published, advantages are not normalised if a step has only one sample per agent and
         # turn: that would make the advantage zero.
-        whiten = config[normalization] and tasks * generations > 1
+        whiten = config[normalization] and tasks * samples[0] > 1
         config.set("algorithm.whiten", whiten, normalization)
     if critics is not None:
         set_critics(config, critics, models)
-    _ignore_sections_that_are_off(config)
 
 
 # --------------------------------------------------------------------------- data and environment
@@ -168,7 +204,11 @@ def _set_feedback(config: Translation) -> None:
 
 
 def _tasks_per_step(
-    config: Translation, samples: Sequence[int], agents: int, has_critic: bool
+    config: Translation,
+    samples: Sequence[int],
+    agents: int,
+    has_critic: bool,
+    default_buffer: int,
 ) -> int:
     """Return the number of tasks per step.
 
@@ -186,7 +226,7 @@ def _tasks_per_step(
     rounds = plan.rounds(agents)
     if has_critic:
         rounds = tuple(count * each for count, each in zip(rounds, samples, strict=True))
-    buffer: int = config.get("trainer.rollout_buffer_size", ROLLOUT_BUFFER_SIZE)
+    buffer: int = config.get("trainer.rollout_buffer_size", default_buffer)
     batch: int = config.get("trainer.train_batch_size", buffer)
     least: int = config.get("trainer.per_device_train_batch_size", 1)
     return max(least, min(buffer, batch) // sum(rounds))
@@ -260,7 +300,7 @@ def _set_optimizer(config: Translation) -> None:
         config.set("optimizer.betas", betas, first if first in config else second)
 
 
-def _ignore_sections_that_are_off(config: Translation) -> None:
+def ignore_sections_that_are_off(config: Translation) -> None:
     if not config.get("reward_processor.enabled", True):
         keys = [  # as written: trainer.reward_shift is another spelling, and not of this section
             key

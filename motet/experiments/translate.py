@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from motet.config.yaml import Document
-from motet.experiments import comlrl, maporl
+from motet.experiments import comlrl, comlrl_preferences, maporl
 from motet.experiments.comlrl_keys import SECTIONS, keys_of
+from motet.experiments.comlrl_preferences import keys_of_preferences
 from motet.experiments.keys import KeyTable
 from motet.experiments.maporl_keys import KEYS as MAPORL_KEYS
 from motet.experiments.published import PublishedConfig
@@ -34,6 +35,15 @@ TRAINERS: Mapping[str, Trainer] = {
     "ac": Trainer(keys_of("ac", critic=True), comlrl.ac, ("ac",), SECTIONS),
     "iac": Trainer(keys_of("iac", critic=True), comlrl.iac, ("iac",), SECTIONS),
     "maac": Trainer(keys_of("maac", critic=True), comlrl.maac, ("maac",), SECTIONS),
+    **{
+        name: Trainer(keys_of_preferences(name), translate, (name,), SECTIONS)
+        for name, translate in (
+            ("madpo", comlrl_preferences.madpo),
+            ("madpo_iter", comlrl_preferences.madpo_iter),
+            ("marlhf", comlrl_preferences.marlhf),
+            ("marlhf_iter", comlrl_preferences.marlhf_iter),
+        )
+    },
     "maporl": Trainer(MAPORL_KEYS, maporl.maporl),
 }
 

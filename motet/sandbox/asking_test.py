@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from motet.sandbox import Level, Limits, Sandbox, Suite, candidate_client, standins, trial
+from motet.sandbox import (
+    Level,
+    Limits,
+    Sandbox,
+    Suite,
+    candidate_client,
+    standin_roots,
+    standins,
+    trial,
+)
 from motet.sandbox.candidate_client import CandidateClient
 from motet.sandbox.names import namespace
 from motet.sandbox.plan import compiled

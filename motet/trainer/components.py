@@ -7,8 +7,11 @@ from typing import Any, Literal
 from motet.batch import Learner
 from motet.core import Environment, Publisher, Sampler, Scorer, Team
 from motet.credit.own import CreditFunction
-from motet.settings import Algorithm, Plan, Schedule
+from motet.settings import Algorithm, Plan, RewardModel, Schedule
 from motet.trainer.stopping import StopRequest
+
+REWARD_MODEL = "reward-model"
+"""The name of the run's reward model among its critics."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class TrainComponents:
     """Factor of a critic's loss."""
     credit: CreditFunction | None = None
     """A user's own credit function, whose advantages replace those of the algorithm."""
+    reward_model: RewardModel | None = None
+    """How the reward model is trained, if the run has one: the critic `REWARD_MODEL`."""
+    restart: Callable[[str], object] = lambda name: None
+    """Give a critic its initial weights and a new optimizer again."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
     stop: StopRequest = field(default_factory=StopRequest)

@@ -115,16 +115,21 @@ async def learn_pairs(
     """All optimizer steps on the pairs of one step. Returns metrics: overall, and per policy.
 
     Before every update but the first, the log-probabilities of its completions are computed anew,
-    because the loss of one agent contains those of the others.
+    because the loss of one agent contains those of the others. Those of completions of earlier
+    steps are computed before the first update too.
     """
     algorithm, learners = components.algorithm, components.learners
-    assert algorithm.preference is not None
-    beta, objective = algorithm.preference.beta, policy_objective(algorithm)
+    preference = algorithm.preference
+    assert preference is not None
+    beta, objective = preference.beta, policy_objective(algorithm)
+    parts = algorithm.minibatches
+    if preference.batch_size is not None:
+        parts = -(-len(preferences.pairs) // preference.batch_size)
     seed = derive(components.seed, number, "learn")
     metrics: dict[str, list[BatchMetrics]] = {}
     compared: list[BatchMetrics] = []
     stepped: dict[str, float] = {}
-    for part in minibatches(preferences.pairs, algorithm.epochs, algorithm.minibatches, seed):
+    for part in minibatches(preferences.pairs, algorithm.epochs, parts, seed):
         inside = {id for pair in part for id in pair.completions}
         own = [sample for sample in samples if sample.id in inside]
 
@@ -133,11 +138,8 @@ async def learn_pairs(
             budget = step_config.token_budget
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
-        logp: dict[SampleId, float] = {}
-        if stepped:
-            for batch in packed(own):
-                logp_BL = await learners[batch.policy].logprobs(batch)
-                logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+        moved = bool(stepped or preferences.stale)
+        logp = await _present_logp(learners, packed(own)) if moved else {}
         margin_P = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
@@ -147,10 +149,10 @@ async def learn_pairs(
             if not stepped:
                 components.stop.check()
             measured = dict(await learners[batch.policy].accumulate(batch, objective))
-            if stepped:  # after an update the policies differ on purpose
+            if moved:  # the policies differ on purpose
                 del measured["sampling_logp_difference"]
             now.setdefault(batch.policy, []).append(measured)
-        if not stepped:
+        if not moved:
             for name, found in now.items():
                 first = [batch for batch in batches if batch.policy == name]
                 refuse_mismatch(first, found, step_config.max_mismatch, learners[name])
@@ -161,6 +163,17 @@ async def learn_pairs(
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
+
+
+async def _present_logp(
+    learners: Mapping[str, Learner], batches: Sequence[Batch]
+) -> dict[SampleId, float]:
+    """Return the log-probability of each completion under the present policies, in nats."""
+    logp: dict[SampleId, float] = {}
+    for batch in batches:
+        logp_BL = await learners[batch.policy].logprobs(batch)
+        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+    return logp
 
 
 def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:

@@ -4,7 +4,7 @@ Nothing here knows on which device or machine a model runs, or the name of an al
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from motet.core import (
     CreditState,
@@ -12,11 +12,14 @@ from motet.core import (
     Task,
 )
 from motet.credit.assign import assign_credit
+from motet.credit.replay import weights_of
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.earlier import Earlier, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
+from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, judged, play_for_pairs
 from motet.trainer.score import score
 from motet.trainer.timing import Stopwatch
 
@@ -65,6 +68,39 @@ async def one_step(
     return await learn_step(components, played, number, step_config, state)
 
 
+async def fit_step(
+    components: TrainComponents,
+    tasks: Sequence[Task],
+    number: int,
+    step_config: StepConfig,
+    earlier: Earlier,
+) -> Fitted:
+    """Play for pairs and train the reward model, if step `number` begins an iteration.
+
+    Args:
+        tasks: all training tasks.
+        earlier: gives the recorded episodes of earlier iterations.
+
+    Raises: MotetError if too many joint actions failed, or as `fit`; Interrupted.
+    """
+    settings = components.reward_model
+    if settings is None or number not in first_steps(settings, step_config.steps):
+        return NOT_FITTED
+    clock = Stopwatch()
+    episodes = await play_for_pairs(components, tasks, number)
+    clock.lap("play_pairs")
+    refuse_too_many_faults(episodes, f"pairs of step {number}", step_config.max_fault_share)
+    past = [step for step in first_steps(settings, step_config.steps) if step < number]
+    weights = weights_of(len(past) + 1, settings.replay)
+    history: list[Sequence[Episode]] = [
+        earlier("pairs", step) if weight > 0.0 else ()
+        for step, weight in zip(past, weights, strict=False)
+    ]
+    history.append(episodes)
+    fitted = await fit(components, history, number, step_config)
+    return replace(fitted, seconds={**clock.seconds, **fitted.seconds})
+
+
 def tasks_of(number: int, tasks: Sequence[Task], seed: int, step_config: StepConfig) -> list[Task]:
     """The tasks of step `number`."""
     task_at = task_order(len(tasks), seed)
@@ -100,19 +136,26 @@ async def learn_step(
     number: int,
     step_config: StepConfig,
     state: CreditState,
+    fitted: Fitted = NOT_FITTED,
+    earlier: Earlier = lambda kind, step: (),
 ) -> tuple[TrainStep, CreditState]:
     """Score, credit, pack, learn and publish: everything after the episodes of step `number`.
 
-    The episodes may come from `play_step` or from a record.
+    The episodes may come from `play_step` or from a record. `fitted` comes from `fit_step`.
+    `earlier` gives the episodes of earlier steps, if pairs of them are learned from again.
     """
     episodes, algorithm, team = played.episodes, components.algorithm, components.team
-    clock = Stopwatch()
+    clock, judgement = Stopwatch(), dict[str, float]()
+    if components.reward_model is not None:
+        episodes, judgement = await judged(components, episodes)
     scores = await components.stop.unless_wished(
         score(components.scorer, episodes, algorithm, team)
     )
     clock.lap("score")
     turns = len(components.plan.samples)
     credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
+    if algorithm.preference is not None and algorithm.preference.replay.mode != "current":
+        credit = await with_earlier_pairs(components, credit, number, earlier)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
     values = [
@@ -131,9 +174,11 @@ async def learn_step(
     clock.lap("learn")
     await components.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    metrics = {**credit.metrics, **learned}
-    seconds = {"play": played.seconds.get("play", 0.0), **clock.seconds, **played.seconds}
-    return TrainStep(number, episodes, summarise(episodes), metrics, seconds), credit.state
+    metrics = {**fitted.metrics, **judgement, **credit.metrics, **learned}
+    play = {"play": played.seconds.get("play", 0.0)}
+    seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
+    summary = summarise(played.episodes)
+    return TrainStep(number, played.episodes, summary, metrics, seconds), credit.state
 
 
 def _parts_of_play(

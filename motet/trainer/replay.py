@@ -13,10 +13,9 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError
-from motet.rollout.record import read_episodes
 from motet.trainer import checkpoint, figures
 from motet.trainer.components import StepConfig, TrainComponents
-from motet.trainer.loop import Played, learn_step, play_step, tasks_of
+from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run import TeamWeights, credit_of
 from motet.trainer.run_folder import RunFolder
@@ -76,10 +75,13 @@ async def replay(
     start, state = _restore(folder.checkpoints, weights, step)
     for number in range(start + 1, step):
         on_progress(number - start - 1, step - start)
+        fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
         episodes = _recorded(folder, number)
         drawn = tasks_of(number, tasks, components.seed, step_config)
         played = Played(episodes) if episodes else await play_step(components, drawn, number)
-        _, state = await learn_step(components, played, number, step_config, state)
+        _, state = await learn_step(
+            components, played, number, step_config, state, fitted, folder.recorded
+        )
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
@@ -87,6 +89,7 @@ async def replay(
             f"{folder.episodes('train', step)} does not exist: remove --recorded to sample the "
             "step again"
         )
+    fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
         drawn = tasks_of(step, tasks, components.seed, step_config)
@@ -95,7 +98,10 @@ async def replay(
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
     if learn:
-        now = figures.of_step((await learn_step(components, played, step, step_config, state))[0])
+        learned, _ = await learn_step(
+            components, played, step, step_config, state, fitted, folder.recorded
+        )
+        now = figures.of_step(learned)
     on_progress(step - start, step - start)
     then = next(
         (
@@ -127,15 +133,9 @@ def _restore(root: Path, weights: TeamWeights, step: int) -> tuple[int, CreditSt
 
 
 def _recorded(folder: RunFolder, number: int) -> Sequence[Episode] | None:
-    path = folder.episodes("train", number)
-    if not path.is_file():
+    if not folder.episodes("train", number).is_file():
         return None
-    found = read_episodes(path)
-    if found.torn:
-        raise ConfigError(
-            f"{path} ends in the middle of an episode: delete it, so that the step is sampled again"
-        )
-    return found.episodes
+    return folder.recorded("train", number)
 
 
 def _same_weights(root: Path, weights: TeamWeights, step: int) -> bool | None:

@@ -1,7 +1,8 @@
 """One training run in its folder, from the first evaluation to the saved team.
 
     evaluate
-    for every step: play, record, score, credit, pack, learn, publish, log;
+    for every step: if due, train the reward model;
+                    play, record, score, credit, pack, learn, publish, log;
                     if due, evaluate and write a checkpoint
     evaluate, save the team
 
@@ -25,11 +26,19 @@ from motet.trainer import figures
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
 from motet.trainer.components import StepConfig, TrainComponents
-from motet.trainer.loop import TrainStep, learn_step, play_step, refuse_too_many_faults, tasks_of
+from motet.trainer.loop import (
+    TrainStep,
+    fit_step,
+    learn_step,
+    play_step,
+    refuse_too_many_faults,
+    tasks_of,
+)
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.plot import drawn_grids
 from motet.trainer.prepare import whole_folder
 from motet.trainer.progress import Progress
+from motet.trainer.reward_model import Fitted, first_steps
 from motet.trainer.run_folder import RunFolder, write_json, writing
 from motet.trainer.run_state import Clock, RunState, fingerprint
 
@@ -188,14 +197,32 @@ class TrainingRun:
         for number in range(start.step + 1, config.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
+            fitted = await self._fit_reward_model(number)
             tasks = tasks_of(number, self._tasks.train, components.seed, config)
             played = await play_step(components, tasks, number)
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
-            step, credit_state = await learn_step(components, played, number, config, credit_state)
+            step, credit_state = await learn_step(
+                components, played, number, config, credit_state, fitted, self._folder.recorded
+            )
             await self._finish(step, credit_state)
+
+    async def _fit_reward_model(self, number: int) -> Fitted:
+        """Train the reward model if step `number` begins an iteration; record the games of its
+        pairs."""
+        components, config, last = self._components, self._step_config, self._last_step
+        settings = components.reward_model
+        due = settings is not None and number in first_steps(settings, config.steps)
+        if due and last is not None and not last.saved:
+            self._save(last)  # its reward model is about to change
+        fitted = await fit_step(
+            components, self._tasks.train, number, config, self._folder.recorded
+        )
+        if due:
+            self._record("pairs", number, fitted.episodes)
+        return fitted
 
     async def _finish(self, step: TrainStep, credit_state: CreditState) -> None:
         """Log a step, then evaluate and save if that is due. A callback may end the training here.

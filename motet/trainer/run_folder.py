@@ -8,13 +8,15 @@ runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from motet.core import Episode
 from motet.errors import ConfigError
+from motet.rollout.record import read_episodes
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,25 @@ class RunFolder:
         return self.path / "tensorboard"
 
     def episodes(self, kind: str, step: int) -> Path:
-        """The episodes of one step. `kind` is "train" or the name of an evaluation."""
+        """The episodes of one step. `kind` is "train", "pairs" (those that a reward model learned
+        from before the step) or the name of an evaluation."""
         return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
+
+    def recorded(self, kind: str, step: int) -> Sequence[Episode]:
+        """Read the episodes of one step.
+
+        Raises: ConfigError if they are missing or broken.
+        """
+        path = self.episodes(kind, step)
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist; expected the episodes of step {step}")
+        found = read_episodes(path)
+        if found.torn:
+            raise ConfigError(
+                f"{path} ends in the middle of an episode: delete it, so that the step is sampled "
+                "again"
+            )
+        return found.episodes
 
 
 @contextmanager
