@@ -27,7 +27,8 @@ from motet.models import attention
 from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
 from motet.models.capabilities import FAILURES, NONE, capabilities_of, mixes_adapters
-from motet.models.folder import GENERATION, sampling_of
+from motet.models.folder import sampling_of
+from motet.models.folder_json import GENERATION
 from motet.models.loading import (
     DTYPES,
     DType,
