@@ -16,7 +16,6 @@ LONG_FILES = {
     "environments/feedback.py",
     "models/backbone.py",
     "models/capabilities.py",
-    "models/loading.py",
     "models/sampler.py",
     "rewards/extract.py",
     "sandbox/candidate.py",

@@ -13,7 +13,7 @@ from motet.config.load import load_config, make_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
 from motet.errors import ConfigError
-from motet.models.loading import shortened_context
+from motet.models.model_config import shortened_context
 from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.trainer.prepare import check_seal

@@ -27,17 +27,11 @@ from motet.models import attention
 from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
 from motet.models.capabilities import FAILURES, NONE, capabilities_of, mixes_adapters
+from motet.models.devices import resolve_device
+from motet.models.dtypes import DTYPES, DType, check_dtype
 from motet.models.folder import sampling_of
 from motet.models.folder_json import GENERATION
-from motet.models.loading import (
-    DTYPES,
-    DType,
-    check_dtype,
-    embeddings_of,
-    load_model,
-    load_tokenizer,
-    resolve_device,
-)
+from motet.models.loading import embeddings_of, load_model, load_tokenizer
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory

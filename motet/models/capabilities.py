@@ -24,7 +24,8 @@ from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.cache import SharedPrompt, give_room, share_prompts, shareable
 from motet.models.causal_lm import CausalLM
-from motet.models.loading import UNLIMITED, embeddings_of
+from motet.models.loading import embeddings_of
+from motet.models.model_config import UNLIMITED
 from motet.models.padding import Rows, padded, positions
 from motet.models.quantized import stored_as
 from motet.models.sequence_packing import PackedRow

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from motet.core import Message
 from motet.errors import ConfigError, SamplerFault
 from motet.models.backbone import Backbone
-from motet.models.loading import load_tokenizer, resolve_device
+from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
 from motet.settings import Lora
 from tests.fixtures.model_folders import Architecture, make_model_folder
@@ -94,22 +94,6 @@ def test_a_broken_weight_file_is_refused(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(ConfigError, match="cannot be loaded"):
         Backbone.load(folder)
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    assert resolve_device("auto").type in {"cpu", "cuda", "mps"}
-    with pytest.raises(
-        ConfigError,
-        match=r"device 'cuda:99' does not exist on this machine; devices are: auto, .*cpu",
-    ):
-        resolve_device("cuda:99")
-
-
-def test_a_dtype_that_cannot_work_is_refused(folder_of: FolderOf) -> None:
-    with pytest.raises(ConfigError, match="float16 is not supported for the cpu"):
-        Backbone.load(folder_of(), device="cpu", dtype="float16")
-    with pytest.raises(ConfigError, match="got dtype 'int8', expected one of: float32"):
-        Backbone.load(folder_of(), dtype="int8")
 
 
 def test_a_tokenizer_and_its_context_are_read_without_the_weights(tmp_path: Path) -> None:

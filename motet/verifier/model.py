@@ -20,8 +20,8 @@ from motet.models.attention_choice import Attention
 from motet.models.backbone import Backbone, Policy
 from motet.models.bounded_text import token_ids
 from motet.models.critic import Critic
+from motet.models.dtypes import DType
 from motet.models.folder import inside, library
-from motet.models.loading import DType
 from motet.models.padding import padded
 from motet.models.prompts import check_whole, encode
 from motet.plugins import look_at

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from motet.endpoint import is_loopback
 from motet.errors import ConfigError
-from motet.models.loading import shortened_context
+from motet.models.model_config import shortened_context
 from motet.verifier.app import create_app
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.log import bounded_log
