@@ -15,7 +15,6 @@ LONG_FILES = {
     "endpoint.py",
     "environments/feedback.py",
     "models/backbone.py",
-    "models/capabilities.py",
     "models/sampler.py",
     "rewards/extract.py",
     "sandbox/candidate.py",

@@ -26,7 +26,7 @@ from motet.errors import ConfigError, shortened
 from motet.models import attention
 from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
-from motet.models.capabilities import FAILURES, NONE, capabilities_of, mixes_adapters
+from motet.models.capabilities import NONE, capabilities_of, mixes_adapters
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES, DType, check_dtype
 from motet.models.folder import sampling_of
@@ -38,6 +38,7 @@ from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
 from motet.models.recompute import blocks_of, recomputing
 from motet.models.sequence_packing import PackedRow
+from motet.models.trials import FAILURES
 from motet.reading import read_json
 from motet.settings import Lora
 

@@ -1,4 +1,4 @@
-"""What the trials of a model (capabilities.py) use of its backbone (backbone.py)."""
+"""What the trials of a model (trials.py) use of its backbone (backbone.py)."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
