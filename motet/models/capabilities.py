@@ -13,33 +13,18 @@ each capability is also checked for what such a trial cannot show:
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from motet.models import attention
-from motet.models.causal_lm import CausalLM
+from motet.models.adapters import Adapters
+from motet.models.causal_lm import Capabilities, CausalLM
 from motet.models.padding import positions
 from motet.models.row_trial import check_rows
 from motet.models.sequence_packing import PackedRow
 from motet.models.trials import FAILURES, alike, ordinary_tokens, token_by_token, trial_rows
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    ends_in_head: bool = False
-    """The language head alone turns the last hidden states into the logits, so `score` can use
-    hidden states and no complete logits are needed.
-    """
-    shares_prompts: bool = False
-    """The attention is ours, and completions may read one copy of their prompt's cache."""
-    packs_sequences: bool = False
-    """A micro-batch may be one packed row without padding."""
-
-
-NONE = Capabilities()
 
 
 @torch.no_grad()
@@ -92,45 +77,42 @@ def _ends_in_head(backbone: CausalLM) -> bool:
 
 
 @torch.no_grad()
-def mixes_adapters(backbone: CausalLM) -> bool:
+def mixes_adapters(model: CausalLM, adapters: Adapters) -> bool:
     """Test whether rows that use different adapters can share one batch (`Backbone.mixing`).
 
     Compare each row's logits with those that PEFT computes for its adapter alone, with random
     numbers added to the adapters' weights. They differ if a model passes other rows than those of
     the batch to a layer (experts), or if an adapter does more than add to linear layers.
     """
-    if not backbone.adapters:
-        return True
-    adapters = [name for name in backbone.adapters for _ in range(2)]
-    words = ordinary_tokens(backbone, 3 * len(adapters))
-    tokens_BL = torch.tensor(words, device=backbone.device).view(-1, 3)
+    names = [name for name in adapters.names for _ in range(2)]
+    words = ordinary_tokens(model, 3 * len(names))
+    tokens_BL = torch.tensor(words, device=model.device).view(-1, 3)
     mask_BL = torch.ones_like(tokens_BL, dtype=torch.bool)
 
-    def said(adapter: str | None, rows: slice, adapters: list[str] | None = None) -> Tensor:
+    def said(adapter: str | None, rows: slice, names: list[str] | None = None) -> Tensor:
         mine = mask_BL[rows]
         with (
-            backbone.policy(adapter),
-            backbone.mixing(backbone.adapters if adapters else ()) as mix,
+            adapters.active(adapter, by_peft=True),
+            adapters.mixing(adapters.names if names else ()) as mix,
         ):
-            mix.rows(adapters or ())
-            return backbone.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
+            mix.rows(names or ())
+            return model.logits(tokens_BL[rows], mine, positions(mine), keep=3)[0]
 
-    whole = slice(len(adapters))
+    whole = slice(len(names))
     with _random(
-        [weight for name in backbone.adapters for weight in backbone.computing_weights_of(name)]
+        [weight for name in adapters.names for weight in adapters.weights_of(name).values()]
     ):
         alone = [
-            said(name, slice(2 * place, 2 * place + 2))
-            for place, name in enumerate(backbone.adapters)
+            said(name, slice(2 * place, 2 * place + 2)) for place, name in enumerate(adapters.names)
         ]
         try:
-            together = said(None, whole, adapters)
+            together = said(None, whole, names)
         except torch.OutOfMemoryError:
             raise
         except FAILURES:
             return False
-        matters = not alike(backbone, torch.cat(alone), said(None, whole))
-    return matters and alike(backbone, together, torch.cat(alone))
+        matters = not alike(model, torch.cat(alone), said(None, whole))
+    return matters and alike(model, together, torch.cat(alone))
 
 
 @contextmanager

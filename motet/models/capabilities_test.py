@@ -13,7 +13,8 @@ from transformers.masking_utils import sliding_window_causal_mask_function
 
 from motet.models import attention
 from motet.models.backbone import Backbone
-from motet.models.capabilities import Capabilities, capabilities_of
+from motet.models.capabilities import capabilities_of
+from motet.models.causal_lm import Capabilities
 from tests.fixtures.model_folders import make_model_folder
 
 ALL = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)

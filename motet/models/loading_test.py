@@ -37,14 +37,6 @@ def test_a_folder_of_any_family_is_read(
     assert backbone.device.type == device
 
 
-def test_a_missing_padding_token_becomes_an_end_token_without_a_new_embedding(
-    folder_of: FolderOf,
-) -> None:
-    backbone = Backbone.load(folder_of("gpt2"))
-    assert backbone.pad_id in backbone.eos_ids
-    assert backbone.model.get_input_embeddings().num_embeddings == len(backbone.tokenizer)
-
-
 def test_dropout_is_off_even_in_train_mode(folder_of: FolderOf) -> None:
     plain = AutoModelForCausalLM.from_pretrained(folder_of("gpt2"))
     assert plain.config.attn_pdrop == 0.1
@@ -168,15 +160,3 @@ def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_the
     for prompt in ("the [PAD]dog", (Message("user", "the [PAD]dog"),)):
         with pytest.raises(SamplerFault, match=said):
             encode(backbone.tokenizer, prompt)
-
-
-def test_a_model_without_an_end_of_sequence_of_its_own_never_ends_an_answer_and_loads(
-    tmp_path: Path,
-) -> None:
-    folder = make_model_folder(tmp_path)
-    words = AutoTokenizer.from_pretrained(folder)
-    words.add_special_tokens({"eos_token": "[END]"})
-    words.save_pretrained(folder)
-    backbone = Backbone.load(folder, device="cpu")
-    assert backbone.tokenizer.eos_token_id == len(backbone.model.get_input_embeddings().weight)
-    assert backbone.pad_id < backbone.tokenizer.eos_token_id
