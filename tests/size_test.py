@@ -14,7 +14,6 @@ LONG_FILES = {
     "console.py",
     "endpoint.py",
     "environments/feedback.py",
-    "models/sampler.py",
     "rewards/extract.py",
     "sandbox/candidate.py",
     "sandbox/standins.py",

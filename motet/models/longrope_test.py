@@ -14,9 +14,9 @@ from motet.models import decode as decoding
 from motet.models import model_config
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest, decode
+from motet.models.forward import score_requests
 from motet.models.loading import load_tokenizer
 from motet.models.model_config import shortened_context
-from motet.models.sampler import score_requests
 from motet.settings import Decode
 from tests.fixtures.model_folders import make_tokenizer
 
