@@ -9,9 +9,10 @@ from motet.endpoint import is_loopback
 from motet.errors import ConfigError
 from motet.models.model_config import shortened_context
 from motet.verifier.app import create_app
+from motet.verifier.folder import Reads
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.log import bounded_log
-from motet.verifier.model import Reads, Verifier
+from motet.verifier.model import Verifier
 
 BACKLOG = 2048
 """Number of connections that the system queues until they are accepted."""
