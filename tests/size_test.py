@@ -31,7 +31,6 @@ LONG_FUNCTIONS = {
     "models/text_worker.py: main",
     "trainer/learn.py: learn_samples",
     "trainer/replay.py: replay",
-    "verifier/sample.py: sample",
 }
 
 
