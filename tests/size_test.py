@@ -28,7 +28,6 @@ LONG_FUNCTIONS = {
     "batch/objectives.py: policy_objective",
     "cli.py: evaluate",
     "config/yaml.py: _read",
-    "models/text_worker.py: main",
     "trainer/learn.py: learn_samples",
     "trainer/replay.py: replay",
 }
