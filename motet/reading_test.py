@@ -20,7 +20,7 @@ from motet.trainer.checkpoint import what_is_wrong
 from motet.trainer.lock import alone
 from motet.trainer.metrics import read_metrics
 from motet.verifier.answers import read_answers
-from motet.verifier.model import check_folder
+from motet.verifier.folder import check_folder
 
 
 def a_device(path: Path) -> None:

@@ -13,7 +13,7 @@ from motet.core import SampleRequest
 from motet.errors import ConfigError
 from motet.models import decode as decoding
 from motet.models.backbone import Backbone, Policy
-from motet.models.capabilities import Capabilities
+from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward

@@ -21,8 +21,8 @@ from motet.core import Completion, SampleId, ScoreRequest, TrainSample
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone, Policy
 from motet.models.decode import DecodeRequest, decode
+from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.sampler import score_requests
 from motet.settings import Algorithm, Decode, Lora, Optimizer
 from tests.architectures import KINDS, make
 

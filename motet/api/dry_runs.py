@@ -11,6 +11,7 @@ from motet.api.training import train, warnings_of
 from motet.assembly.task_setup import open_task_setup, steps_of, tasks_per_step_of
 from motet.blocking import blocking
 from motet.config.load import make_config
+from motet.config.schema import RunConfig
 from motet.errors import Interrupted
 from motet.sandbox import temporary
 
@@ -82,6 +83,17 @@ def check(
     `train`.
     """
     settings = read_config(config, overrides, **objects)
+    plain, stand_ins = _shortened(settings)
+    short = make_config(plain, places=settings.places)
+    with temporary.folder("motet-check-") as runs:
+        try:
+            return {**train(short, runs=runs, show=show), "stand_ins": stand_ins}
+        except Interrupted as stop:
+            raise KeyboardInterrupt from stop  # there is no run to resume
+
+
+def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of a config for `check`, and which other parts have a stand-in."""
     plain = settings.model_dump(mode="json")
     plain["models"] = {
         name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}
@@ -97,10 +109,9 @@ def check(
         )
     for policy in plain["policies"].values():
         policy["adapter"] = None
-        if policy["lora"] is not None:
-            policy["lora"]["targets"] = "all-linear"  # the tiny model's modules have other names
-    if plain["critic"] is not None and plain["critic"]["lora"] is not None:
-        plain["critic"]["lora"]["targets"] = "all-linear"
+    for trained in (*plain["policies"].values(), plain["critic"], plain["reward_model"]):
+        if trained is not None and trained["lora"] is not None:
+            trained["lora"]["targets"] = "all-linear"  # the tiny model's modules have other names
     if plain["reward_model"] is not None:
         plain["reward_model"] |= {
             "iterations": 1,
@@ -108,8 +119,6 @@ def check(
             "samples": 4,
             "replay": {"mode": "current"},
         }
-        if plain["reward_model"]["lora"] is not None:
-            plain["reward_model"]["lora"]["targets"] = "all-linear"
     if settings.algorithm.preference is not None:
         pairs = settings.algorithm.preference.model_dump(mode="json")
         plain["algorithm"]["preference"] = pairs | {"replay": {"mode": "current"}}
@@ -124,9 +133,4 @@ def check(
     for decode in own if len(own) == len(decodes) else [plain["decode"], *own]:
         decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
-    short = make_config(plain, places=settings.places)
-    with temporary.folder("motet-check-") as runs:
-        try:
-            return {**train(short, runs=runs, show=show), "stand_ins": stand_ins}
-        except Interrupted as stop:
-            raise KeyboardInterrupt from stop  # there is no run to resume
+    return plain, stand_ins

@@ -16,8 +16,8 @@ from motet.config.schema import RunConfig
 from motet.core import Prompt, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.models import memory
-from motet.models.devices import is_cpu
-from motet.models.loading import load_tokenizer, resolve_device
+from motet.models.devices import is_cpu, resolve_device
+from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
 from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop

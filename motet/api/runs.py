@@ -14,7 +14,9 @@ from motet.config.schema import RunConfig
 from motet.core import Episode, Fault, Prompt, SampleRequest, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
-from motet.models.loading import DTYPES, load_model, load_tokenizer, resolve_device
+from motet.models.devices import resolve_device
+from motet.models.dtypes import DTYPES
+from motet.models.loading import load_model, load_tokenizer
 from motet.plugins import nearest
 from motet.reading import read_json
 from motet.rollout.prompts import with_system

@@ -13,7 +13,7 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.models.loading import shortened_context
+from motet.models.model_config import shortened_context
 from motet.plugins import look_at
 from motet.reading import read_json
 from motet.sandbox import temporary

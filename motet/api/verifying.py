@@ -21,8 +21,9 @@ from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.progress import Progress
 from motet.verifier.answers import LabelledAnswer, some_answers
+from motet.verifier.folder import Reads
 from motet.verifier.limits import ScoringLimits
-from motet.verifier.model import Reads, Verifier
+from motet.verifier.model import Verifier
 from motet.verifier.train import Course, Example, Figures, read_all, split
 from motet.verifier.train import train as trained
 

@@ -11,11 +11,12 @@ from motet.config.schema import RunConfig
 from motet.config.services import ExpertConfig, VerifierConfig
 from motet.endpoint import Endpoint
 from motet.errors import ConfigError
-from motet.models.loading import resolve_device
+from motet.models.devices import resolve_device
 from motet.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
 from motet.sandbox import Level, Limits, Sandbox
 from motet.seeding import derive
-from motet.verifier.model import Verifier, check_folder
+from motet.verifier.folder import check_folder
+from motet.verifier.model import Verifier
 from motet.verifier.scorer import LocalScorer
 
 

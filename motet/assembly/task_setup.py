@@ -26,7 +26,8 @@ from motet.environments.registry import resolve as resolve_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.models.attention_choice import check_attention
-from motet.models.loading import DTYPES, check_dtype, resolve_device
+from motet.models.devices import resolve_device
+from motet.models.dtypes import DTYPES, check_dtype
 from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
 from motet.objects import is_object

@@ -13,10 +13,9 @@ from motet.core import ScoreRequest
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, CriticInput, compute_values
 from motet.models.decode import DecodeRequest, decode
-from motet.models.forward import forward
+from motet.models.forward import forward, score_requests
 from motet.models.logprobs import ROWS
 from motet.models.padding import Rows, padded
-from motet.models.sampler import score_requests
 from motet.models.sampling import CELLS
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import make_tokenizer

@@ -15,7 +15,7 @@ from motet.errors import ConfigError
 from motet.models import attention_choice, backbone, loading
 from motet.models.attention_choice import FLASH, Attention, check_attention, implementations_of
 from motet.models.backbone import Backbone
-from motet.models.capabilities import Capabilities
+from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward

@@ -7,55 +7,42 @@ there is no second copy. Dropout is 0 everywhere: a policy samples and learns wi
 probabilities.
 """
 
-import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError, shortened
-from motet.models import attention
 from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
-from motet.models.capabilities import FAILURES, NONE, capabilities_of, mixes_adapters
-from motet.models.folder import GENERATION, sampling_of
-from motet.models.loading import (
-    DTYPES,
-    DType,
-    check_dtype,
-    embeddings_of,
-    load_model,
-    load_tokenizer,
-    resolve_device,
-)
-from motet.models.logprobs import score_hidden, score_logits
+from motet.models.capabilities import capabilities_of, mixes_adapters
+from motet.models.causal_lm import CausalLM
+from motet.models.devices import resolve_device
+from motet.models.dtypes import DTYPES, DType, check_dtype
+from motet.models.folder import sampling_of
+from motet.models.folder_json import GENERATION
+from motet.models.loading import load_model, load_tokenizer
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
-from motet.models.recompute import blocks_of, recomputing
-from motet.models.sequence_packing import PackedRow
+from motet.models.recompute import blocks_of
+from motet.models.trials import FAILURES
 from motet.reading import read_json
 from motet.settings import Lora
 
 
-class Backbone:
-    """A causal LM of transformers, its tokenizer, its device, and the adapters on it.
+class Backbone(CausalLM):
+    """A causal LM and the policies on it: its own weights if they are trained, or adapters.
 
-    `eos_ids` are all tokens that end a completion: those of the tokenizer and of the generation
-    config. `pad_id` never reaches a loss or an attention, so a model without a pad token uses its
-    end-of-sequence token and needs no new embedding. `context_length` is the limit of prompt and
-    completion together, in tokens. With `checkpointing`, forward passes with gradients and without
-    a cache keep only the input of each block. An `attention` other than auto is that of
-    transformers, unchanged.
+    With `trainable_full`, all weights are trained, and the backbone takes no adapters.
     """
 
     def __init__(
@@ -70,25 +57,19 @@ class Backbone:
         checkpointing: bool = False,
         attention: Attention = "auto",
     ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.device = device
-        self.dtype = dtype
+        super().__init__(
+            model,
+            tokenizer,
+            context_length,
+            device=device,
+            dtype=dtype,
+            checkpointing=checkpointing,
+            attention=attention,
+        )
         self.trainable_full = trainable_full
-        self.checkpointing = checkpointing
-        self.attention = attention
-        self.context_length = context_length
-        self.eos_ids = _eos_ids(model, tokenizer)
-        self.pad_id = _pad_id(tokenizer, self.eos_ids, embeddings_of(model).num_embeddings)
-        self._accepts = frozenset(inspect.signature(model.forward).parameters)
-        self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
         self._masters = Masters()
         self._adapters = Adapters(model, device)
         model.requires_grad_(trainable_full)
-        model.eval()
-        if (head := model.get_output_embeddings()) is not None:
-            head.register_forward_pre_hook(_dense)
-        self.capabilities = NONE
         self.mixes_adapters = True
         """Whether we compute adapters ourselves, so that rows of one batch may use different ones
         (`mixing`).
@@ -150,181 +131,6 @@ class Backbone:
         loaded.sampling = sampling_of(source) if trainable_full else {}
         return loaded
 
-    # ------------------------------------------------------------------------------- forward passes
-
-    def logits(
-        self,
-        tokens_BL: torch.Tensor,
-        mask_BK: torch.Tensor | None,
-        positions_BL: torch.Tensor,
-        keep: int,
-        cache: Cache | None = None,
-    ) -> tuple[torch.Tensor, Cache]:
-        """Return the logits of the last `keep` of L positions, [B, keep, V], and the cache, grown
-        by L.
-
-        `mask_BK` covers the cached tokens and the L new ones; None if all of them are visible. The
-        active policy computes, or the adapters set by `mixing`. Positions (which ALiBi models lack)
-        and `logits_to_keep` are passed only to models that accept them.
-        """
-        known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        output = self.model(
-            input_ids=tokens_BL,
-            attention_mask=mask_BK,
-            past_key_values=cache,
-            use_cache=True,
-            **{key: value for key, value in known.items() if key in self._accepts},
-        )
-        return output.logits[:, -keep:], output.get("past_key_values")
-
-    def states(
-        self,
-        tokens_BL: torch.Tensor,
-        mask_BK: torch.Tensor,
-        positions_BL: torch.Tensor,
-        keep: int,
-        cache: Cache | None = None,
-    ) -> tuple[torch.Tensor, Cache]:
-        """Return what `score` needs: hidden states if only the language head follows them, else
-        logits.
-        """
-        if not self._plain_head:
-            return self.logits(tokens_BL, mask_BK, positions_BL, keep, cache)
-        hidden_BLH, grown = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
-        assert grown is not None
-        return hidden_BLH[:, -keep:], grown
-
-    def whole_states(
-        self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor, keep: int
-    ) -> torch.Tensor:
-        """Return what `score` needs for complete rows.
-
-        No cache is made, so gradient checkpointing can recompute the blocks.
-        """
-        if self._plain_head:
-            return self.hidden(tokens_BL, mask_BL, positions_BL)[0][:, -keep:]
-        known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        with self._recomputing():
-            output = self.model(
-                input_ids=tokens_BL,
-                attention_mask=mask_BL,
-                use_cache=False,
-                **{key: value for key, value in known.items() if key in self._accepts},
-            )
-        logits_BLV: torch.Tensor = output.logits[:, -keep:]
-        return logits_BLV
-
-    def _recomputing(self) -> AbstractContextManager[None]:
-        return (
-            recomputing(self.model)
-            if self.checkpointing and torch.is_grad_enabled()
-            else nullcontext()
-        )
-
-    def packed_states(self, row: PackedRow) -> torch.Tensor:
-        """Return the hidden states before each completion token of a packed row, [M, H]."""
-        no_mask = row.tokens_1N.new_zeros(
-            (1, 1, 1, 1),
-            dtype=torch.bool,
-            # Four axes: transformers then makes no N x N mask.
-        )
-        with self._recomputing():
-            output = self.model.base_model(
-                input_ids=row.tokens_1N,
-                position_ids=row.positions_1N,
-                attention_mask=no_mask,
-                use_cache=False,
-                blocks=row.blocks,
-            )
-        states_MH: torch.Tensor = output.last_hidden_state[0].index_select(0, row.ends_M)
-        return states_MH
-
-    def score(
-        self,
-        states_NX: torch.Tensor,
-        tokens_N: torch.Tensor,
-        temperature_N: torch.Tensor,
-        want_entropy: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (log-probability of each token, entropy before it): float32 [N], nats.
-
-        The entropy is 0 if `want_entropy` is false.
-        """
-        if self._plain_head:
-            return score_hidden(
-                states_NX, self.model.get_output_embeddings(), tokens_N, temperature_N, want_entropy
-            )
-        return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
-
-    @contextmanager
-    def plain_attention(self) -> Iterator[None]:
-        """Inside, the model uses the attention of transformers instead of ours."""
-        before = self.model.config._attn_implementation
-        if before != attention.NAME:
-            yield
-            return
-        self.model.set_attn_implementation("sdpa")
-        try:
-            yield
-        finally:
-            self.model.set_attn_implementation(before)
-
-    @property
-    def accepts_positions(self) -> bool:
-        return "position_ids" in self._accepts
-
-    @property
-    def shares_prompts(self) -> bool:
-        """Whether completions may read one copy of their prompt's cache (`cache.share_prompts`)."""
-        return self.capabilities.shares_prompts
-
-    @property
-    def packs_sequences(self) -> bool:
-        """Whether a micro-batch may be one packed row without padding (`packed_states`)."""
-        return self.capabilities.packs_sequences and self._plain_head
-
-    @property
-    def _plain_head(self) -> bool:
-        # An adapter on the language head changes the layer's type.
-        return (
-            self.capabilities.ends_in_head and type(self.model.get_output_embeddings()) is nn.Linear
-        )
-
-    @property
-    @torch.no_grad()
-    def width(self) -> int:
-        """The size of one hidden state.
-
-        It is measured, because a config may give the width of the blocks, and OPT may project the
-        last state to another width.
-        """
-        token = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
-        return self.hidden(token, torch.ones_like(token, dtype=torch.bool), token)[0].shape[-1]
-
-    def hidden(
-        self,
-        tokens_BL: torch.Tensor,
-        mask_BK: torch.Tensor,
-        positions_BL: torch.Tensor,
-        cache: Cache | None = None,
-        *,
-        use_cache: bool = False,
-    ) -> tuple[torch.Tensor, Cache | None]:
-        """Return the last hidden state of every position, [B, L, H], and the cache, grown by L.
-
-        The language head is not computed.
-        """
-        known = {"position_ids": positions_BL}
-        with nullcontext() if use_cache else self._recomputing():
-            output = self.model.base_model(
-                input_ids=tokens_BL,
-                attention_mask=mask_BK,
-                past_key_values=cache,
-                use_cache=use_cache,
-                **{key: value for key, value in known.items() if key in self._trunk_accepts},
-            )
-        return output.last_hidden_state, output.past_key_values if use_cache else None
-
     # ------------------------------------------------------------------------------------- adapters
 
     @property
@@ -357,7 +163,7 @@ class Backbone:
         self.mixes_adapters = False
         self._check_fits(name)
         self._keep_masters(self._weights_of(name))
-        self.mixes_adapters = mixes_adapters(self)
+        self.mixes_adapters = mixes_adapters(self, self._adapters)
 
     @torch.no_grad()
     def _check_fits(self, name: str) -> None:
@@ -424,12 +230,6 @@ class Backbone:
     def _trunk_of(self, adapter: str | None) -> list[nn.Parameter]:
         read = {id(weight) for weight in self.model.base_model.parameters()}
         return [weight for weight in self._weights_of(adapter).values() if id(weight) in read]
-
-    def computing_weights_of(self, adapter: str) -> list[nn.Parameter]:
-        """Return an adapter's weights in the dtype of the forward pass: everything that the adapter
-        adds.
-        """
-        return list(self._adapters.weights_of(adapter).values())
 
     def _weights_of(self, adapter: str | None) -> dict[str, nn.Parameter]:
         """Map the name of each trainable weight in the model to the weight that the forward pass
@@ -499,28 +299,3 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         self.backbone.save_policy(self.adapter, folder)
-
-
-def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Make the input of the language head contiguous.
-
-    A model passes it a slice of all positions. PyTorch multiplies such a slice by copies of the
-    head's weights, one copy for each row: 272 MB per row for a vocabulary of 151,936 and a width of
-    896, in bfloat16.
-    """
-    return tuple(part.contiguous() for part in given)
-
-
-def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    generation = model.generation_config
-    listed = generation.eos_token_id if generation is not None else None
-    ids = set(listed) if isinstance(listed, list | tuple) else {listed}
-    return tuple(sorted((ids | {tokenizer.eos_token_id}) - {None}))
-
-
-def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...], embeddings: int) -> int:
-    """Choose a pad token that the model has an embedding for: a tokenizer's own pad token may have
-    none.
-    """
-    wanted = (tokenizer.pad_token_id, *eos_ids)
-    return next((token for token in wanted if token is not None and token < embeddings), 0)

@@ -12,8 +12,6 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    MambaConfig,
-    MambaForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -365,18 +363,6 @@ def test_an_adapter_with_half_of_its_weights_is_refused(
     )
     with pytest.raises(ConfigError, match="no weights for"):
         Backbone.load(folder_of()).load_adapter("half", tmp_path)
-
-
-def test_a_recurrent_model_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
-    model = MambaForCausalLM(
-        MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4)
-    )
-    model.save_pretrained(tmp_path)
-    make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300).save_pretrained(
-        tmp_path
-    )
-    with pytest.raises(ConfigError, match="not a recurrent or hybrid one"):
-        Backbone.load(tmp_path)
 
 
 def test_adapters_of_a_deep_model_share_a_batch_in_bfloat16(tmp_path: Path) -> None:

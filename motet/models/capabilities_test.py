@@ -11,10 +11,10 @@ from torch import nn
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from transformers.masking_utils import sliding_window_causal_mask_function
 
-from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.backbone import Backbone
-from motet.models.capabilities import Capabilities, capabilities_of
+from motet.models.capabilities import capabilities_of
+from motet.models.causal_lm import Capabilities
 from tests.fixtures.model_folders import make_model_folder
 
 ALL = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)
@@ -88,31 +88,6 @@ def test_whatever_follows_the_head_is_seen(tail: str, folder_of: Callable[..., P
         "Tailed", (LlamaForCausalLM,), {"forward": with_tail(TAILS[tail])}
     )
     assert not tried_again(backbone).ends_in_head
-
-
-@pytest.mark.parametrize("wrong", ["one token at a time", "several tokens at once"])
-def test_a_model_that_goes_on_wrongly_from_its_cache_in_one_of_two_ways_is_refused(
-    wrong: str, folder_of: Callable[..., Path]
-) -> None:
-    """Sampling reads one token at a time; scoring reads several."""
-
-    @wraps(untailed)
-    def forward(self: nn.Module, *args: Any, **said: Any) -> Any:
-        output, tokens = untailed(self, *args, **said), said["input_ids"].shape[1]
-        goes_on = (
-            output.past_key_values is not None and output.past_key_values.get_seq_length() > tokens
-        )
-        if goes_on and (tokens == 1) == (wrong == "one token at a time"):
-            output.logits = -output.logits
-        return output
-
-    backbone = Backbone.load(folder_of("llama"))
-    backbone.model.__class__ = type("Forgetful", (LlamaForCausalLM,), {"forward": forward})
-    with pytest.raises(
-        ConfigError,
-        match=r"\(Forgetful\) gives a row other logits in a batch with longer rows than alone",
-    ):
-        tried_again(backbone)
 
 
 def test_a_window_that_is_longer_than_the_trial_is_seen(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""Model folders that the tests of this package share: written once, read often, never changed."""
+"""Model folders that the tests of this package share. Those of `folder_of` are never changed."""
 
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
+from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.backbone import Backbone
 from motet.settings import Lora
@@ -53,5 +55,36 @@ def with_adapter() -> Callable[[Path, str], Backbone]:
         backbone.add_adapter("a", Lora(rank=4), seed=7)
         move_away(backbone, "a")
         return backbone
+
+    return load
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Return a model folder that the test may change."""
+    return make_model_folder(tmp_path / "m", chat_template=True)
+
+
+@pytest.fixture
+def loaded() -> Callable[[Path], str]:
+    """Return a function that loads a model folder and uses, then saves the model.
+
+    An error must be a ConfigError of one line.
+    """
+
+    def load(model: Path) -> str:
+        """Return "loaded" or "refused"."""
+        try:
+            backbone = Backbone.load(model, device="cpu")
+            tokens = torch.tensor([backbone.tokenizer("the dog")["input_ids"] or [0]])
+            backbone.model(input_ids=tokens)
+            backbone.save_policy(None, model.parent / "saved")
+        except ConfigError as error:
+            said = str(error)
+            assert said
+            assert "\n" not in said, said
+            assert len(said) < 2000
+            return "refused"
+        return "loaded"
 
     return load

@@ -12,8 +12,8 @@ from motet.core import Completion, Fault, ScoreRequest
 from motet.errors import TrainingDiverged
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest, Timings, decode
+from motet.models.forward import score_requests
 from motet.models.padding import padded
-from motet.models.sampler import score_requests
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import Architecture
 

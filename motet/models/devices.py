@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from motet.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class CudaMemory:
@@ -48,6 +50,26 @@ def cuda_memory(device: torch.device) -> CudaMemory:
 def is_cpu(device: torch.device) -> bool:
     """Test for a CPU, where CPUs and accelerators take different code paths."""
     return device.type == "cpu"
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device of this name; `auto` is the first of cuda, mps, cpu that exists.
+
+    Raises: ConfigError if the named device does not exist.
+    """
+    present = ["cpu"]
+    if mps_available():
+        present.insert(0, "mps")
+    if count := cuda_count():
+        present = ["cuda", *(f"cuda:{index}" for index in range(count)), *present]
+    if name == "auto":
+        return torch.device(present[0])
+    if name not in present:
+        raise ConfigError(
+            f"device {name!r} does not exist on this machine; devices are: auto, "
+            f"{', '.join(present)}"
+        )
+    return torch.device(name)
 
 
 # --------------------------------------------------------------------------------- the CPU's memory

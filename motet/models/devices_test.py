@@ -20,9 +20,8 @@ from motet.models import attention, decode, devices, memory
 from motet.models.attention import attend
 from motet.models.backbone import Backbone, Policy
 from motet.models.decode import DecodeRequest
-from motet.models.devices import CudaMemory
+from motet.models.devices import CudaMemory, resolve_device
 from motet.models.forward import forward
-from motet.models.loading import check_dtype, resolve_device
 from motet.models.padding import Rows, padded
 from motet.models.sampler import LocalSampler
 from motet.models.sampling import Rules, draw
@@ -37,14 +36,12 @@ Machine = Callable[..., None]
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Return a function that sets what the modules of this package see.
 
-    Example: `machine(cuda=2, mps=False, bfloat16=True)`.
+    Example: `machine(cuda=2, mps=False)`.
     """
 
-    def pretend(cuda: int = 0, mps: bool = False, bfloat16: bool = True) -> None:
+    def pretend(cuda: int = 0, mps: bool = False) -> None:
         monkeypatch.setattr(devices, "cuda_count", lambda: cuda)
         monkeypatch.setattr(devices, "mps_available", lambda: mps)
-        monkeypatch.setattr(devices, "cuda_computes_bfloat16", lambda device: bfloat16)
-        monkeypatch.setattr(devices, "cuda_name", lambda device: f"Tesla T4 as {device}")
         monkeypatch.setattr(
             devices, "cuda_memory", lambda device: CudaMemory(GIB, 16 * GIB, 12 * GIB)
         )
@@ -70,6 +67,15 @@ def test_auto_is_cuda_then_mps_then_cpu(machine: Machine) -> None:
     assert resolve_device("auto") == torch.device("cpu")
 
 
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert resolve_device("auto").type in {"cpu", "cuda", "mps"}
+    with pytest.raises(
+        ConfigError,
+        match=r"device 'cuda:99' does not exist on this machine; devices are: auto, .*cpu",
+    ):
+        resolve_device("cuda:99")
+
+
 def test_each_of_two_gpus_is_there_and_a_third_is_not(machine: Machine) -> None:
     machine(cuda=2)
     assert [resolve_device(name).index for name in ("cuda", "cuda:0", "cuda:1")] == [None, 0, 1]
@@ -90,19 +96,6 @@ def test_mps_is_a_device_where_it_is_there_alone(machine: Machine) -> None:
         match=r"device 'mps' does not exist on this machine; devices are: auto, cuda, cuda:0, cpu$",
     ):
         resolve_device("mps")
-
-
-def test_bfloat16_is_refused_on_a_gpu_that_does_not_compute_in_it_and_float16_is_not(
-    machine: Machine,
-) -> None:
-    machine(cuda=1, bfloat16=False)
-    check_dtype("float16", FIRST, trainable_full=False)
-    with pytest.raises(
-        ConfigError, match=r"dtype bfloat16 is not supported by Tesla T4 as cuda:0: use float32"
-    ):
-        check_dtype("bfloat16", FIRST, trainable_full=False)
-    machine(cuda=1)
-    check_dtype("bfloat16", FIRST, trainable_full=True)
 
 
 def test_without_a_gpu_there_are_none() -> None:

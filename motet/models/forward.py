@@ -6,13 +6,15 @@ completions continue from the cache of their prompts. If blocks are recomputed i
 (`Backbone.checkpointing`), each completion reads its prompt again instead.
 """
 
+from collections.abc import Sequence
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
+from motet.core import ScoreRequest
 from motet.models.backbone import Backbone
-from motet.models.padding import Rows, positions
+from motet.models.padding import Rows, padded, positions
 from motet.models.sequence_packing import PackedRow
 
 
@@ -51,6 +53,35 @@ def forward(
     if not want_entropy:
         return logp_BL, None
     return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
+
+
+@torch.no_grad()
+def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+    """Return the log-probabilities of each request's tokens, in one batch.
+
+    The policy that is active on the backbone computes them.
+    """
+    places = {
+        prompt: place
+        for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))
+    }
+    rows = Rows(
+        *padded(list(places), backbone.pad_id, "left", backbone.device),
+        torch.tensor(
+            [places[request.prompt_tokens] for request in requests], device=backbone.device
+        ),
+        *padded(
+            [request.tokens for request in requests], backbone.pad_id, "right", backbone.device
+        ),
+    )
+    temperature_B = torch.tensor(
+        [request.temperature for request in requests], device=backbone.device
+    )
+    logp_BL, _ = forward(backbone, rows, temperature_B, want_entropy=False)
+    return [
+        tuple(row[: len(request.tokens)])
+        for row, request in zip(logp_BL.tolist(), requests, strict=True)
+    ]
 
 
 def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:

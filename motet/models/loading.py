@@ -7,32 +7,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError
-from motet.models import devices
 from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
 from motet.models.bounded_text import limit_tokens
 from motet.models.folder import allowed_contents, library
+from motet.models.model_config import EXPECTED, config_of, context_of, named, refused
 from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
-DType = Literal["float32", "bfloat16", "float16"]
-
-DTYPES: dict[str, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
-UNLIMITED = 10**9
-"""Stands for "no limit". Tokenizers without a known limit give 10^30."""
 MOST_TABLES = 1 << 30
 """Most numbers in the masks and positions that a model creates itself."""
 MOST_TENSORS = 100_000
@@ -47,75 +38,12 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
     Raises: ConfigError.
     """
     with allowed_contents(source, "tokenizer") as view:
-        config = _config_of(source, view)
-        with library(_named(source), EXPECTED):
+        config = config_of(source, view)
+        with library(named(source), EXPECTED):
             found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
         tokenizer = _check_vocabulary(source, found, config)
         _rename(tokenizer, view, source)
-    limits = [tokenizer.model_max_length, _positions(source, config), _short_regime(source, config)]
-    return tokenizer, int(min(limits))
-
-
-def load_config(source: str | Path) -> PretrainedConfig:
-    """Return the allowed contents of a model's config.json.
-
-    Raises: ConfigError.
-    """
-    with allowed_contents(source, "config") as view:
-        return _config_of(source, view)
-
-
-def shortened_context(source: str | Path) -> str | None:
-    """Return a message for the user if we use a shorter context than the model has; else None.
-
-    Raises: ConfigError.
-    """
-    config = load_config(source)
-    short, long = _short_regime(source, config), _positions(source, config)
-    if short >= long:
-        return None
-    return (
-        f"the context of model {str(source)!r} is limited to {short} of {long} tokens: beyond "
-        "them its positions (longrope) change for every row of a batch, so log-probabilities "
-        "would depend on other rows"
-    )
-
-
-def _positions(source: str | Path, config: PretrainedConfig) -> int:
-    """Return the context length that the config states, in tokens.
-
-    Raises: ConfigError.
-    """
-    text = config.get_text_config(decoder=True)
-    return _count(source, "max_position_embeddings", getattr(text, "max_position_embeddings", None))
-
-
-def _short_regime(source: str | Path, config: PretrainedConfig) -> int:
-    """Return up to how many tokens the positions do not depend on the longest row of a batch.
-
-    LongRoPE (Ding et al. 2024) has frequencies for short texts and others for long ones, and
-    transformers uses those of the longest row for all rows. Dynamic NTK scaling does the same
-    beyond max_position_embeddings, which no row exceeds anyway.
-
-    Raises: ConfigError.
-    """
-    rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
-    # Some models have one per layer type.
-    kinds = [
-        rope,
-        *(kind for kind in rope.values() if isinstance(kind, dict)),
-    ]
-    long = [kind for kind in kinds if kind.get("rope_type") == "longrope"]
-    name = "original_max_position_embeddings"
-    return min((_count(source, name, kind.get(name)) for kind in long), default=UNLIMITED)
-
-
-def _count(source: str | Path, name: str, found: object) -> int:
-    if found is None:
-        return UNLIMITED
-    if not isinstance(found, int) or found < 1:
-        raise _refused(source, f"{name}: got {found!r}, expected at least 1")
-    return found
+    return tokenizer, int(min(tokenizer.model_max_length, context_of(source, config)))
 
 
 def load_model(
@@ -130,7 +58,7 @@ def load_model(
     Raises: ConfigError.
     """
     with allowed_contents(source, "weights") as view:
-        config = _config_of(source, view)
+        config = config_of(source, view)
         stored = stored_as(config)
         if stored not in ("none", quantize):
             raise ConfigError(
@@ -147,7 +75,7 @@ def load_model(
             how["quantization_config"] = quantization(quantize, dtype)
         if attention != "auto":
             how["attn_implementation"] = attention
-        with library(_named(source), EXPECTED):
+        with library(named(source), EXPECTED):
             loaded = AutoModelForCausalLM.from_pretrained(
                 view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True, ignore_mismatched_sizes=True, **how,
@@ -170,24 +98,6 @@ def load_model(
     return model
 
 
-EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
-
-
-def _refused(source: str | Path, why: str) -> ConfigError:
-    return ConfigError(f"{_named(source)} cannot be loaded: {why}")
-
-
-def _named(source: str | Path) -> str:
-    return f"model {str(source)!r}"
-
-
-def _config_of(source: str | Path, view: Path) -> PretrainedConfig:
-    with library(_named(source), EXPECTED):
-        config: PretrainedConfig = AutoConfig.from_pretrained(view, trust_remote_code=False)
-    config.name_or_path = str(source)
-    return config
-
-
 def _check_vocabulary(
     source: str | Path, tokenizer: object, config: PretrainedConfig
 ) -> PreTrainedTokenizerBase:
@@ -200,19 +110,19 @@ def _check_vocabulary(
     Raises: ConfigError.
     """
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise _refused(
+        raise refused(
             source, f"its tokenizer_class is not a tokenizer, got {type(tokenizer).__name__}"
         )
     rows = getattr(config.get_text_config(), "vocab_size", None)
     tokens = set(tokenizer.get_vocab().values())
     if not tokens:
-        raise _refused(source, "its tokenizer has no tokens; expected a vocabulary")
+        raise refused(source, "its tokenizer has no tokens; expected a vocabulary")
     if not isinstance(rows, int):
         return tokenizer
     needed = tokens - set(tokenizer.added_tokens_decoder) | {tokenizer.bos_token_id} - {None}
     last = max(needed, default=-1)
     if last >= rows:
-        raise _refused(
+        raise refused(
             source,
             f"its tokenizer has tokens up to {last:,}, but vocab_size in its config.json is "
             f"{rows:,}; expected the tokenizer of this model",
@@ -238,7 +148,7 @@ def _rename(tokenizer: PreTrainedTokenizerBase, view: Path, source: str | Path) 
 def _skeleton(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
     """Build the model without memory for its weights."""
     with (
-        library(_named(source), EXPECTED),
+        library(named(source), EXPECTED),
         torch.device("meta"),
         _without_warnings(),
         _few_tensors(source),
@@ -254,14 +164,14 @@ def _check_size(source: str | Path, skeleton: PreTrainedModel, view: Path) -> No
     described = sum(parameter.numel() for parameter in skeleton.parameters())
     there = sum(path.stat().st_size for path in view.glob("*.safetensors"))
     if described > 2 * there:  # A weight has at least four bits.
-        raise _refused(
+        raise refused(
             source,
             f"its config.json describes {described:,} weights, but its files have {there:,} "
             "bytes; expected the config of these weights",
         )
     tables = sum(buffer.numel() for buffer in skeleton.buffers())
     if tables > MOST_TABLES:
-        raise _refused(
+        raise refused(
             source,
             f"its config.json describes tables of {tables:,} numbers, expected at most "
             f"{MOST_TABLES:,}",
@@ -276,7 +186,7 @@ def _check_attention_of(
     Raises: ConfigError.
     """
     if attention != "auto" and attention not in (there := implementations_of(model)):
-        raise _refused(
+        raise refused(
             source,
             f"its attention is {attention}, but transformers implements {model.__name__} only "
             f"with {' and '.join(there)}; expected one of them, or attention: auto",
@@ -292,7 +202,7 @@ def _few_tensors(source: str | Path) -> Iterator[None]:
 
     def counted(*_: object) -> None:
         if next(made) > MOST_TENSORS:
-            raise _refused(
+            raise refused(
                 source,
                 f"its config.json describes more than {MOST_TENSORS:,} tensors of weights, "
                 "expected at most this number",
@@ -320,7 +230,7 @@ def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
         )
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise _refused(
+            raise refused(
                 source,
                 f"its weight files {said} {', '.join(names[:3])}{more}; "
                 f"expected every weight that its config.json describes",
@@ -329,7 +239,7 @@ def _check_loaded(source: str | Path, about: Mapping[str, Any]) -> None:
 
 @torch.no_grad()
 def _check_computes(source: str | Path, model: PreTrainedModel) -> None:
-    with library(_named(source), EXPECTED):
+    with library(named(source), EXPECTED):
         model.eval()(input_ids=torch.zeros((1, 2), dtype=torch.long, device=model.device))
 
 
@@ -348,39 +258,3 @@ def _without_dropout(config: PretrainedConfig) -> None:
     for key, value in vars(config).items():
         if isinstance(value, float) and ("dropout" in key or key.endswith(("pdrop", "layerdrop"))):
             setattr(config, key, 0.0)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Return the device of this name; `auto` is the first of cuda, mps, cpu that exists.
-
-    Raises: ConfigError if the named device does not exist.
-    """
-    present = ["cpu"]
-    if devices.mps_available():
-        present.insert(0, "mps")
-    if count := devices.cuda_count():
-        present = ["cuda", *(f"cuda:{index}" for index in range(count)), *present]
-    if name == "auto":
-        return torch.device(present[0])
-    if name not in present:
-        raise ConfigError(
-            f"device {name!r} does not exist on this machine; devices are: auto, "
-            f"{', '.join(present)}"
-        )
-    return torch.device(name)
-
-
-def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
-    """Check that the device supports this dtype.
-
-    Raises: ConfigError.
-    """
-    if dtype not in DTYPES:
-        raise ConfigError(f"got dtype {dtype!r}, expected one of: {', '.join(DTYPES)}")
-    if dtype == "float16" and (device.type == "cpu" or trainable_full):
-        why = "a fully trained policy" if trainable_full else "the cpu"
-        raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
-    if dtype == "bfloat16" and device.type == "cuda" and not devices.cuda_computes_bfloat16(device):
-        raise ConfigError(
-            f"dtype bfloat16 is not supported by {devices.cuda_name(device)}: use float32"
-        )

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from motet.core import Message
 from motet.errors import ConfigError, SamplerFault
 from motet.models.backbone import Backbone
-from motet.models.loading import load_tokenizer, resolve_device
+from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
 from motet.settings import Lora
 from tests.fixtures.model_folders import Architecture, make_model_folder
@@ -35,14 +35,6 @@ def test_a_folder_of_any_family_is_read(
     assert backbone.context_length == 96
     assert backbone.eos_ids == (1, 3), "the tokenizer's <eos> and the generation config's <end>"
     assert backbone.device.type == device
-
-
-def test_a_missing_padding_token_becomes_an_end_token_without_a_new_embedding(
-    folder_of: FolderOf,
-) -> None:
-    backbone = Backbone.load(folder_of("gpt2"))
-    assert backbone.pad_id in backbone.eos_ids
-    assert backbone.model.get_input_embeddings().num_embeddings == len(backbone.tokenizer)
 
 
 def test_dropout_is_off_even_in_train_mode(folder_of: FolderOf) -> None:
@@ -94,22 +86,6 @@ def test_a_broken_weight_file_is_refused(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(ConfigError, match="cannot be loaded"):
         Backbone.load(folder)
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    assert resolve_device("auto").type in {"cpu", "cuda", "mps"}
-    with pytest.raises(
-        ConfigError,
-        match=r"device 'cuda:99' does not exist on this machine; devices are: auto, .*cpu",
-    ):
-        resolve_device("cuda:99")
-
-
-def test_a_dtype_that_cannot_work_is_refused(folder_of: FolderOf) -> None:
-    with pytest.raises(ConfigError, match="float16 is not supported for the cpu"):
-        Backbone.load(folder_of(), device="cpu", dtype="float16")
-    with pytest.raises(ConfigError, match="got dtype 'int8', expected one of: float32"):
-        Backbone.load(folder_of(), dtype="int8")
 
 
 def test_a_tokenizer_and_its_context_are_read_without_the_weights(tmp_path: Path) -> None:
@@ -184,15 +160,3 @@ def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_the
     for prompt in ("the [PAD]dog", (Message("user", "the [PAD]dog"),)):
         with pytest.raises(SamplerFault, match=said):
             encode(backbone.tokenizer, prompt)
-
-
-def test_a_model_without_an_end_of_sequence_of_its_own_never_ends_an_answer_and_loads(
-    tmp_path: Path,
-) -> None:
-    folder = make_model_folder(tmp_path)
-    words = AutoTokenizer.from_pretrained(folder)
-    words.add_special_tokens({"eos_token": "[END]"})
-    words.save_pretrained(folder)
-    backbone = Backbone.load(folder, device="cpu")
-    assert backbone.tokenizer.eos_token_id == len(backbone.model.get_input_embeddings().weight)
-    assert backbone.pad_id < backbone.tokenizer.eos_token_id

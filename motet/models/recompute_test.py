@@ -10,7 +10,7 @@ from torch import nn
 from motet.errors import ConfigError
 from motet.models import backbone as backbone_module
 from motet.models.backbone import Backbone, Policy
-from motet.models.capabilities import Capabilities
+from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.forward import forward
 from motet.models.padding import Rows, padded

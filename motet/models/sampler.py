@@ -6,17 +6,16 @@ in batches that depend on the requests only.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any, TypeVar
 
 import torch
 
 from motet.core import (
-    Completion,
     Fault,
     OnAnswer,
     Sampled,
@@ -30,22 +29,12 @@ from motet.models import devices
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, compute_values, read
 from motet.models.decode import DecodeRequest, Timings, decode
-from motet.models.forward import forward
+from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
-from motet.models.padding import Rows, padded
 from motet.models.prompts import OnLongPrompt, fit
+from motet.models.sampler_rows import CompletionRow, OpenRequests, batches
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One completion to sample: its request, its index there, its prompt, and its most tokens."""
-
-    request: int
-    index: int
-    prompt: tuple[int, ...]
-    answer: int
 
 
 class LocalSampler:
@@ -154,16 +143,18 @@ class LocalSampler:
         begun = perf_counter()
         prompts = [self._prompt(request) for request in requests]
         self._timings.prefill += perf_counter() - begun
-        open_ = _Open(requests, prompts, hand_out)
+        open_ = OpenRequests(requests, prompts, hand_out)
         for names in self._adapter_groups(requests):
             room = self._policies[names[0]].backbone.context_length
             rows = [
-                _Row(number, index, prompt, min(request.decode.max_new_tokens, room - len(prompt)))
+                CompletionRow(
+                    number, index, prompt, min(request.decode.max_new_tokens, room - len(prompt))
+                )
                 for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
                 if request.policy in names and not isinstance(prompt, Fault)
                 for index in range(len(request.keys))
             ]
-            for batch in self._batches(rows, self._tokens_per_batch):
+            for batch in batches(rows, self._rows_per_batch, self._tokens_per_batch):
                 self._decode(open_, batch)
             devices.give_back(self._policies[names[0]].backbone.device)
         return open_.answers()
@@ -196,7 +187,7 @@ class LocalSampler:
                 "sampler", fault.cause or type(fault).__name__, f"policy {request.policy}: {fault}"
             )
 
-    def _decode(self, open_: "_Open", rows: Sequence[_Row]) -> None:
+    def _decode(self, open_: OpenRequests, rows: Sequence[CompletionRow]) -> None:
         asked = [open_.requests[row.request] for row in rows]
         read = [(request.policy, row.prompt) for row, request in zip(rows, asked, strict=True)]
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
@@ -242,11 +233,11 @@ class LocalSampler:
         for name in sorted({request.policy for request in requests}):
             reference = self._reference(name)
             rows = [
-                _Row(number, 0, request.prompt_tokens, len(request.tokens))
+                CompletionRow(number, 0, request.prompt_tokens, len(request.tokens))
                 for number, request in enumerate(requests)
                 if request.policy == name
             ]
-            for batch in self._batches(rows, self._score_tokens):
+            for batch in batches(rows, self._rows_per_batch, self._score_tokens):
                 self._between()
                 with self._turn, self._scoring(batch, reference.backbone), reference.active():
                     logprobs = score_requests(
@@ -264,15 +255,19 @@ class LocalSampler:
                 for n, request in enumerate(requests)
                 if request.critic == name
             }
-            rows = [_Row(number, 0, reading.tokens, 0) for number, reading in asked.items()]
-            for batch in self._batches(rows, self._score_tokens):
+            rows = [
+                CompletionRow(number, 0, reading.tokens, 0) for number, reading in asked.items()
+            ]
+            for batch in batches(rows, self._rows_per_batch, self._score_tokens):
                 self._between()
                 with self._turn, self._scoring(batch, critic.backbone):
                     found = compute_values(critic, [asked[row.request] for row in batch])
                 said |= zip((row.request for row in batch), found, strict=True)
         return [said[number] for number in range(len(requests))]
 
-    def _scoring(self, batch: Sequence[_Row], backbone: Backbone) -> AbstractContextManager[None]:
+    def _scoring(
+        self, batch: Sequence[CompletionRow], backbone: Backbone
+    ) -> AbstractContextManager[None]:
         width = max(len(row.prompt) + row.answer for row in batch)
         knobs = f"lower train.token_budget ({self._score_tokens})"
         return oom_hint(
@@ -289,88 +284,3 @@ class LocalSampler:
                 "copy of the model, or use train: lora"
             )
         return Policy(f"{name} (reference)", policy.backbone, adapter=None, trainable=False)
-
-    # -------------------------------------------------------------------------------------- batches
-
-    def _batches(self, rows: Sequence[_Row], tokens: int) -> Iterator[list[_Row]]:
-        """Put rows of similar length together. A row above the token limit gets its own batch."""
-        batch: list[_Row] = []
-        for row in sorted(
-            rows, key=lambda row: (len(row.prompt), row.answer, row.request, row.index)
-        ):
-            grown = [*batch, row]
-            width = len(row.prompt) + max(other.answer for other in grown)
-            if batch and (len(grown) > self._rows_per_batch or len(grown) * width > tokens):
-                yield batch
-                grown = [row]
-            batch = grown
-        if batch:
-            yield batch
-
-
-class _Open:
-    """The requests of one call and their samples so far.
-
-    A request is passed on when all of its keys have a completion.
-    """
-
-    def __init__(
-        self,
-        requests: Sequence[SampleRequest],
-        prompts: Sequence[tuple[int, ...] | Fault],
-        hand_out: OnAnswer,
-    ) -> None:
-        self.requests = requests
-        self._hand_out = hand_out
-        self._drawn: list[dict[int, Completion | Fault]] = [{} for _ in requests]
-        self._answers: dict[int, Sampled | Fault] = {}
-        for number, prompt in enumerate(prompts):
-            if isinstance(prompt, Fault):
-                self._end(number, prompt)
-
-    def take(self, row: _Row, answer: Completion | Fault) -> None:
-        drawn = self._drawn[row.request]
-        drawn[row.index] = answer
-        if len(drawn) < len(self.requests[row.request].keys):
-            return
-        answers = [drawn[index] for index in range(len(drawn))]
-        faults = [one for one in answers if isinstance(one, Fault)]
-        completions = tuple(one for one in answers if isinstance(one, Completion))
-        self._end(row.request, faults[0] if faults else Sampled(row.prompt, completions))
-
-    def answers(self) -> list[Sampled | Fault]:
-        """Return all results in the order of the requests, after the last was sampled."""
-        return [self._answers[number] for number in range(len(self.requests))]
-
-    def _end(self, number: int, answer: Sampled | Fault) -> None:
-        self._answers[number] = answer
-        self._hand_out(number, answer)
-
-
-@torch.no_grad()
-def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
-    """Return the log-probabilities of each request's tokens, in one batch.
-
-    The policy that is active on the backbone computes them.
-    """
-    places = {
-        prompt: place
-        for place, prompt in enumerate(dict.fromkeys(request.prompt_tokens for request in requests))
-    }
-    rows = Rows(
-        *padded(list(places), backbone.pad_id, "left", backbone.device),
-        torch.tensor(
-            [places[request.prompt_tokens] for request in requests], device=backbone.device
-        ),
-        *padded(
-            [request.tokens for request in requests], backbone.pad_id, "right", backbone.device
-        ),
-    )
-    temperature_B = torch.tensor(
-        [request.temperature for request in requests], device=backbone.device
-    )
-    logp_BL, _ = forward(backbone, rows, temperature_B, want_entropy=False)
-    return [
-        tuple(row[: len(request.tokens)])
-        for row, request in zip(logp_BL.tolist(), requests, strict=True)
-    ]

@@ -13,7 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from motet.models import attention
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, share_prompts
-from motet.models.capabilities import Capabilities
+from motet.models.causal_lm import Capabilities
 from motet.models.padding import Rows, padded, positions
 from motet.models.sequence_packing import PackedRow
 from tests.fixtures.model_folders import make_tokenizer

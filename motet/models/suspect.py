@@ -7,7 +7,7 @@ from torch import Tensor
 
 from motet.batch import Batch
 from motet.models.backbone import Backbone
-from motet.models.capabilities import Capabilities
+from motet.models.causal_lm import Capabilities
 from motet.models.forward import forward
 from motet.models.padding import Rows
 

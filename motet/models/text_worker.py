@@ -43,48 +43,18 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries must not print into the responses
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import jinja2.debug  # jinja imports this when a template fails
-    from tokenizers import Tokenizer
-    from transformers.utils.chat_template_utils import render_jinja_template
-
+    import_all()
+    lock()
+    print("ready", file=answers)
     known: dict[str, Any] = {}
+    for line in sys.stdin:
+        print(json.dumps(answered(line, known)), file=answers)
 
-    def render(asked: dict[str, Any]) -> str:
-        # The result is a pair, which its annotation does not say.
-        rendered: Sequence[Any] = render_jinja_template(
-            [asked["rows"]],
-            chat_template=asked["template"],
-            add_generation_prompt=True,
-            **asked["tokens"],
-        )
-        text: str = rendered[0][0]
-        if len(text) > MOST_TEXT:
-            raise TooLong(
-                f"got a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}"
-            )
-        return text
 
-    def answer(asked: dict[str, Any]) -> Any:
-        match asked["do"]:
-            case "learn":
-                made = Tokenizer.from_str(asked["tokenizer"])
-                made.no_padding()
-                made.no_truncation()
-                made.encode_special_tokens = asked["split"]
-                known[asked["name"]] = made
-                return None
-            case "render":
-                return render(asked)
-            case "encode":
-                return (
-                    known[asked["name"]]
-                    .encode(asked["text"], add_special_tokens=asked["special"])
-                    .ids
-                )
-            case "match":
-                pattern = re.compile(asked["pattern"])
-                return [name for name in asked["names"] if pattern.fullmatch(name)]
-        raise AssertionError(asked["do"])
+def import_all() -> None:
+    """Import everything that a request may need: after `lock`, no file can be read."""
+    import jinja2.debug  # jinja imports this when a template fails
+    import tokenizers  # noqa: F401
 
     time.tzset()  # a template may need the date, and the time zone is in a file
     ready = {"do": "render", "rows": [{"role": "user", "content": "x"}], "tokens": {}}
@@ -99,20 +69,62 @@ def main() -> None:
         render(ready | {"template": "{{ raise_exception('ready') }}"})
     except jinja2.TemplateError:
         """Import what every failing template needs: the first failure imports it."""
-    lock()
-    print("ready", file=answers)
-    for line in sys.stdin:
-        try:
-            said: dict[str, Any] = {"is": answer(json.loads(line))}
-        except MemoryError:
-            said = {"failed": f"it needs more than {MEMORY >> 30} GiB of memory", "kind": "limit"}
-        except TooLong as error:
-            said = {"failed": str(error), "kind": "limit"}
-        except jinja2.TemplateError as error:
-            said = {"failed": str(error)[:MOST_SAID], "kind": "template"}
-        except BaseException as error:  # noqa: BLE001 - a panic of Rust code is no Exception
-            said = {"failed": f"{type(error).__name__}: {error}"[:MOST_SAID], "kind": "other"}
-        print(json.dumps(said), file=answers)
+
+
+def answered(line: str, known: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to a request: its result, or what failed and of which kind."""
+    import jinja2
+
+    try:
+        return {"is": answer(json.loads(line), known)}
+    except MemoryError:
+        return {"failed": f"it needs more than {MEMORY >> 30} GiB of memory", "kind": "limit"}
+    except TooLong as error:
+        return {"failed": str(error), "kind": "limit"}
+    except jinja2.TemplateError as error:
+        return {"failed": str(error)[:MOST_SAID], "kind": "template"}
+    except BaseException as error:  # noqa: BLE001 - a panic of Rust code is no Exception
+        return {"failed": f"{type(error).__name__}: {error}"[:MOST_SAID], "kind": "other"}
+
+
+def answer(asked: dict[str, Any], known: dict[str, Any]) -> Any:
+    """Do what a request asks. `known` maps names to the tokenizers that earlier requests loaded."""
+    from tokenizers import Tokenizer
+
+    match asked["do"]:
+        case "learn":
+            made = Tokenizer.from_str(asked["tokenizer"])
+            made.no_padding()
+            made.no_truncation()
+            made.encode_special_tokens = asked["split"]
+            known[asked["name"]] = made
+            return None
+        case "render":
+            return render(asked)
+        case "encode":
+            return (
+                known[asked["name"]].encode(asked["text"], add_special_tokens=asked["special"]).ids
+            )
+        case "match":
+            pattern = re.compile(asked["pattern"])
+            return [name for name in asked["names"] if pattern.fullmatch(name)]
+    raise AssertionError(asked["do"])
+
+
+def render(asked: dict[str, Any]) -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    # The result is a pair, which its annotation does not say.
+    rendered: Sequence[Any] = render_jinja_template(
+        [asked["rows"]],
+        chat_template=asked["template"],
+        add_generation_prompt=True,
+        **asked["tokens"],
+    )
+    text: str = rendered[0][0]
+    if len(text) > MOST_TEXT:
+        raise TooLong(f"got a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}")
+    return text
 
 
 def lock() -> None:

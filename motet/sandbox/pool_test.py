@@ -320,8 +320,8 @@ def test_the_server_imports_nothing_of_motet_but_its_folder(sandbox: Sandbox) ->
         sandbox,
         "import sys\ndef main(): return sorted(n for n in sys.modules if n.startswith('motet'))",
     )
-    parts = ["arrays", "borrowed", "callers", "candidate", "candidate_client", "child", "containers",
-             "depths", "judge", "landlock", "lending", "libc", "library", "names",
+    parts = ["arrays", "borrowed", "callers", "candidate", "candidate_client", "child",
+             "containers", "depths", "judge", "landlock", "lending", "libc", "library", "names",
              "namespaces", "object_table", "packages", "pages", "program", "protocol",
              "scratch", "seccomp", "server", "standin_roots", "standins", "temporary", "trial",
              "values"]  # fmt: skip

@@ -13,7 +13,7 @@ from motet.models import adapter_folder
 from motet.models import folder as model_folder
 from motet.models.attention_choice import Attention
 from motet.models.backbone import Backbone, Policy
-from motet.models.loading import DType
+from motet.models.dtypes import DType
 from motet.models.tiny import make_tiny
 from motet.models.warmup import warm_up
 from motet.reading import read_json

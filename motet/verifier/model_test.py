@@ -3,13 +3,13 @@
 import json
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from motet.errors import ConfigError
-from motet.verifier.model import CARD, HEAD, Unreadable, Verifier, check_folder
+from motet.verifier.folder import HEAD
+from motet.verifier.model import Unreadable, Verifier
 from tests.fixtures.verifiers import chat, make_verifier_folder
 
 ANSWER = "two times\nthree, so\n\nsix"
@@ -79,31 +79,6 @@ def test_a_text_of_the_longest_tokens_is_read_to_the_context_and_longer_ones_are
     assert verifier.encode(chat(" " * 128 * 40)).answer == 40 + 1
     with pytest.raises(Unreadable, match="expected at most 12,288: 128 for each token of 96"):
         verifier.encode(chat(" " * 128 * 96))
-
-
-def test_a_verifier_that_learnt_at_the_end_only_is_read_there_only(folder, tmp_path):
-    card = json.loads((folder / CARD).read_text())
-    (folder / CARD).write_text(json.dumps({**card, "facts": {"loss": "last"}}))
-    try:
-        assert Verifier.load(folder, device="cpu").reads == "end"
-        with pytest.raises(
-            ConfigError,
-            match=r"reads is lowest, but the verifier in .* was trained with loss: last",
-        ):
-            Verifier.load(folder, device="cpu", reads="lowest")
-    finally:
-        (folder / CARD).write_text(json.dumps(card))
-
-
-@pytest.mark.parametrize("read", [check_folder, partial(Verifier.load, device="cpu")])
-def test_a_head_that_is_a_link_out_of_the_folder_is_refused(read, folder, tmp_path):
-    place = shutil.copytree(folder, tmp_path / "verifier")
-    (place / HEAD).rename(tmp_path / HEAD)
-    (place / HEAD).symlink_to(tmp_path / HEAD)
-    with pytest.raises(
-        ConfigError, match=r"head\.safetensors is a link to .*; expected a file in the folder"
-    ):
-        read(place)
 
 
 def test_a_head_that_the_library_cannot_read_is_one_line(folder, tmp_path):

@@ -66,27 +66,12 @@ async def sample(
             for _ in some:
                 progress()
             continue
-        warm = replace(
-            team,
-            decode={
-                a: d.model_copy(update={"temperature": temperature}) for a, d in team.decode.items()
-            },
-        )
-        turns = len(plan.samples)
-        paths = plan.model_copy(
-            update={
-                "samples": (wanted.games, *[1] * (turns - 1)),
-                "expand": "all",
-                "pairing": "aligned",
-                "max_nodes": 1 + wanted.games * (turns - 1),
-            }
-        )
         episodes = await collect(
             environment,
             some,
             sampler,
-            warm,
-            paths,
+            _at_temperature(team, temperature),
+            _separate_games(plan, wanted.games),
             run_seed=wanted.seed,
             tag=f"verifier-{temperature:g}-{number}",
             on_episode=lambda episode: progress(),
@@ -96,6 +81,27 @@ async def sample(
         log.part_done()
     log.close()
     return log.counts
+
+
+def _at_temperature(team: Team, temperature: float) -> Team:
+    decode = {a: d.model_copy(update={"temperature": temperature}) for a, d in team.decode.items()}
+    return replace(team, decode=decode)
+
+
+def _separate_games(plan: Plan, games: int) -> Plan:
+    """Return the plan of `games` games per task.
+
+    They share the first Round. From then on, each has one sample per agent and turn.
+    """
+    turns = len(plan.samples)
+    return plan.model_copy(
+        update={
+            "samples": (games, *[1] * (turns - 1)),
+            "expand": "all",
+            "pairing": "aligned",
+            "max_nodes": 1 + games * (turns - 1),
+        }
+    )
 
 
 async def argue(

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from motet.errors import ConfigError
 from motet.http_client import is_loopback
-from motet.models.loading import shortened_context
+from motet.models.model_config import shortened_context
 from motet.verifier.app import create_app
+from motet.verifier.folder import Reads
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.log import bounded_log
-from motet.verifier.model import Reads, Verifier
+from motet.verifier.model import Verifier
 
 BACKLOG = 2048
 """Number of connections that the system queues until they are accepted."""
