@@ -347,7 +347,7 @@ def refused(motet, place, line, complaint):
         ("compare runs/tiny", "compare got 1 run folders, expected at least two"),
         (
             "compare runs/tiny runs/begun",
-            "runs/begun has no summary.json: expected the folder of a finished run",
+            "runs/begun has no summary.json: expected the folder of a run that finished or was",
         ),
     ],
 )

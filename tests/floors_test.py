@@ -20,6 +20,7 @@ FLOORS = [
         "visible",
         "reading",
         "timeouts",
+        "tracebacks",
     },
     {"credit", "losses", "views", "sandbox", "endpoint"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
@@ -29,6 +30,7 @@ FLOORS = [
         "models",
         "config.no_effect",
         "config.parts",
+        "config.paths",
         "config.schema",
         "config.services",
         "config.verifier",
@@ -55,6 +57,7 @@ SHARED = (
     {
         "config.no_effect",
         "config.parts",
+        "config.paths",
         "config.schema",
         "config.services",
         "config.verifier",

@@ -6,11 +6,15 @@ from typing import Any
 
 from motet.api.memory_estimate import memory_of
 from motet.api.setup import ConfigLike, Show, read_config
-from motet.api.training import train, warnings_of
-from motet.assembly.task_setup import open_task_setup, steps_of
+from motet.api.training import IDLE, train, warnings_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of
+from motet.assembly.trial_game import trial_game
 from motet.config.load import make_config
+from motet.core import Fault
 from motet.errors import Interrupted
 from motet.sandbox import temporary
+from motet.timeouts import run_loop
+from motet.trainer.notices import too_few_turns
 
 
 @dataclass(frozen=True)
@@ -57,20 +61,32 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
             completions=tasks * agents * sum(completions_T),
             longest_completions=tasks * answers * sum(completions_T),
             memory=memory_of(setup),
-            warnings=warnings_of(setup),
+            warnings=[*warnings_of(setup), *_trial_warnings(setup)],
         )
 
 
+def _trial_warnings(setup: TaskSetup) -> list[str]:
+    """Play one game without models. Return what is wrong with it."""
+    found, plan = run_loop(trial_game(setup)), setup.config.rollout
+    if isinstance(found, Fault):
+        return [f"a trial game without models failed: {found}"]
+    late = found is not None and found > len(plan.samples)
+    return [too_few_turns(plan, found)] if late else []
+
+
 def check(
-    config: ConfigLike, overrides: Sequence[str] = (), show: Show = "silent"
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    show: Show = "silent",
+    traceback: bool = False,
 ) -> dict[str, Any]:
     """Run two steps with tiny models in place of the run's own, in a temporary folder.
 
     It finds errors that only occur at run time: an environment that raises, a reward service that
     cannot be reached, a prompt without tokens.
 
-    Returns the summary. Its entry `stand_ins` lists other parts that were replaced. Raises: as
-    `train`.
+    Returns the summary. Its entry `stand_ins` lists other parts that were replaced. With
+    `traceback`, the whole traceback of the first fault of each cause is shown. Raises: as `train`.
     """
     settings = read_config(config, overrides)
     plain = settings.model_dump(mode="json")
@@ -106,6 +122,8 @@ def check(
     short = make_config(plain, places=settings.places)
     with temporary.folder("motet-check-") as runs:
         try:
-            return {**train(short, runs=runs, show=show), "stand_ins": stand_ins}
+            summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
+            warnings = [line for line in summary["warnings"] if not line.startswith(IDLE)]
+            return {**summary, "warnings": warnings, "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume

@@ -1,7 +1,7 @@
 """The API functions train and warmup."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Environment
-from motet.errors import ConfigError, Interrupted
+from motet.errors import ConfigError, Interrupted, MotetError
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.checkpoint import Checkpoint, Retention
@@ -26,12 +26,16 @@ from motet.trainer.metrics import (
     WandbLogger,
     read_metrics,
 )
+from motet.trainer.notices import Notices
 from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
 from motet.trainer.run import Intervals, RunOutputs, RunTasks, TrainingRun
 from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
+
+IDLE = "the schedule does not train"
+"""The beginning of a warning that depends on the number of steps."""
 
 
 def train(
@@ -43,10 +47,17 @@ def train(
     environment: Environment[Any] | None = None,
     runs: str | Path = "runs",
     show: Show = "auto",
+    traceback: bool = False,
+    advise: bool = True,
 ) -> dict[str, Any]:
     """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
 
-    All results are in `runs/NAME`. `environment` replaces the configured one.
+    All results are in `runs/NAME`. A run that stops early leaves a summary with `finished: false`.
+
+    Args:
+        environment: replaces the configured one.
+        traceback: show the whole traceback of the first fault of each cause.
+        advise: whether errors say how to resume. False if the caller deletes the run.
 
     Raises: ConfigError before anything is changed; Interrupted after Ctrl-C; MotetError if the run
     cannot continue.
@@ -71,8 +82,9 @@ def train(
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
+                notices = Notices(progress.say, traceback)
                 for line in (*found.warnings, *warnings_of(setup)):
-                    progress.say(line)
+                    notices.say(line)
                 settled = run_loop(
                     bases.settle(
                         setup, raw, folder.models, None if found.checkpoint else metrics, progress
@@ -88,20 +100,39 @@ def train(
                 step_config_of(setup),
                 _intervals(settings),
                 settings.alarms,
-                RunOutputs(folder, metrics, progress),
-                resume_command=resume_command,
+                RunOutputs(folder, metrics, progress, notices),
+                resume_command=resume_command if advise else None,
                 facts={"sandbox_level": setup.sandbox_level},
                 clock=clock,
             )
-            summary = run_loop(run.run(found.checkpoint))
+            with _partial_summary(settings, folder, run):
+                summary = run_loop(run.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(
                 f"stopped at once. Resume from the last checkpoint with: {resume_command}"
             ) from error
-        summary = {"name": settings.name, **summary}
-        write_json(folder.summary, summary)
-        learning_curve(read_metrics(folder.metrics), summary, folder.curve)
-    return summary
+        return _summarise(settings, folder, summary)
+
+
+def _summarise(
+    settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the summary and the learning curve. Return the summary with the name of the run."""
+    named = {"name": settings.name, **summary}
+    write_json(folder.summary, named)
+    learning_curve(read_metrics(folder.metrics), named, folder.curve)
+    return named
+
+
+@contextmanager
+def _partial_summary(settings: RunConfig, folder: RunFolder, run: TrainingRun) -> Iterator[None]:
+    """If the run ends early, write what it has so far, so that it can be looked at and compared."""
+    try:
+        yield
+    except (MotetError, KeyboardInterrupt):
+        with suppress(MotetError, OSError):  # the error that ended the run is the one to report
+            _summarise(settings, folder, run.summary(finished=False))
+        raise
 
 
 def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> MetricsWriter:
@@ -155,10 +186,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     ]
     idle, steps = _never_due(setup), steps_of(setup)
     if idle:
-        found.append(
-            f"the schedule does not train {', '.join(idle)} in {steps} steps: shorten its block "
-            "or warmup"
-        )
+        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
     return found
 
 

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from motet.assembly.environment import environment_of
 from motet.assembly.services import Services
-from motet.assembly.tasks import Tasks, asking, tasks_of
+from motet.assembly.tasks import Tasks, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import KeyPath, place_of, validate_options
 from motet.core import Environment, Team
 from motet.environments.centralized import Centralized
-from motet.environments.registry import check_is_environment, create
-from motet.environments.registry import resolve as resolve_environment
+from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.models.attention_choice import check_attention
@@ -68,7 +68,7 @@ def open_task_setup(
     services = Services(config, train)
     try:
         if environment is None:
-            stage = _environment(config, services, asks)
+            stage = environment_of(config, services, asks)
         else:
             check_is_environment(environment, "environment")
             stage = environment
@@ -166,18 +166,6 @@ def _optimizers_on(config: RunConfig, model: str) -> set[str]:
     if config.warmup is not None:
         kinds.add(config.warmup.kind)
     return kinds
-
-
-def _environment(config: RunConfig, services: Services, asks: Collection[str]) -> Environment[Any]:
-    kind = resolve_environment(config.environment.name)
-    schema = kind.Options
-    options = config.environment.options
-    if schema is not None:
-        validate_options(schema, options, config.places, ("environment",))
-    with asking(config.environment.name):
-        environment = create(kind, options, services)
-    services.check_asked(config.environment.name, asks)
-    return environment
 
 
 def _reward(config: RunConfig) -> Any:
