@@ -1,4 +1,4 @@
-"""Traps of the first afternoon with Motet: each is refused or warned of, with its cause and its fix.
+"""Traps of the first afternoon with Motet: each is refused or warned of, with cause and fix.
 
 `motet check`, `--dry-run` and `train` say the same.
 """
@@ -221,3 +221,23 @@ def test_a_run_folder_that_was_moved_still_evaluates_or_names_the_missing_file(m
     code, _, err = motet("evaluate elsewhere")
     assert code == 2
     assert f"{tmp_path}/game.py does not exist" in err
+
+
+# -------------------------------------------------------------------------------- trained teams
+
+
+def test_a_trained_policy_loads_with_plain_libraries_from_anywhere(motet, tmp_path, monkeypatch):
+    from peft import AutoPeftModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    assert motet("train run.yaml 'policies.left={train: lora, lora: {rank: 2}}'")[0] == 0
+    team = tmp_path / "runs" / "t" / "team"
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    AutoPeftModelForCausalLM.from_pretrained(team / "left")
+    AutoModelForCausalLM.from_pretrained(team / "right")
+    for policy in ("left", "right"):
+        AutoTokenizer.from_pretrained(team / policy)
+        assert "from_pretrained(FOLDER)" in (team / policy / "README.md").read_text()
+        modes = {path.stat().st_mode & 0o777 for path in (team / policy).iterdir()}
+        assert modes == {0o666 & (team / policy).stat().st_mode}

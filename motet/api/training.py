@@ -20,6 +20,7 @@ from motet.timeouts import run_loop
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.lock import alone
 from motet.trainer.metrics import (
+    BorrowedLogger,
     MetricsLogger,
     MetricsWriter,
     TensorBoardLogger,
@@ -80,16 +81,14 @@ def train(
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint))
+                mirrors = _started(settings, folder, found.checkpoint)
+                metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
                 notices = Notices(progress.say, traceback)
                 for line in (*found.warnings, *warnings_of(setup)):
                     notices.say(line)
-                settled = run_loop(
-                    bases.settle(
-                        setup, raw, folder.models, None if found.checkpoint else metrics, progress
-                    )
-                )
+                with _warmup_metrics(settings, folder, mirrors) as warmed:
+                    settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
                 models = assemble(setup, settled, train=True, stop=stop)
             run = TrainingRun(
                 components_of(setup, models, stop),
@@ -135,25 +134,36 @@ def _partial_summary(settings: RunConfig, folder: RunFolder, run: TrainingRun) -
         raise
 
 
-def _metrics(settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None) -> MetricsWriter:
-    """Write the resolved config and open the metrics file."""
+def _started(
+    settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None
+) -> list[MetricsLogger]:
+    """Write the resolved config, and open the loggers besides the files."""
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
-    mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
-    keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
-    return MetricsWriter(folder.metrics, mirrors, keep)
+    return _mirrors(settings, folder, resumed.step if resumed else None)
 
 
-def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
-    """Count the metrics lines of finished warm-ups, for a run that was killed before its first
-    checkpoint.
+def _metrics(
+    folder: RunFolder, mirrors: Sequence[MetricsLogger], resumed: Checkpoint | None
+) -> MetricsWriter:
+    """Open the metrics file. A resumed run keeps the lines that its checkpoint counted."""
+    return MetricsWriter(folder.metrics, mirrors, resumed.state["metrics_lines"] if resumed else 0)
 
-    These warm-ups are not repeated. Their lines come first in the file.
-    """
-    if not folder.metrics.is_file():
-        return 0
+
+@contextmanager
+def _warmup_metrics(
+    settings: RunConfig, folder: RunFolder, mirrors: Sequence[MetricsLogger]
+) -> Iterator[MetricsWriter | None]:
+    """Open the file of the warm-up. It keeps the lines of models whose warm-up is finished, because
+    these warm-ups are not repeated."""
+    if settings.warmup is None:
+        yield None
+        return
     settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
-    return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
+    rows = read_metrics(folder.warmup) if folder.warmup.is_file() else []
+    keep = sum(not settled.isdisjoint(row) for row in rows)
+    with MetricsWriter(folder.warmup, [BorrowedLogger(one) for one in mirrors], keep) as metrics:
+        yield metrics
 
 
 def warnings_of(setup: TaskSetup) -> list[str]:

@@ -87,7 +87,7 @@ async def _warm(
     def report(step: int, loss: float) -> None:
         progress.show(step + 1, {"loss": loss})
         if metrics is not None:
-            metrics.write(0, {"warmup/step": step + 1, f"warmup/loss/{name}": loss})
+            metrics.write(step + 1, {f"warmup/loss/{name}": loss})
 
     base = config.models[name]
     batches = await _warmup_batches(setup)

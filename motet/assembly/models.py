@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
@@ -35,6 +36,8 @@ class Models:
     learners: Mapping[str, LocalLearner]
     """Trained policy or critic -> the learner of its backbone."""
     critics: Mapping[str, Critic] = field(default_factory=dict)
+    note: str = ""
+    """The run and the algorithm that the policies come from, for their README."""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
@@ -80,12 +83,15 @@ class Models:
     def save(self, folder: Path) -> None:
         """Save every trained policy in a folder of its own, in the format of transformers or PEFT.
 
-        Each folder gets the hashes of its files.
+        Each folder has the tokenizer with its chat template, a README, and the hashes of its files.
         """
         for name, policy in self.policies.items():
             if policy.trainable:
                 policy.save(folder / name)
                 seal(folder / name)
+                # The README is not sealed: its owner may edit it.
+                card = model_card(name, policy.adapter is not None, self.note)
+                (folder / name / "README.md").write_text(card, encoding="utf-8")
 
 
 def assemble(
@@ -122,7 +128,9 @@ def assemble(
         on_long_prompt=config.rollout.on_long_prompt,
         between=(stop or StopRequest()).check,
     )
-    return Models(policies, sampler, _learners(setup, policies, critics) if train else {}, critics)
+    learners = _learners(setup, policies, critics) if train else {}
+    note = f"the run {config.name} with {config.algorithm.name}"
+    return Models(policies, sampler, learners, critics, note)
 
 
 class _Shared:

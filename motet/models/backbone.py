@@ -478,6 +478,7 @@ class Backbone:
             return
         with self._masters.in_place():
             self._adapters.save(adapter, folder)
+        self.tokenizer.save_pretrained(folder)
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,16 @@ def whole_folder(final: Path) -> Iterator[Path]:
     """Yield a temporary folder that gets its final name only when it is complete.
 
     The temporary folder is beside the final one. Temporary folders of killed processes are removed
-    first.
+    first. Files get ordinary permissions, as the user's umask sets them for folders.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:
         beside = around / final.name
         beside.mkdir()
         yield beside
+        ordinary = beside.stat().st_mode & 0o666
+        for path in beside.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                path.chmod(ordinary)  # safetensors writes files that only their owner reads
         shutil.rmtree(final, ignore_errors=True)
         beside.rename(final)
