@@ -28,6 +28,7 @@ FLOORS = [
         "environments",
         "rollout",
         "models",
+        "config.foreign_keys",
         "config.no_effect",
         "config.parts",
         "config.paths",
@@ -55,6 +56,7 @@ SHARED = (
     FLOORS[6],
     FLOORS[7],
     {
+        "config.foreign_keys",
         "config.no_effect",
         "config.parts",
         "config.paths",

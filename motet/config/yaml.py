@@ -332,9 +332,9 @@ def _complaints(
             problem["msg"].removeprefix("Value error, "),
         )
         if kind == "extra_forbidden":
-            lines[
-                f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"
-            ] = []
+            name, valid = str(path[-1]), _keys_at(model, path[:-1])
+            advice = (model.advises(name) if not at else None) or _meant(name, valid)
+            lines[f"{prefix}{key}: unknown key; {advice}"] = []
         elif kind == "missing":
             lines[f"{prefix}{key}: missing; it has no default"] = []
         elif kind in ("value_error", "motet"):
