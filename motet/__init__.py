@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         compare,
         crossplay,
         dry_run,
+        episodes,
         evaluate,
         measure_baselines,
         play,
@@ -93,6 +94,7 @@ _LATER = {
     "compare": "motet.api",
     "crossplay": "motet.api",
     "dry_run": "motet.api",
+    "episodes": "motet.api",
     "check_environment": "motet.environments.check",
     # the verbs of a training step, and what they need: examples/loop.py
     "ALGORITHMS": "motet.algorithms",
@@ -165,6 +167,7 @@ __all__ = [
     "compare",
     "crossplay",
     "dry_run",
+    "episodes",
     "evaluate",
     "make_tiny",
     "measure_baselines",

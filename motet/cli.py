@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from motet.cli_episodes import episodes
 from motet.cli_options import AsJson, Overrides, Target, Traceback
 from motet.cli_verifier import verifier
 from motet.console import (
@@ -55,6 +56,7 @@ app = typer.Typer(
 )
 
 app.add_typer(verifier, name="verifier")
+app.command()(episodes)
 
 ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]

@@ -42,6 +42,7 @@ FLOORS = [
     {"assembly", "config.load"},
     {
         "cli",
+        "cli_episodes",
         "cli_verifier",
         "cli_options",
         "exit_codes",

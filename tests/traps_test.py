@@ -241,3 +241,48 @@ def test_a_trained_policy_loads_with_plain_libraries_from_anywhere(motet, tmp_pa
         assert "from_pretrained(FOLDER)" in (team / policy / "README.md").read_text()
         modes = {path.stat().st_mode & 0o777 for path in (team / policy).iterdir()}
         assert modes == {0o666 & (team / policy).stat().st_mode}
+
+
+# ------------------------------------------------------------------------------------- episodes
+
+
+def test_episodes_are_shown_from_disk_as_a_chat_with_rewards_and_advantages(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    (tmp_path / "points.py").unlink()  # nothing is played again
+    shutil.rmtree(tmp_path / "runs" / "t" / "models")
+    code, out, err = motet("episodes runs/t --step 1 --worst 1")
+    assert code == 0, err
+    assert out.count("episode 000001:train ") == 1
+    assert "user to left: Hello" in out
+    assert "left (0, advantage " in out
+    assert "joint action 1: reward left " in out
+    assert motet("episodes runs/t --evaluation")[1].count("episode evaluate-") == 3
+    assert "task train 1" in motet("episodes runs/t --task 'train 1'")[1]
+    assert "has no such episode with a fault" in motet("episodes runs/t --faults")[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--step 9", "runs/t has no train episodes of step 9; it has steps 1 to 2"),
+        ("--task train-1", "has no train episode of task 'train-1' (did you mean 'train 1'?)"),
+        ("--best 1 --worst 1", "got best and worst, expected at most one of them"),
+    ],
+)
+def test_an_episode_that_is_not_there_is_said(motet, line, said):
+    assert motet("train run.yaml")[0] == 0
+    code, _, err = motet(f"episodes runs/t {line}")
+    assert (code, said in err) == (2, True), err
+
+
+def test_texts_of_models_cannot_draw_on_the_terminal(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    for path in (tmp_path / "runs" / "t" / "episodes").glob("train-*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            for samples in row["root"]["samples"].values():
+                samples[0]["text"] = "\x1b[2J[bold]wipe[/bold]"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = motet("episodes runs/t")[1]
+    assert "\\x1b[2J[bold]wipe[/bold]" in out
+    assert "\x1b[2J" not in out
