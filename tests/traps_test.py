@@ -286,3 +286,59 @@ def test_texts_of_models_cannot_draw_on_the_terminal(motet, tmp_path):
     out = motet("episodes runs/t")[1]
     assert "\\x1b[2J[bold]wipe[/bold]" in out
     assert "\x1b[2J" not in out
+
+
+# --------------------------------------------------------------- contexts, templates and memory
+
+
+@pytest.fixture
+def model(motet, tmp_path):
+    """A folder with a model of 256 tokens of context and no chat template."""
+    assert motet("train run.yaml name=source")[0] == 0
+    shutil.copytree(tmp_path / "runs" / "source" / "models" / "small", tmp_path / "model")
+    return "models.small.embedded=null models.small.path=model"
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_a_model_without_a_chat_template_is_said_once_with_the_key_that_sets_one(
+    motet, model, tmp_path, command
+):
+    code, out, err = motet(f"{command} run.yaml {model}")
+    assert code == 0, err
+    assert (out + err).count("model small has no chat template: chats are written as lines") == 1
+    assert "models.small.chat_template=FILE.jinja sets a template" in out + err
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<a>"
+    (tmp_path / "own.jinja").write_text(template)
+    code, out, err = motet(
+        f"{command} run.yaml name=own {model} models.small.chat_template=own.jinja"
+    )
+    assert (code, "no chat template" in out + err) == (0, False), err
+    if command == "train":
+        saved = tmp_path / "runs" / "own" / "team" / "left" / "chat_template.jinja"
+        assert saved.read_text() == template
+
+
+def test_a_file_that_is_no_chat_template_is_refused(motet, model, tmp_path):
+    (tmp_path / "own.jinja").write_text("Hello")
+    code, _, err = motet(f"train run.yaml name=own {model} models.small.chat_template=own.jinja")
+    assert (code, "own.jinja does not use `messages`; expected a Jinja" in err) == (2, True), err
+    code, _, err = motet(f"train run.yaml name=own {model} models.small.chat_template=none.jinja")
+    assert (code, "none.jinja cannot be read" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(motet, model, command):
+    code, out, err = motet(f"{command} run.yaml {model} decode.max_new_tokens=300")
+    assert code == 0, err
+    assert "not after decode.max_new_tokens 300: its first prompt has" in out + err
+    assert "model small has a context of 256. Set decode.max_new_tokens=2" in out + err
+
+
+@pytest.mark.parametrize("command", ["train --dry-run", "train"])
+def test_more_memory_than_the_device_has_is_said_with_what_helps(
+    motet, model, monkeypatch, command
+):
+    monkeypatch.setattr("motet.api.memory_estimate.memory_of_device", lambda device: 1000)
+    code, out, err = motet(f"{command} run.yaml {model}")
+    assert code == 0, err
+    assert "the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is" in out + err

@@ -1,17 +1,23 @@
 """dry_run and check: what is wrong with a config, before a run."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from motet.api.memory_estimate import memory_of
+from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import IDLE, train, warnings_of
+from motet.assembly.first_prompts import check_first_prompts
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of
 from motet.assembly.trial_game import trial_game
 from motet.config.load import make_config
+from motet.config.schema import RunConfig
 from motet.core import Fault
-from motet.errors import Interrupted
+from motet.errors import ConfigError, Interrupted
+from motet.models.loading import load_tokenizer
+from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.notices import too_few_turns
@@ -33,6 +39,15 @@ class Cost:
     """Warnings about settings that are allowed but may be unwanted."""
 
 
+def _model_warnings(settings: RunConfig) -> list[str]:
+    """Return the warnings about the run's own models, as far as they are folders here."""
+    paths = [base.path for base in settings.models.values() if base.path is not None]
+    if not any(look_at(Path(path)) == "folder" for path in paths):
+        return []
+    with open_task_setup(settings, train=True) as setup:
+        return prompt_warnings(setup, only_folders=True)
+
+
 STAND_IN_SCORE = 0.5
 """Score of every completion in `check` if the run has a verifier."""
 
@@ -52,6 +67,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
         completions_T = [
             count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)
         ]
+        memory = memory_of(setup)
         answers = sum(settings.decode_of(agent).max_new_tokens for agent in settings.team)
         return Cost(
             steps=steps_of(setup),
@@ -60,9 +76,30 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = ()) -> Cost:
             * sum(n * plan.joint_actions(t, agents) for t, n in enumerate(rounds_T)),
             completions=tasks * agents * sum(completions_T),
             longest_completions=tasks * answers * sum(completions_T),
-            memory=memory_of(setup),
-            warnings=[*warnings_of(setup), *_trial_warnings(setup)],
+            memory=memory,
+            warnings=[
+                *warnings_of(setup),
+                *prompt_warnings(setup),
+                *memory_warnings(setup, memory),
+                *_trial_warnings(setup),
+            ],
         )
+
+
+def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> list[str]:
+    """Return the warnings about first prompts, contexts and chat templates of the run's models.
+
+    Embedded models, and models that cannot be read, are left out; with `only_folders`, those of the
+    hub too. Raises: ConfigError if a first prompt is longer than the context.
+    """
+    sources = {}
+    for name, base in setup.config.models.items():
+        if base.path is None or (only_folders and look_at(Path(base.path)) != "folder"):
+            continue
+        with suppress(ConfigError):
+            load_tokenizer(base.path)
+            sources[name] = base.path
+    return run_loop(check_first_prompts(setup, sources))
 
 
 def _trial_warnings(setup: TaskSetup) -> list[str]:
@@ -120,10 +157,11 @@ def check(
         decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
     plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
     short = make_config(plain, places=settings.places)
+    warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:
             summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
-            warnings = [line for line in summary["warnings"] if not line.startswith(IDLE)]
+            warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
             return {**summary, "warnings": warnings, "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume

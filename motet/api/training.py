@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.algorithms import cautions
+from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.resuming import Resumed, resumed
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
 from motet.assembly import bases
@@ -85,7 +86,12 @@ def train(
                 metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
                 notices = Notices(progress.say, traceback)
-                for line in (*found.warnings, *warnings_of(setup)):
+                for line in (
+                    *found.warnings,
+                    *warnings_of(setup),
+                    *setup.warnings,
+                    *memory_of_run(setup),
+                ):
                     notices.say(line)
                 with _warmup_metrics(settings, folder, mirrors) as warmed:
                     settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
@@ -164,6 +170,12 @@ def _warmup_metrics(
     keep = sum(not settled.isdisjoint(row) for row in rows)
     with MetricsWriter(folder.warmup, [BorrowedLogger(one) for one in mirrors], keep) as metrics:
         yield metrics
+
+
+def memory_of_run(setup: TaskSetup) -> list[str]:
+    """Return a warning if the run needs more memory than its device has."""
+    loads = any(base.path is not None for base in setup.config.models.values())
+    return memory_warnings(setup, memory_of(setup)) if loads else []
 
 
 def warnings_of(setup: TaskSetup) -> list[str]:

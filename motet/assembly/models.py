@@ -158,6 +158,7 @@ def _load(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone:
         trainable_full=full,
         checkpointing=base.checkpointing,
         attention=base.attention,
+        chat_template=base.chat_template,
     )
 
 

@@ -5,7 +5,7 @@ All errors in them are found here, before any expensive work.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,6 +42,8 @@ class TaskSetup:
     """Split ("train", "eval") -> its tasks. A split without a source is absent."""
     sandbox_level: str | None
     """The protection level of the sandbox. None if the environment asked for no sandbox."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about the models, found when they are prepared."""
 
 
 @contextmanager

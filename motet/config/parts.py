@@ -117,6 +117,10 @@ class ModelConfig(Settings):
     micro-batches have no padding. The other values select the implementations of transformers
     unchanged, without these two savings. flash_attention_2 needs the package flash_attn, a CUDA
     device, and dtype bfloat16 or float16."""
+    chat_template: str | None = None
+    """A Jinja file that formats chats, as in the tokenizers of transformers. The default is the
+    model's own template. A model without one gets plain lines, `role: content`, and a last line
+    `assistant:`."""
     checkpointing: bool = False
     """Gradient checkpointing: keep only the input of each block for the backward pass and recompute
     the rest. It needs a fraction of the memory and about a third more time."""

@@ -27,6 +27,7 @@ from motet.models import attention
 from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
 from motet.models.capabilities import FAILURES, NONE, capabilities_of, mixes_adapters
+from motet.models.chat_template import tokenizer_with
 from motet.models.folder import GENERATION, sampling_of
 from motet.models.loading import (
     DTYPES,
@@ -34,7 +35,6 @@ from motet.models.loading import (
     check_dtype,
     embeddings_of,
     load_model,
-    load_tokenizer,
     resolve_device,
 )
 from motet.models.logprobs import score_hidden, score_logits
@@ -113,8 +113,11 @@ class Backbone:
         trainable_full: bool = False,
         checkpointing: bool = False,
         attention: Attention = "auto",
+        chat_template: str | None = None,
     ) -> Self:
         """Load a folder or a hub name (safetensors only, no remote code).
+
+        `chat_template` is a Jinja file that replaces the model's own template.
 
         Raises: ConfigError if the model cannot be used.
         """
@@ -127,7 +130,7 @@ class Backbone:
         check_dtype(dtype, place, trainable_full)
         check_attention(attention, place, DTYPES[dtype])
         check_quantize(quantize, place)
-        tokenizer, context_length = load_tokenizer(source)
+        tokenizer, context_length = tokenizer_with(source, chat_template)
         model = load_model(
             source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize, attention
         )

@@ -50,6 +50,7 @@ async def warm_base(
     dtype: DType,
     checkpointing: bool = False,
     attention: Attention = "auto",
+    chat_template: str | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Train all weights of a base model on demonstrations. Return the loss of every step.
@@ -64,6 +65,7 @@ async def warm_base(
         trainable_full=True,
         checkpointing=checkpointing,
         attention=attention,
+        chat_template=chat_template,
     )
     policy = Policy(model, backbone)
     losses = await warm_up(
