@@ -95,6 +95,8 @@ def train(
                     notices.say(line)
                 with _warmup_metrics(settings, folder, mirrors) as warmed:
                     settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
+                progress.stage("load", 0)
+                progress.waiting("the models to be loaded")
                 models = assemble(setup, settled, train=True, stop=stop)
             run = TrainingRun(
                 components_of(setup, models, stop),

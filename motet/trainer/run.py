@@ -154,6 +154,7 @@ class TrainingRun:
                     await self._evaluate_after(start)
                 await self._train(start)
                 await self._evaluate_for_summary(self._step_config.steps, "after")
+            self._progress.waiting("the last checkpoint and the team to be written")
             self._writer.wait()
             with whole_folder(self._folder.team) as folder:
                 self._weights.save(folder)
@@ -184,12 +185,14 @@ class TrainingRun:
         credit_state = start.state
         for number in range(start.step + 1, config.steps + 1):
             tasks = tasks_of(number, self._tasks.train, components.seed, config)
+            self._progress.waiting(f"the games of step {number}")
             played = await play_step(components, tasks, number, self._notices.see)
             self._notices.played(played.episodes, components.plan)
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
+            self._progress.waiting(f"the update of step {number}")
             step, credit_state = await learn_step(components, played, number, config, credit_state)
             await self._finish(step, credit_state)
 
@@ -269,6 +272,7 @@ class TrainingRun:
     async def _evaluate(self, number: int, name: str) -> Evaluation:
         components = self._components
         ended = self._progress.counter(name, len(self._tasks.eval))
+        self._progress.waiting("the games of the held-out tasks")
 
         def on_episode(episode: Episode) -> None:
             self._notices.see(episode)
