@@ -8,6 +8,7 @@ by the user.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -526,4 +527,22 @@ def check(
 
 def main() -> None:
     """The command `motet`."""
-    ends_with_one_line(lambda: app(prog_name="motet"))
+    ends_with_one_line(_run)
+
+
+def _run() -> None:
+    """Run the command. A wrong option or argument is an error of one line, like all others."""
+    try:
+        code = app(prog_name="motet", standalone_mode=False)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(2)
+        command = error.ctx.command_path if error.ctx is not None else "motet"
+        said = error.format_message().rstrip(".")
+        raise ConfigError(f"{said}: see {command} --help") from error
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The base class of wrong options and arguments. typer has it from click, or from a copy of it."""

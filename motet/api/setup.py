@@ -2,7 +2,8 @@
 load the models."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -32,10 +33,30 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> RunConfig:
         return make_config(config, overrides)
     path = Path(config)
     if look_at(path) == "nothing":
-        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
+        raise ConfigError(
+            f"{path} does not exist{_similar(path)}; expected a config file or a run folder"
+        )
     if path.is_dir() and not (path / "config.yaml").is_file():
-        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
+        raise ConfigError(
+            f"{path} has no config.yaml{_similar(path / 'config.yaml')}; expected a config file or "
+            "a run folder"
+        )
     return load_config(path / "config.yaml" if path.is_dir() else path, overrides)
+
+
+def _similar(path: Path) -> str:
+    """Return ` (did you mean ...?)` if a config of a similar name is beside `path` or in configs/,
+    or a run in runs/."""
+    there: list[Path] = []
+    for folder, pattern in ((path.parent, "*.yaml"), (Path("configs"), "*.yaml"), (RUNS, "*/")):
+        with suppress(OSError):
+            there += sorted(folder.glob(pattern))
+    names = {one.stem: str(one) for one in reversed(there)}
+    close = get_close_matches(path.stem, names, n=1)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
+
+
+RUNS = Path("runs")
 
 
 def run_of(target: ConfigLike) -> Path | None:

@@ -107,7 +107,10 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(f"{place(error.problem_mark)}: not YAML: {error.problem}") from error
+        raise ConfigError(
+            f"{place(error.problem_mark)}: not YAML: {error.problem}; expected keys and values, "
+            "such as name: quickstart"
+        ) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
@@ -323,6 +326,7 @@ def _complaints(
     joined with "or", because any of them would do.
     """
     lines: dict[str, list[str]] = {}
+    examples: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         path = _written(problem["loc"], data)
         key, prefix = dotted(at + path), _prefix(places, at + path)
@@ -341,7 +345,10 @@ def _complaints(
             lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
         elif kind in _WISHES or text.startswith("Input should be "):
             wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
-            lines.setdefault(f"{prefix}{key}: got {_shown(got)}, expected ", []).append(wish)
+            start = f"{prefix}{key}: got {_shown(got)}, expected "
+            lines.setdefault(start, []).append(wish)
+            if isinstance(got, int | float):
+                examples[start] = f", such as [{got}]"
         elif kind != "too_short":
             lines[f"{prefix}{key}: got {_shown(got)}: {text}"] = []
         elif not got:  # a list whose items were all rejected is also "too short"; skip that
@@ -349,7 +356,12 @@ def _complaints(
                 f"{prefix}{key}: got {_shown(got)}, expected at least "
                 f"{problem['ctx']['min_length']} of them"
             ] = []
-    return [start + " or ".join(dict.fromkeys(wishes)) for start, wishes in lines.items()]
+    return [
+        start
+        + " or ".join(dict.fromkeys(wishes))
+        + (examples.get(start, "") if wishes == ["a list"] else "")
+        for start, wishes in lines.items()
+    ]
 
 
 _WISHES = {
