@@ -12,7 +12,7 @@ from motet.core import Prompt, Round, SampleId, walk
 from motet.visible import styled, visible
 
 if TYPE_CHECKING:
-    from motet.api.episodes import RecordedEpisode
+    from motet.api.recorded import RecordedEpisode
 
 RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 

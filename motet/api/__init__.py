@@ -6,8 +6,8 @@ A config is a path or a mapping. Results are plain values that can be written as
 from motet.api.answers import balance_answers, sample_answers
 from motet.api.comparing import compare, crossplay, measure_baselines
 from motet.api.dry_runs import check, dry_run
-from motet.api.episodes import episodes
 from motet.api.evaluation import evaluate, play
+from motet.api.recorded import episodes
 from motet.api.replaying import replay
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup

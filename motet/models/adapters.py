@@ -342,7 +342,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _from_anywhere(source: str) -> str:
+def _from_anywhere(source: str | None) -> str | None:
     """Return the base's folder as an absolute path, so that PEFT finds it from every working
     directory; a name of the hub is unchanged."""
-    return str(Path(source).resolve()) if Path(source).is_dir() else source
+    return str(Path(source).resolve()) if source and Path(source).is_dir() else source
