@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         compare,
         crossplay,
         dry_run,
+        episodes,
         evaluate,
         measure_baselines,
         play,
@@ -114,6 +115,7 @@ _LATER = {
     "CreditStep": "motet.credit.own",
     "Objects": "motet.api.objects",
     "stop_when": "motet.trainer.callbacks",
+    "episodes": "motet.api",
     "check_environment": "motet.environments.check",
     # the verbs of a training step, and what they need: examples/loop.py
     "ALGORITHMS": "motet.algorithms",
@@ -190,6 +192,7 @@ __all__ = [
     "compare",
     "crossplay",
     "dry_run",
+    "episodes",
     "evaluate",
     "load_run",
     "make_tiny",

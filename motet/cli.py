@@ -8,15 +8,17 @@ by the user.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from motet import __version__
-from motet.cli_options import AsJson, Overrides, Target
+from motet.cli_episodes import episodes
+from motet.cli_options import AsJson, Overrides, Target, Traceback
 from motet.cli_verifier import verifier
 from motet.console import (
     out,
@@ -26,10 +28,16 @@ from motet.console import (
     print_finished,
     print_replay,
     print_tree,
+    print_warnings,
 )
 from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
-from motet.exit_codes import ends_with_one_line, new_run_hint, resume_hint
+from motet.exit_codes import (
+    ends_with_one_line,
+    new_run_hint,
+    resume_hint,
+    traceback_shown,
+)
 
 if TYPE_CHECKING:
     from motet import api
@@ -48,6 +56,7 @@ app = typer.Typer(
 )
 
 app.add_typer(verifier, name="verifier")
+app.command()(episodes)
 
 
 def _print_version(wanted: bool) -> None:
@@ -118,6 +127,7 @@ def train(
     runs: Annotated[Path, typer.Option(help="The folder that contains the run folders.")] = Path(
         "runs"
     ),
+    traceback: Traceback = False,
 ) -> None:
     """Run the warm-up, evaluate, train, and evaluate again. All results are in runs/NAME.
 
@@ -126,22 +136,36 @@ def train(
     _check_config(config, overrides)
     from motet import api
 
-    if dry:
-        print_dry_run(config, overrides or [])
-        return
-    if seeds is None:
-        settled = api.read_config(config, overrides or [])
-        with resume_hint(runs, settled.name), new_run_hint(START_AGAIN):
-            print_finished(api.train(settled, resume=resume, overwrite=overwrite, runs=runs), runs)
-        return
-    settings = [
-        api.read_config(config, [*(overrides or []), f"seed={seed}"])
-        for seed in _numbers("--seeds", seeds)
-    ]
-    _train_all(settings, runs, resume, overwrite)
+    with traceback_shown(traceback):
+        if dry:
+            print_dry_run(config, overrides or [])
+            return
+        if seeds is None:
+            settled = api.read_config(config, overrides or [])
+            _train_one(settled, runs, resume, overwrite, traceback)
+            return
+        settings = [
+            api.read_config(config, [*(overrides or []), f"seed={seed}"])
+            for seed in _numbers("--seeds", seeds)
+        ]
+        _train_all(settings, runs, resume, overwrite, traceback)
 
 
-def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool) -> None:
+def _train_one(
+    settings: "RunConfig", runs: Path, resume: bool, overwrite: bool, traceback: bool
+) -> None:
+    from motet import api
+
+    with resume_hint(runs, settings.name), new_run_hint(START_AGAIN):
+        summary = api.train(
+            settings, resume=resume, overwrite=overwrite, runs=runs, traceback=traceback
+        )
+        print_finished(summary, runs)
+
+
+def _train_all(
+    settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool, traceback: bool
+) -> None:
     """Train several runs one after the other and print their comparison. Their names contain their
     seeds."""
     from motet import api
@@ -158,8 +182,7 @@ def _train_all(settings: Sequence["RunConfig"], runs: Path, resume: bool, overwr
         )
     for one, folder in zip(named, folders, strict=True):
         begun = resume and (folder / "config.yaml").exists()
-        with resume_hint(runs, one.name), new_run_hint(START_AGAIN):
-            print_finished(api.train(one, resume=begun, overwrite=overwrite, runs=runs), runs)
+        _train_one(one, runs, begun, overwrite, traceback)
     if len(folders) > 1:
         print_comparison(api.compare(folders))
 
@@ -512,7 +535,9 @@ def show(config: ConfigArgument, overrides: Overrides = None) -> None:
 
 
 @app.command()
-def check(config: ConfigArgument, overrides: Overrides = None) -> None:
+def check(
+    config: ConfigArgument, overrides: Overrides = None, traceback: Traceback = False
+) -> None:
     """Check a config: run two steps with tiny models in place of the real ones.
 
     Example: motet check configs/relay.yaml
@@ -520,12 +545,33 @@ def check(config: ConfigArgument, overrides: Overrides = None) -> None:
     _check_config(config, overrides)
     from motet import api
 
-    summary = api.check(config, overrides or [])
+    with traceback_shown(traceback):
+        shown: Literal["auto", "silent"] = "auto" if traceback else "silent"
+        summary = api.check(config, overrides or [], shown, traceback)
     out.print(f"{config}: two steps with tiny models succeeded ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
         out.print(f"replaced {part}: {instead}")
+    print_warnings(summary["warnings"])
 
 
 def main() -> None:
     """The command `motet`."""
-    ends_with_one_line(lambda: app(prog_name="motet"))
+    ends_with_one_line(_run)
+
+
+def _run() -> None:
+    """Run the command. A wrong option or argument is an error of one line, like all others."""
+    try:
+        code = app(prog_name="motet", standalone_mode=False)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(2)
+        command = error.ctx.command_path if error.ctx is not None else "motet"
+        said = error.format_message().rstrip(".")
+        raise ConfigError(f"{said}: see {command} --help") from error
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The base class of wrong options and arguments. typer has it from click, or from a copy of it."""

@@ -17,6 +17,12 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Overrides: key.key=value, with a YAML value.", show_default=False),
 ]
+Traceback = Annotated[
+    bool,
+    typer.Option(
+        "--traceback", help="Show the whole traceback of an error in your own code, not one line."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 # ----------------------------------------------------------------------------------- verifier serve

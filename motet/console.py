@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from motet.core import Episode, Fault, walk
+from motet.core import Episode, walk
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
@@ -118,9 +118,13 @@ def print_cost(cost: "Cost") -> None:
             end_section=part != "total" and part == list(cost.memory)[-2],
         )
     out.print(table)
-    for line in cost.warnings:
-        out.print(f"  {line}")
+    print_warnings(cost.warnings)
     out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
+
+
+def print_warnings(lines: Sequence[str]) -> None:
+    for line in lines:
+        out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
 
 
 def print_episode(episode: Episode) -> None:
@@ -129,7 +133,7 @@ def print_episode(episode: Episode) -> None:
 
     out.print(styled("task", "bold", f" {episode.task.id}"))
     if episode.fault is not None:
-        out.print(styled("fault", "red", f" {_told(episode.fault)}"))
+        out.print(styled("fault", "red", f" {episode.fault}"))
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
@@ -140,16 +144,12 @@ def print_episode(episode: Episode) -> None:
             out.print(round_.samples[agent][0].text, style="green")
         out.print()
         if outcome.fault is not None:
-            out.print(styled("fault", "red", f" {_told(outcome.fault)}"))
+            out.print(styled("fault", "red", f" {outcome.fault}"))
         else:
             out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:
                 out.print(f"terms:  {listed(outcome.terms)}")
         round_ = outcome.next
-
-
-def _told(fault: Fault) -> str:
-    return f"{fault.where}/{fault.cause}: {fault.message}"
 
 
 def print_tree(episode: Episode) -> None:
@@ -210,7 +210,7 @@ def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
         table.add_row(
             Path(row["run"]).name,
             str(row["seed"]),
-            str(row["steps"]),
+            str(row["steps"]) if row["finished"] else f"{row['steps']} (stopped)",
             figure(row["before"]),
             figure(row["after"]),
             figure(row["reward"]),

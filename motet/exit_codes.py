@@ -21,6 +21,7 @@ from typing import Any
 
 from motet.errors import CannotResume, ConfigError, Interrupted, MotetError
 from motet.timeouts import process_of_its_own
+from motet.tracebacks import trace_of
 from motet.visible import Console, styled, visible
 
 
@@ -46,6 +47,19 @@ def new_run_hint(how: str) -> Iterator[None]:
         yield
     except CannotResume as error:
         raise ConfigError(f"{error}, or {how}") from error
+
+
+@contextmanager
+def traceback_shown(wanted: bool) -> Iterator[None]:
+    """Print the traceback of an error before its line, if `wanted`."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        if wanted:
+            Console(stderr=True, soft_wrap=True).print(trace_of(error).rstrip())
+        raise
 
 
 ADVICE = {

@@ -11,13 +11,16 @@ import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
 from motet.errors import ConfigError, shortened
 from motet.objects import found, is_object
+from motet.tracebacks import place_of_error
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -60,6 +63,8 @@ def is_reference(name: str) -> bool:
 def load_object(reference: str, folder: Path = Path()) -> Any:
     """Return the object that `reference` names. File paths are relative to `folder`.
 
+    A file can import the modules beside it, and a module may lie in the working directory.
+
     Raises: ConfigError that says what is missing and what exists instead.
     """
     if is_object(reference):
@@ -69,12 +74,12 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
         module = _load_file(Path(os.path.realpath(folder / place)))
     else:
         try:
-            module = importlib.import_module(place)
+            with _importable(Path.cwd()):
+                module = importlib.import_module(place)
         except Exception as error:  # a user's module may raise anything on import
             raise ConfigError(
-                f"{shortened(repr(reference))}: {shortened(str(error))}; expected an importable "
-                f"package.module:NAME or "
-                f"./file.py:NAME"
+                f"{shortened(repr(reference))}: {_why(error, Path.cwd())}; expected an importable "
+                f"package.module:NAME or ./file.py:NAME"
             ) from error
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
@@ -105,8 +110,66 @@ def _load_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        with _importable(path.parent), _also_named(path.stem, module):
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module_name]
-        raise ConfigError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{path} cannot be imported: {_why(error, path.parent, module_name)}"
+        ) from error
     return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let imports find the modules of `folder` first.
+
+    Modules of the same names that another file brought from its own folder are forgotten: that file
+    keeps them, and this one gets its own.
+    """
+    here = str(folder)
+    for name in [file.stem for file in folder.glob("*.py")]:
+        known = sys.modules.get(name)
+        origin = getattr(known, "__file__", None) if known is not None else None
+        if origin and str(Path(origin).parent) not in (here, *map(os.path.realpath, sys.path)):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+    before = list(sys.path)
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+@contextmanager
+def _also_named(name: str, module: ModuleType) -> Iterator[None]:
+    """Let a module beside a file import the file by its name, and get the same objects."""
+    free = name not in sys.modules and name not in sys.stdlib_module_names
+    if free:
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        if free and sys.modules.get(name) is module:
+            del sys.modules[name]
+
+
+def _why(error: Exception, folder: Path, loading: str = "") -> str:
+    """Say why an import failed: the error, its line, and the files of a circular import.
+
+    `loading` is the name of the module that is being loaded.
+    """
+    at = place_of_error(error)
+    place = f" ({at})" if at else ""
+    said = shortened(f"{type(error).__name__}: {error}")
+    back = isinstance(error, ImportError) and loading and error.name == loading
+    if not back and "partially initialized module" not in str(error):
+        return said + place
+    files = [
+        Path(frame.filename).name
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).parent == folder and frame.name == "<module>"
+    ]
+    chain = " -> ".join([*files, files[0]]) if files else "it"
+    return f"circular import, {chain}: {said}{place}: move what both need into a third file"

@@ -1,5 +1,7 @@
 """Tests references to user objects, and the errors for invalid ones."""
 
+import sys
+
 import pytest
 
 from motet.errors import ConfigError
@@ -35,7 +37,7 @@ def test_objects_come_from_modules_and_from_files(tmp_path):
         ("raising.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("no_such_package:Mine", "No module named"),
         (":Mine", "expected an importable"),
-        ("motet_raises:Mine", "division by zero; expected an importable"),
+        ("motet_raises:Mine", r"division by zero \(.*raises.py:1 in .*\); expected an importable"),
         ("motet.core:Tusk", r"did you mean 'Task'"),
     ],
 )
@@ -62,3 +64,54 @@ def test_a_path_that_cannot_be_looked_at_is_said_and_one_that_cannot_be_is_nothi
     with pytest.raises(ConfigError, match="cannot be accessed: File name too long") as refused:
         look_at(tmp_path / ("x" * 5000))
     assert len(str(refused.value)) < 400
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_a_file_imports_the_modules_beside_it(tmp_path):
+    one = write(tmp_path / "one", game="from points import POINTS\n", points="POINTS = 1\n")
+    two = write(tmp_path / "two", game="from points import POINTS\n", points="POINTS = 2\n")
+    before = list(sys.path)
+    assert load_object("game.py:POINTS", one) == 1
+    assert load_object("game.py:POINTS", two) == 2, "a file gets the modules of its own folder"
+    assert sys.path == before
+
+
+def test_a_module_beside_a_file_gets_the_same_classes_from_it(tmp_path):
+    write(
+        tmp_path,
+        host="class Base: pass\nfrom guest import Derived\n",
+        guest="from host import Base\nclass Derived(Base): pass\n",
+    )
+    base, derived = (load_object(f"host.py:{name}", tmp_path) for name in ("Base", "Derived"))
+    assert issubclass(derived, base)
+    assert "host" not in sys.modules
+
+
+def test_a_file_named_like_a_library_does_not_replace_it(tmp_path):
+    write(tmp_path, random="import json\nX = json.dumps([1])\n")
+    library = sys.modules["random"]
+    assert load_object("random.py:X", tmp_path) == "[1]"
+    assert sys.modules["random"] is library
+
+
+def test_a_circular_import_is_named_with_its_files(tmp_path):
+    write(
+        tmp_path,
+        first="from second import B\nA = 1\n",
+        second="from first import A\nB = 2\n",
+    )
+    expected = r"circular import, first.py -> second.py -> first.py: .*: move what both need"
+    with pytest.raises(ConfigError, match=expected):
+        load_object("first.py:A", tmp_path)
+
+
+def test_a_module_in_the_working_directory_is_found(tmp_path, monkeypatch):
+    write(tmp_path, motet_here="from motet_beside import Y\n", motet_beside="Y = 3\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_object("motet_here:Y") == 3

@@ -30,6 +30,11 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
 
+    @classmethod
+    def advises(cls, key: str) -> str | None:
+        """Return what to write instead of an unknown key, if these settings know it."""
+        return None
+
 
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]

@@ -215,14 +215,14 @@ def contents(folder):
         "a path")),
         (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
         ".parquet file")),
-        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of empty.jsonl"),
+        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of ./empty.jsonl"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
         ("data.train.path=half.jsonl", "data.train is set, but Same does not read rows"),
         # the models
         (f"{FOLDER}./absent", "model folder './absent' does not exist"),
-        (f"{FOLDER}mute", "model folder 'mute' has no tokenizer"),
-        (f"{FOLDER}thesis", "model folder 'thesis' has no config.json"),
+        (f"{FOLDER}mute", "model folder './mute' has no tokenizer"),
+        (f"{FOLDER}thesis", "model folder './thesis' has no config.json"),
         (f"{FOLDER}weightless", ("cannot be loaded: it has no model.safetensors and no "
         "model.safetensors.index.json")),
         ("models.small.device=cuda:77", ("device 'cuda:77' does not exist on this machine; devices "
@@ -347,7 +347,7 @@ def refused(motet, place, line, complaint):
         ("compare runs/tiny", "compare got 1 run folders, expected at least two"),
         (
             "compare runs/tiny runs/begun",
-            "runs/begun has no summary.json: expected the folder of a finished run",
+            "runs/begun has no summary.json: expected the folder of a run that finished or was",
         ),
     ],
 )
@@ -450,6 +450,7 @@ def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     assert {path.name for path in (tmp_path / "warm").iterdir()} <= {
         "config.yaml",
         "metrics.jsonl",
+        "warmup.jsonl",
         "models",
     }
     assert not list((tmp_path / "warm").glob("models/*"))

@@ -63,3 +63,11 @@ def run(command: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_page_of_dialogues_shows_the_program_of_the_example():
+    page = (ROOT / "docs" / "dialogue.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert code in (ROOT / "examples" / "dialogue.py").read_text()
+    (config,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert config == "environment: ./dialogue.py:shopping\n"

@@ -97,7 +97,9 @@ def compare(names: list[str], written: Iterable[str]) -> None:
 
 
 def written_metrics(run: Path) -> set[str]:
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    files = [run / "metrics.jsonl", run / "warmup.jsonl"]
+    texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+    lines = [line for text in texts for line in text.splitlines()]
     return {metric for line in lines for metric in json.loads(line)} - {"step"}
 
 
@@ -108,6 +110,14 @@ def of_evaluation(metrics: set[str]) -> set[str]:
 def test_the_page_lists_exactly_the_metrics_that_runs_write(runs):
     written = set().union(*map(written_metrics, runs.values()))
     compare(listed("metrics.jsonl"), written - of_evaluation(written))
+
+
+def test_the_warm_up_has_a_file_and_steps_of_its_own(runs):
+    lines = (runs["warmed"] / "warmup.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [list(json.loads(line)) for line in lines] == [["step", "warmup/loss/tiny"]] * 2
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    first = (runs["warmed"] / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert not any(name.startswith("warmup/") for name in json.loads(first))
 
 
 def test_an_evaluation_writes_every_metric_of_play(runs):

@@ -7,6 +7,7 @@ from motet.api.answers import balance_answers, sample_answers
 from motet.api.comparing import compare, crossplay, measure_baselines
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
+from motet.api.recorded import episodes
 from motet.api.replaying import replay
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup
@@ -19,6 +20,7 @@ __all__ = [
     "compare",
     "crossplay",
     "dry_run",
+    "episodes",
     "evaluate",
     "measure_baselines",
     "play",

@@ -186,6 +186,7 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
                 "run": str(run),
                 "seed": summary["seed"],
                 "steps": summary["steps"],
+                "finished": summary["finished"],
                 "before": heldout["before"]["success"] if "before" in heldout else None,
                 "after": heldout["after"]["success"] if "after" in heldout else None,
                 "reward": heldout["after"]["reward"] if "after" in heldout else None,
@@ -202,9 +203,11 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
 def _summary(run: Path) -> dict[str, Any]:
     path = run / "summary.json"
     if not path.is_file():
-        raise ConfigError(f"{run} has no summary.json: expected the folder of a finished run")
+        raise ConfigError(
+            f"{run} has no summary.json: expected the folder of a run that finished or was stopped"
+        )
     found: dict[str, Any] = read_json(path)
-    return found
+    return {"finished": True, **found}  # summaries of earlier versions do not say so
 
 
 def differing(one: Any, other: Any, at: str = "") -> list[str]:

@@ -1,19 +1,28 @@
 """dry_run and check: what is wrong with a config, before a run."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Unpack
 
-from motet.api.memory_estimate import memory_of
+from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
 from motet.api.setup import ConfigLike, Show, read_config
-from motet.api.training import train, warnings_of
-from motet.assembly.task_setup import open_task_setup, steps_of, tasks_per_step_of
+from motet.api.training import IDLE, train, warnings_of
+from motet.assembly.first_prompts import check_first_prompts
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
+from motet.assembly.trial_game import trial_game
 from motet.blocking import blocking
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
-from motet.errors import Interrupted
+from motet.core import Fault
+from motet.errors import ConfigError, Interrupted
+from motet.models.loading import load_tokenizer
+from motet.plugins import look_at
 from motet.sandbox import temporary
+from motet.timeouts import run_loop
+from motet.trainer.notices import too_few_turns
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,15 @@ class Cost:
     """Part -> bytes. `total` is their sum."""
     warnings: list[str]
     """Warnings about settings that are allowed but may be unwanted."""
+
+
+def _model_warnings(settings: RunConfig) -> list[str]:
+    """Return the warnings about the run's own models, as far as they are folders here."""
+    paths = [base.path for base in settings.models.values() if base.path is not None]
+    if not any(look_at(Path(path)) == "folder" for path in paths):
+        return []
+    with open_task_setup(settings, train=True) as setup:
+        return prompt_warnings(setup, only_folders=True)
 
 
 STAND_IN_SCORE = 0.5
@@ -53,6 +71,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
         completions_T = [
             count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)
         ]
+        memory = memory_of(setup)
         answers = sum(settings.decode_of(agent).max_new_tokens for agent in settings.team)
         return Cost(
             steps=steps_of(setup),
@@ -61,9 +80,39 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             * sum(n * plan.joint_actions(t, agents) for t, n in enumerate(rounds_T)),
             completions=tasks * agents * sum(completions_T),
             longest_completions=tasks * answers * sum(completions_T),
-            memory=memory_of(setup),
-            warnings=warnings_of(setup),
+            memory=memory,
+            warnings=[
+                *warnings_of(setup),
+                *prompt_warnings(setup),
+                *memory_warnings(setup, memory),
+                *_trial_warnings(setup),
+            ],
         )
+
+
+def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> list[str]:
+    """Return the warnings about first prompts, contexts and chat templates of the run's models.
+
+    Embedded models, and models that cannot be read, are left out; with `only_folders`, those of the
+    hub too. Raises: ConfigError if a first prompt is longer than the context.
+    """
+    sources = {}
+    for name, base in setup.config.models.items():
+        if base.path is None or (only_folders and look_at(Path(base.path)) != "folder"):
+            continue
+        with suppress(ConfigError):
+            load_tokenizer(base.path)
+            sources[name] = base.path
+    return run_loop(check_first_prompts(setup, sources))
+
+
+def _trial_warnings(setup: TaskSetup) -> list[str]:
+    """Play one game without models. Return what is wrong with it."""
+    found, plan = run_loop(trial_game(setup)), setup.config.rollout
+    if isinstance(found, Fault):
+        return [f"a trial game without models failed: {found}"]
+    late = found is not None and found > len(plan.samples)
+    return [too_few_turns(plan, found)] if late else []
 
 
 @blocking
@@ -71,6 +120,7 @@ def check(
     config: ConfigLike,
     overrides: Sequence[str] = (),
     show: Show = "silent",
+    traceback: bool = False,
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run two steps with tiny models in place of the run's own, in a temporary folder.
@@ -79,15 +129,18 @@ def check(
     cannot be reached, a prompt without tokens. `objects` replace what the config names, as in
     `train`.
 
-    Returns the summary. Its entry `stand_ins` lists other parts that were replaced. Raises: as
-    `train`.
+    Returns the summary. Its entry `stand_ins` lists other parts that were replaced. With
+    `traceback`, the whole traceback of the first fault of each cause is shown. Raises: as `train`.
     """
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
     short = make_config(plain, places=settings.places)
+    warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:
-            return {**train(short, runs=runs, show=show), "stand_ins": stand_ins}
+            summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
+            warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
+            return {**summary, "warnings": warnings, "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume
 

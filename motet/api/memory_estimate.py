@@ -5,7 +5,7 @@ The estimate uses the shapes of the models, the rollout plan, and the prompts of
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -16,8 +16,8 @@ from motet.config.schema import RunConfig
 from motet.core import Prompt, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.models import memory
-from motet.models.devices import is_cpu, resolve_device
-from motet.models.loading import load_tokenizer
+from motet.models.chat_template import tokenizer_with
+from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.prompts import encode
 from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop
@@ -173,7 +173,9 @@ def _prompt_lengths(setup: TaskSetup) -> dict[str, int]:
             continue
         for agent in made:
             prompts[agent].append(made[agent])
-    words = {model: _tokenizer(base.path) for model, base in config.models.items()}
+    words = {
+        model: _tokenizer(base.path, base.chat_template) for model, base in config.models.items()
+    }
     lengths = {}
     for agent, asked in prompts.items():
         of = words[config.policies[setup.team.policy_of(agent, 0)].model]
@@ -188,9 +190,9 @@ def _spread(tasks: Sequence[Task]) -> Sequence[Task]:
     return [tasks[place] for place in range(0, len(tasks), max(1, len(tasks) // TRIED))][:TRIED]
 
 
-def _tokenizer(source: str | None) -> PreTrainedTokenizerBase | None:
+def _tokenizer(source: str | None, template: str | None) -> PreTrainedTokenizerBase | None:
     try:
-        return None if source is None else load_tokenizer(source)[0]
+        return None if source is None else tokenizer_with(source, template)[0]
     except ConfigError:
         return None
 
@@ -204,3 +206,32 @@ def _length(words: PreTrainedTokenizerBase | None, prompt: Prompt) -> int:
         pass
     text = prompt if isinstance(prompt, str) else "".join(message.content for message in prompt)
     return len(text) // CHARACTERS + 1
+
+
+# ------------------------------------------------------------ warning
+
+KNOBS = {
+    "weights": "dtype: bfloat16 or quantize of a model, or a smaller model",
+    "gradients and optimizers": "policies.NAME.train=lora, or optimizer.kind=adamw_8bit",
+    "references": "policies.NAME.train=lora, whose reference is the base itself",
+    "critics": "critic.train=head or lora",
+    "playing or learning": "less train.token_budget, train.rows_per_batch or "
+    "decode.max_new_tokens, or models.NAME.checkpointing=true",
+}
+"""Part of the estimate -> the settings that need less of it."""
+
+
+def memory_warnings(setup: TaskSetup, parts: Mapping[str, int]) -> list[str]:
+    """Return a warning if the estimate is more than the memory of the device.
+
+    Only if all models are on one device. The largest part decides which settings are named.
+    """
+    devices = {resolve_device(base.device) for base in setup.config.models.values()}
+    most = memory_of_device(next(iter(devices))) if len(devices) == 1 else None
+    if most is None or parts["total"] <= most:
+        return []
+    largest = max((part for part in parts if part != "total"), key=lambda part: parts[part])
+    return [
+        f"the run needs about {parts['total'] / 2**30:.1f} GiB, but {next(iter(devices))} has "
+        f"{most / 2**30:.1f} GiB. Most of it is {largest}: use {KNOBS[largest]}"
+    ]

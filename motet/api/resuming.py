@@ -1,7 +1,7 @@
 """Checks whether a run can be resumed.
 
 The config must be the same except for keys that do not change results. A valid checkpoint and the
-same number of CPU threads are required.
+same tasks are required.
 """
 
 import re
@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
@@ -31,7 +29,7 @@ FREE = re.compile(
 )
 """Config keys that may change on resume, because they do not change results.
 
-`threads` is one of them because the checkpoint records the number of threads.
+`threads` is one of them: another number of threads is a warning.
 """
 
 
@@ -48,7 +46,7 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
 
     `tasks` are the current tasks of each split.
 
-    Raises: ConfigError if the config, the tasks or the number of threads differ, if the metrics
+    Raises: ConfigError if the config or the tasks differ, if the metrics
     file is incomplete, or if no checkpoint is valid.
     """
     if not (place / "config.yaml").is_file():
@@ -60,12 +58,6 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     found, broken = checkpoint.newest(root)
     warnings += [f"skipped an invalid checkpoint: {line}" for line in broken]
     then, now = found.state["machine"], machine()
-    if then["threads"] != now["threads"]:
-        raise ConfigError(
-            f"the run used {then['threads']} CPU threads, this process uses "
-            f"{torch.get_num_threads()}, which changes results in the last bits: set "
-            f"threads={then['threads']}"
-        )
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:
             raise CannotResume(
@@ -76,9 +68,12 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
     ]
     if differs:
+        same = f"; threads={then['threads']} keeps the number of threads" * (
+            then["threads"] != now["threads"]
+        )
         warnings.append(
             f"the machine has changed ({'; '.join(differs)}): results may differ from an "
-            "uninterrupted run in the last bits"
+            f"uninterrupted run in the last bits{same}"
         )
     folder = RunFolder(place)
     _check_metrics(folder, found)

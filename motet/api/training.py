@@ -1,11 +1,12 @@
 """The API functions train and warmup."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Unpack
 
 from motet.algorithms import cautions
+from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
@@ -15,13 +16,14 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_
 from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError, Interrupted
+from motet.errors import ConfigError, Interrupted, MotetError
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.lock import alone
 from motet.trainer.metrics import (
+    BorrowedLogger,
     FunctionLogger,
     MetricsLogger,
     MetricsWriter,
@@ -29,12 +31,16 @@ from motet.trainer.metrics import (
     WandbLogger,
     read_metrics,
 )
+from motet.trainer.notices import Notices
 from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
 from motet.trainer.run import Intervals, RunOutputs, RunTasks, TrainingRun
 from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
+
+IDLE = "the schedule does not train"
+"""The beginning of a warning that depends on the number of steps."""
 
 
 @blocking
@@ -48,15 +54,19 @@ def train(
     report: OnMetrics | None = None,
     runs: str | Path = "runs",
     show: Show = "auto",
+    traceback: bool = False,
+    advise: bool = True,
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
 
-    All results are in `runs/NAME`.
+    All results are in `runs/NAME`. A run that stops early leaves a summary with `finished: false`.
 
     Args:
         callbacks: called after steps and evaluations; they may end the training.
         report: called with (step, metrics) for every line of metrics.jsonl.
+        traceback: show the whole traceback of the first fault of each cause.
+        advise: whether errors say how to resume. False if the caller deletes the run.
         objects: `environment`, `reward`, `algorithm`, `credit` and `data` replace what the config
             names. `motet.Objects` describes them.
 
@@ -82,15 +92,21 @@ def train(
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         try:
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                metrics = stack.enter_context(_metrics(settings, folder, found.checkpoint, report))
+                mirrors = _started(settings, folder, found.checkpoint, report)
+                metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
-                for line in (*found.warnings, *warnings_of(setup)):
-                    progress.say(line)
-                settled = run_loop(
-                    bases.settle(
-                        setup, raw, folder.models, None if found.checkpoint else metrics, progress
-                    )
-                )
+                notices = Notices(progress.say, traceback)
+                for line in (
+                    *found.warnings,
+                    *warnings_of(setup),
+                    *setup.warnings,
+                    *memory_of_run(setup),
+                ):
+                    notices.say(line)
+                with _warmup_metrics(settings, folder, mirrors) as warmed:
+                    settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
+                progress.stage("load", 0)
+                progress.waiting("the models to be loaded")
                 models = assemble(setup, settled, train=True, stop=stop)
             run = TrainingRun(
                 components_of(setup, models, stop),
@@ -101,48 +117,79 @@ def train(
                 step_config_of(setup),
                 _intervals(settings),
                 settings.alarms,
-                RunOutputs(folder, metrics, progress),
-                resume_command=resume_command,
+                RunOutputs(folder, metrics, progress, notices),
+                resume_command=resume_command if advise else None,
                 facts={"sandbox_level": setup.sandbox_level},
                 clock=clock,
                 callbacks=callbacks,
             )
-            summary = run_loop(run.run(found.checkpoint))
+            with _partial_summary(settings, folder, run):
+                summary = run_loop(run.run(found.checkpoint))
         except KeyboardInterrupt as error:
             raise Interrupted(
                 f"stopped at once. Resume from the last checkpoint with: {resume_command}"
             ) from error
-        summary = {"name": settings.name, **summary}
-        write_json(folder.summary, summary)
-        learning_curve(read_metrics(folder.metrics), summary, folder.curve)
-    return summary
+        return _summarise(settings, folder, summary)
 
 
-def _metrics(
-    settings: RunConfig,
-    folder: RunFolder,
-    resumed: Checkpoint | None,
-    report: OnMetrics | None,
-) -> MetricsWriter:
-    """Write the resolved config and open the metrics file."""
+def _summarise(
+    settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the summary and the learning curve. Return the summary with the name of the run."""
+    named = {"name": settings.name, **summary}
+    write_json(folder.summary, named)
+    learning_curve(read_metrics(folder.metrics), named, folder.curve)
+    return named
+
+
+@contextmanager
+def _partial_summary(settings: RunConfig, folder: RunFolder, run: TrainingRun) -> Iterator[None]:
+    """If the run ends early, write what it has so far, so that it can be looked at and compared."""
+    try:
+        yield
+    except (MotetError, KeyboardInterrupt):
+        with suppress(MotetError, OSError):  # the error that ended the run is the one to report
+            _summarise(settings, folder, run.summary(finished=False))
+        raise
+
+
+def _started(
+    settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None, report: OnMetrics | None
+) -> list[MetricsLogger]:
+    """Write the resolved config, and open the loggers besides the files."""
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
     mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
-    mirrors += [] if report is None else [FunctionLogger(report)]
-    keep = resumed.state["metrics_lines"] if resumed else _lines_of_settled_models(settings, folder)
-    return MetricsWriter(folder.metrics, mirrors, keep)
+    return mirrors + ([] if report is None else [FunctionLogger(report)])
 
 
-def _lines_of_settled_models(settings: RunConfig, folder: RunFolder) -> int:
-    """Count the metrics lines of finished warm-ups, for a run that was killed before its first
-    checkpoint.
+def _metrics(
+    folder: RunFolder, mirrors: Sequence[MetricsLogger], resumed: Checkpoint | None
+) -> MetricsWriter:
+    """Open the metrics file. A resumed run keeps the lines that its checkpoint counted."""
+    return MetricsWriter(folder.metrics, mirrors, resumed.state["metrics_lines"] if resumed else 0)
 
-    These warm-ups are not repeated. Their lines come first in the file.
-    """
-    if not folder.metrics.is_file():
-        return 0
+
+@contextmanager
+def _warmup_metrics(
+    settings: RunConfig, folder: RunFolder, mirrors: Sequence[MetricsLogger]
+) -> Iterator[MetricsWriter | None]:
+    """Open the file of the warm-up. It keeps the lines of models whose warm-up is finished, because
+    these warm-ups are not repeated."""
+    if settings.warmup is None:
+        yield None
+        return
     settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
-    return sum(not settled.isdisjoint(row) for row in read_metrics(folder.metrics))
+    rows = read_metrics(folder.warmup) if folder.warmup.is_file() else []
+    keep = sum(not settled.isdisjoint(row) for row in rows)
+    with MetricsWriter(folder.warmup, [BorrowedLogger(one) for one in mirrors], keep) as metrics:
+        yield metrics
+
+
+def memory_of_run(setup: TaskSetup) -> list[str]:
+    """Return a warning if the run needs more memory than its device has."""
+    loads = any(base.path is not None for base in setup.config.models.values())
+    return memory_warnings(setup, memory_of(setup)) if loads else []
 
 
 def warnings_of(setup: TaskSetup) -> list[str]:
@@ -175,10 +222,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     ]
     idle, steps = _never_due(setup), steps_of(setup)
     if idle:
-        found.append(
-            f"the schedule does not train {', '.join(idle)} in {steps} steps: shorten its block "
-            "or warmup"
-        )
+        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
     return found
 
 

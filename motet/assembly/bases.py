@@ -24,6 +24,8 @@ Bases = Mapping[str, str | Path]
 async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
     """Return every base model as it is before the warm-up, and check the first prompts.
 
+    `setup.warnings` gets what is allowed but may be unwanted.
+
     Embedded models are created in `scratch`. `kept` is the `models` folder of an existing run;
     models that the run has settled are taken from there.
 
@@ -41,7 +43,7 @@ async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
         else:
             assert base.path is not None
             found[name] = base.path
-    await check_first_prompts(setup, found)
+    setup.warnings.extend(await check_first_prompts(setup, found))
     return found
 
 
@@ -87,14 +89,14 @@ async def _warm(
     def report(step: int, loss: float) -> None:
         progress.show(step + 1, {"loss": loss})
         if metrics is not None:
-            metrics.write(0, {"warmup/step": step + 1, f"warmup/loss/{name}": loss})
+            metrics.write(step + 1, {f"warmup/loss/{name}": loss})
 
     base = config.models[name]
     batches = await _warmup_batches(setup)
     await warm_base(
         source, into, name, starting_from(config, name), batches, config.warmup,
         device=base.device, dtype=base.dtype, checkpointing=base.checkpointing,
-        attention=base.attention, progress=report,
+        attention=base.attention, chat_template=base.chat_template, progress=report,
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def load_model(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone
         trainable_full=full,
         checkpointing=base.checkpointing,
         attention=base.attention,
+        chat_template=base.chat_template,
     )
 
 

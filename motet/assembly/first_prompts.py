@@ -8,7 +8,7 @@ from motet.assembly.task_setup import TaskSetup
 from motet.assembly.tasks import asking
 from motet.core import Prompt, Task
 from motet.errors import ConfigError
-from motet.models.loading import load_tokenizer
+from motet.models.chat_template import tokenizer_with
 from motet.models.prompts import encode
 from motet.rollout.prompts import with_system
 from motet.seeding import derive
@@ -39,19 +39,46 @@ async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
     }
 
 
-async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> None:
+async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:
     """Check, before any model is loaded, that every first prompt leaves room for a completion.
+
+    Returns warnings: completions that the context cuts off, and chats without a chat template.
 
     Raises: ConfigError that names the agent and both lengths.
     """
-    tokenizers = cache(load_tokenizer)
+    tokenizers, config = cache(tokenizer_with), setup.config
+    warnings: list[str] = []
     for agent, prompt in (await first_prompts(setup, setup.tasks.first)).items():
-        model = setup.config.policies[setup.team.policy_of(agent, 0)].model
-        words, context = tokenizers(bases[model])
-        length = len(encode(words, prompt))
+        model = config.policies[setup.team.policy_of(agent, 0)].model
+        if model not in bases:
+            continue
+        words, context = tokenizers(bases[model], config.models[model].chat_template)
+        length, most = len(encode(words, prompt)), config.decode_of(agent).max_new_tokens
         if length >= context:
             raise ConfigError(
                 f"the first prompt of agent {agent} has {length} tokens, but model {model} has a "
                 f"context of {context} tokens; expected room for an answer: shorten the prompt, "
                 "or use a model with a longer context"
             )
+        if length + most > context:
+            warnings.append(
+                f"answers of agent {agent} end after {context - length} tokens, not after "
+                f"decode.max_new_tokens {most}: its first prompt has {length} tokens, and model "
+                f"{model} has a context of {context}. Set decode.max_new_tokens={context - length}"
+                " or lower, shorten the prompt, or use a model with a longer context"
+            )
+        if not isinstance(prompt, str) and words.chat_template is None:
+            warnings += _without_template(config.models[model].embedded is not None, model)
+    return list(dict.fromkeys(warnings))
+
+
+def _without_template(embedded: bool, model: str) -> list[str]:
+    """Return the warning about a model without a chat template. Embedded models never have one."""
+    return (
+        []
+        if embedded
+        else [
+            f"model {model} has no chat template: chats are written as lines `role: content` and a "
+            f"last line `assistant:`. models.{model}.chat_template=FILE.jinja sets a template"
+        ]
+    )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from motet.algorithms import credit_function
 from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
+from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
@@ -36,6 +37,8 @@ class Models:
     learners: Mapping[str, LocalLearner]
     """Trained policy or critic -> the learner of its backbone."""
     critics: Mapping[str, Critic] = field(default_factory=dict)
+    note: str = ""
+    """The run and the algorithm that the policies come from, for their README."""
     initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     """The reward model -> its weights at the beginning of the run, in main memory."""
 
@@ -91,12 +94,15 @@ class Models:
     def save(self, folder: Path) -> None:
         """Save every trained policy in a folder of its own, in the format of transformers or PEFT.
 
-        Each folder gets the hashes of its files.
+        Each folder has the tokenizer with its chat template, a README, and the hashes of its files.
         """
         for name, policy in self.policies.items():
             if policy.trainable:
                 policy.save(folder / name)
                 seal(folder / name)
+                # The README is not sealed: its owner may edit it.
+                card = model_card(name, policy.adapter is not None, self.note)
+                (folder / name / "README.md").write_text(card, encoding="utf-8")
 
 
 def assemble(
@@ -139,7 +145,8 @@ def assemble(
         for name in (REWARD_MODEL,)
         if name in critics
     }
-    return Models(policies, sampler, learners, critics, initial)
+    note = f"the run {config.name} with {config.algorithm.name}"
+    return Models(policies, sampler, learners, critics, note, initial)
 
 
 def _policy(

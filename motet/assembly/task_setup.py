@@ -5,24 +5,24 @@ All errors in them are found here, before any expensive work.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
 from motet.algorithms import credit_function
+from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.services import Services
-from motet.assembly.tasks import Tasks, asking, tasks_of
+from motet.assembly.tasks import Tasks, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.validation import validate_options
 from motet.config.yaml import KeyPath, place_of
 from motet.core import Environment, Team
 from motet.environments.centralized import Centralized
-from motet.environments.registry import check_is_environment, create
-from motet.environments.registry import resolve as resolve_environment
+from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
 from motet.models.attention_choice import check_attention
@@ -30,7 +30,6 @@ from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES, check_dtype
 from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
-from motet.objects import is_object
 from motet.plugins import is_reference, load_object, nearest
 from motet.rollout.play import check_plan
 from motet.trainer.metrics import check_wandb
@@ -47,6 +46,8 @@ class TaskSetup:
     """Split ("train", "eval") -> its tasks. A split without a source is absent."""
     sandbox_level: str | None
     """The protection level of the sandbox. None if the environment asked for no sandbox."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about the models, found when they are prepared."""
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def open_task_setup(
     services = Services(config, train)
     try:
         if environment is None:
-            stage = _environment(config, services, asks)
+            stage = environment_of(config, services, asks)
         else:
             check_is_environment(environment, "environment")
             stage = environment
@@ -174,25 +175,6 @@ def _optimizers_on(config: RunConfig, model: str) -> set[str]:
     if config.warmup is not None:
         kinds.add(config.warmup.kind)
     return kinds
-
-
-def _environment(config: RunConfig, services: Services, asks: Collection[str]) -> Environment[Any]:
-    name, options = config.environment.name, config.environment.options
-    if is_object(name) and isinstance(given := load_object(name), Environment):
-        if options:
-            raise ConfigError(
-                f"environment sets {', '.join(options)}, but {type(given).__name__} was passed as "
-                "an object with its own options: drop them"
-            )
-        return given
-    kind = resolve_environment(name)
-    schema = kind.Options
-    if schema is not None:
-        validate_options(schema, options, config.places, ("environment",))
-    with asking(config.environment.name):
-        environment = create(kind, options, services)
-    services.check_asked(config.environment.name, asks)
-    return environment
 
 
 def _reward(config: RunConfig) -> Any:

@@ -1,6 +1,5 @@
 """Get tasks from the environment itself, or from the rows of a dataset."""
 
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from motet.config.schema import RunConfig
 from motet.core import Environment, Task
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
+from motet.tracebacks import place_of_error
 
 
 class Tasks(Mapping[str, list[Task]]):
@@ -167,7 +167,6 @@ def asking(what: str) -> Iterator[None]:
     except MotetError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigError(
-            f"{what}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+            f"{what}: {type(error).__name__}: {error} ({place_of_error(error)})"
         ) from error

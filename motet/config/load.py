@@ -7,6 +7,7 @@ extends: quickstart.yaml      in a file: that file is the base of this one; mapp
 a.b=c                         an override; it takes precedence over all files and over earlier
                               overrides; c is parsed as YAML 1.2
 team.a=null                   removes a name that a lower layer defines (in models, policies, team)
+algorithm=grpo                short for algorithm.name=grpo; also environment and reward
 data.eval.path=FILE           replaces the source of a dataset; the name, the subset and the slice
                               of the lower layer are dropped with the old source
 """
@@ -14,11 +15,14 @@ data.eval.path=FILE           replaces the source of a dataset; the name, the su
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from motet.config.parts import written_out
+from motet.config.paths import anchored
 from motet.config.schema import RunConfig
 from motet.config.validation import validate_options
 from motet.config.yaml import (
@@ -36,6 +40,8 @@ from motet.settings import Settings
 SettingsKind = TypeVar("SettingsKind", bound=Settings)
 NAMED = ("models", "policies", "team")
 """Sections whose keys are names that the user chooses."""
+NAMED_PARTS = ("algorithm", "environment", "reward")
+"""Sections that may be just the name of the part."""
 
 
 def load_config(
@@ -61,10 +67,31 @@ def load_target(
     """Load the run config of a file or of a run folder. Raises: ConfigError, as `load_config`."""
     path = Path(target)
     if look_at(path) == "nothing":
-        raise ConfigError(f"{path} does not exist; expected a config file or a run folder")
+        raise ConfigError(
+            f"{path} does not exist{_similar(path)}; expected a config file or a run folder"
+        )
     if path.is_dir() and not (path / "config.yaml").is_file():
-        raise ConfigError(f"{path} has no config.yaml; expected a config file or a run folder")
+        raise ConfigError(
+            f"{path} has no config.yaml{_similar(path / 'config.yaml')}; expected a config file or "
+            "a run folder"
+        )
     return load_config(path / "config.yaml" if path.is_dir() else path, overrides, replaced)
+
+
+def _similar(path: Path) -> str:
+    """Return ` (did you mean ...?)` if a config of a similar name is beside `path` or in configs/,
+    or a run in runs/."""
+    there: list[Path] = []
+    for folder, pattern in (
+        (path.parent, "*.yaml"),
+        (Path("configs"), "*.yaml"),
+        (Path("runs"), "*/"),
+    ):
+        with suppress(OSError):
+            there += sorted(folder.glob(pattern))
+    names = {one.stem: str(one) for one in reversed(there)}
+    close = get_close_matches(path.stem, names, n=1)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 def load_settings(
@@ -193,22 +220,20 @@ def _override(text: str) -> Document:
 
 
 def _layer(document: Document, folder: Path) -> Document:
-    """Expand short forms. Make `./file.py:NAME` absolute, relative to the file that contains it."""
-    data = _anchored(document.data, folder)
+    """Expand short forms, and make paths absolute. `folder` is where relative paths begin."""
+    data = anchored(
+        {key: _spelt_out(key, value) for key, value in document.data.items()},
+        folder,
+        document.places,
+    )
     if isinstance(data.get("team"), Mapping):
         data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
     return Document(data, document.places)
 
 
-def _anchored(value: Any, folder: Path) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _anchored(item, folder) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_anchored(item, folder) for item in value]
-    if isinstance(value, str) and re.fullmatch(r"[^:\s]+\.py:\w+", value):
-        place, _, name = value.partition(":")
-        return f"{os.path.realpath(folder / place)}:{name}"
-    return value
+def _spelt_out(key: str, value: Any) -> Any:
+    """Return `{name: grpo}` for `algorithm: grpo`, and so on for every part chosen by name."""
+    return {"name": value} if key in NAMED_PARTS and isinstance(value, str) else value
 
 
 def _laid_on(under: Document, over: Document) -> Document:

@@ -108,7 +108,7 @@ def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
         ("environment.name=relay", lambda config: config.environment.name == "relay"),
         (
             "models.tiny={path: ./model, embedded: null}",
-            lambda config: config.models["tiny"].path == "./model",
+            lambda config: config.models["tiny"].path == str(Path("model").resolve()),
         ),
     ],
 )
@@ -137,6 +137,8 @@ def test_a_later_override_wins(small):
     assert load_config(small, ["seed=1", "seed=2"]).seed == 2
 
 
+ROWS = str(Path("rows.jsonl").resolve())
+"""A path of the command line in the resolved config."""
 HUB = "data.eval={name: hub/rows, subset: main, split: 'test[:32]', fields: {prompt: question}}"
 
 
@@ -151,7 +153,7 @@ def test_a_path_laid_over_a_hub_name_stands_in_its_place_and_is_not_cut(small, t
     (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
     source = load_config(tmp_path / "over.yaml", overrides).data.eval
     assert (source.path, source.name, source.subset, source.split) == (
-        "rows.jsonl",
+        ROWS,
         None,
         None,
         "test",
@@ -164,7 +166,7 @@ def test_a_split_beside_the_new_path_cuts_it_whatever_the_order(small, tmp_path,
     (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
     overrides = ["data.eval.path=rows.jsonl", "data.eval.split=test[:5]"][::order]
     source = load_config(tmp_path / "over.yaml", overrides).data.eval
-    assert (source.path, source.split) == ("rows.jsonl", "test[:5]")
+    assert (source.path, source.split) == (ROWS, "test[:5]")
 
 
 def test_a_hub_name_laid_over_a_path_stands_in_its_place_too(small, tmp_path):
@@ -212,7 +214,7 @@ def test_a_null_that_drops_nothing_is_refused(small):
 
 def test_a_name_and_a_path_in_one_place_are_refused(small):
     with pytest.raises(
-        ConfigError, match=r"got name hub/rows and path rows\.jsonl, expected exactly one"
+        ConfigError, match=r"got name hub/rows and path /.*/rows\.jsonl, expected exactly one"
     ):
         load_config(small, ["data.eval={name: hub/rows, path: rows.jsonl}"])
 
@@ -285,7 +287,8 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
         ),
         (
             "policies.aux.adapter=x",
-            "policies.aux: got adapter x with train: full; expected train: lora or frozen",
+            f"policies.aux: got adapter {Path('x').resolve()} with train: full; expected train: "
+            "lora or frozen",
         ),
         (
             "data.train.split=test",

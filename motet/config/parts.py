@@ -48,8 +48,8 @@ class DataSource(Settings):
     """Rows of a dataset, from the hub (`name`) or from a local `path`.
 
     A `path` in a higher layer (an override, or a config that extends another) replaces a `name` of
-    a lower layer. The subset is then dropped, and the split keeps its name but loses its slice. So
-    data.eval.path=FILE plays the whole file, and data.eval.split=test[:32] selects a part of it.
+    a lower layer. The subset is dropped then, and the split loses its slice: data.eval.path=FILE
+    plays the whole file, and data.eval.split=test[:32] a part of it.
     """
 
     name: str | None = None
@@ -57,8 +57,7 @@ class DataSource(Settings):
     subset: str | None = None
     """The configuration of a hub dataset, such as main of openai/gsm8k."""
     path: str | None = None
-    """A local file (.jsonl, .json, .parquet, or .csv, where every value is a string), or a folder
-    that contains a dataset."""
+    """A file (.jsonl, .json, .parquet, or .csv, with strings only), or a folder with a dataset."""
     split: str = "train"
     """A split, or a slice of one: train[:1000], test[33:163]."""
     fields: dict[str, str] = Field(default_factory=dict)
@@ -105,7 +104,7 @@ class ModelConfig(Settings):
     device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto (cuda, else mps, else cpu), cpu, mps, cuda, or cuda:0, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """The dtype of the model's computation. Trained weights keep float32 master copies."""
+    """The dtype of computation. Trained weights keep float32 master copies."""
     quantize: Literal["none", "8bit", "4bit"] = "none"
     """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
     LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes
@@ -117,9 +116,12 @@ class ModelConfig(Settings):
     micro-batches have no padding. The other values select the implementations of transformers
     unchanged, without these two savings. flash_attention_2 needs the package flash_attn, a CUDA
     device, and dtype bfloat16 or float16."""
+    chat_template: str | None = None
+    """A Jinja file that formats chats. The default is the model's own template, or else lines
+    `role: content`."""
     checkpointing: bool = False
-    """Gradient checkpointing: keep only the input of each block for the backward pass and recompute
-    the rest. It needs a fraction of the memory and about a third more time."""
+    """Gradient checkpointing: keep only the input of each block and recompute the rest. It needs a
+    fraction of the memory and about a third more time."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -284,8 +286,7 @@ class TrainConfig(Settings):
     """Maximum number of tokens decoded at the same time, prompts, completions and padding included.
     It bounds the memory of the cache."""
     checkpoint_every: NonNegativeInt = 50
-    """Steps between checkpoints. With 0 there is one before the first step and one after the
-    last."""
+    """Steps between checkpoints. With 0 there is one before the first step and one at the end."""
     keep_checkpoints: PositiveInt = 2
     """How many of the newest checkpoints are kept."""
     keep_every: NonNegativeInt = 0

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import check_plan, resolve
+from motet.config.foreign_keys import foreign_advice
 from motet.config.parts import (
     AgentConfig,
     AtOnce,
@@ -172,6 +173,11 @@ class RunConfig(Settings):
     verifier: VerifierConfig | None = None
     """A model that scores completions, if the environment asks for one."""
     _places: Places = PrivateAttr(Places())
+
+    @classmethod
+    def advises(cls, key: str) -> str | None:
+        """Return where the meaning of another library's key is."""
+        return foreign_advice(key)
 
     def model_post_init(self, context: Any) -> None:
         if context is not None:

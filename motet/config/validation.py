@@ -81,6 +81,7 @@ def _complaints(
     joined with "or", because any of them would do.
     """
     lines: dict[str, list[str]] = {}
+    examples: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         path = _written(problem["loc"], data)
         key, prefix = dotted(at + path), _prefix(places, at + path)
@@ -90,16 +91,19 @@ def _complaints(
             problem["msg"].removeprefix("Value error, "),
         )
         if kind == "extra_forbidden":
-            lines[
-                f"{prefix}{key}: unknown key; {_meant(str(path[-1]), _keys_at(model, path[:-1]))}"
-            ] = []
+            name, valid = str(path[-1]), _keys_at(model, path[:-1])
+            advice = (model.advises(name) if not at else None) or _meant(name, valid)
+            lines[f"{prefix}{key}: unknown key; {advice}"] = []
         elif kind == "missing":
             lines[f"{prefix}{key}: missing; it has no default"] = []
         elif kind in ("value_error", "motet"):
             lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
         elif kind in _WISHES or text.startswith("Input should be "):
             wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
-            lines.setdefault(f"{prefix}{key}: got {shown(got)}, expected ", []).append(wish)
+            start = f"{prefix}{key}: got {shown(got)}, expected "
+            lines.setdefault(start, []).append(wish)
+            if isinstance(got, int | float):
+                examples[start] = f", such as [{got}]"
         elif kind != "too_short":
             lines[f"{prefix}{key}: got {shown(got)}: {text}"] = []
         elif not got:  # a list whose items were all rejected is also "too short"; skip that
@@ -107,7 +111,12 @@ def _complaints(
                 f"{prefix}{key}: got {shown(got)}, expected at least "
                 f"{problem['ctx']['min_length']} of them"
             ] = []
-    return [start + " or ".join(dict.fromkeys(wishes)) for start, wishes in lines.items()]
+    return [
+        start
+        + " or ".join(dict.fromkeys(wishes))
+        + (examples.get(start, "") if wishes == ["a list"] else "")
+        for start, wishes in lines.items()
+    ]
 
 
 _WISHES = {

@@ -97,7 +97,10 @@ def _read(text: str, source: str, lines: bool = True) -> tuple[Any, dict[KeyPath
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         where = source if error.problem_mark is None else reader.place(error.problem_mark)
-        raise ConfigError(f"{where}: not YAML: {error.problem}") from error
+        raise ConfigError(
+            f"{where}: not YAML: {error.problem}; expected keys and values, such as name: "
+            "quickstart"
+        ) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:

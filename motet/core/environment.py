@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
+from motet.core.accepted import accept
 from motet.core.episodes import Demonstration, Grade, Prompt, Reply, Task
 from motet.errors import NotProvided
 from motet.settings import Settings
@@ -41,7 +42,9 @@ class Environment(ABC, Generic[State]):
     method.
 
     A State is an immutable value, so a rollout branches by calling `step` twice from the same
-    state. Errors are raised as `EnvironmentFault`, `RewardFault` or `SandboxFault`.
+    state. Errors are raised as `EnvironmentFault`, `RewardFault` or `SandboxFault`. `start`,
+    `step`, `close` and `grade` may be plain functions. A prompt may also be a list of dicts with
+    `role` and `content`, as in OpenAI's API.
     `environments.check_environment` tests all of this.
     """
 
@@ -61,6 +64,11 @@ class Environment(ABC, Generic[State]):
     """Whether only the end of an episode is rewarded."""
     Options: ClassVar[type[Settings] | None] = None
     """The options of the environment, which a config sets: an inner class."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Accept prompts as in OpenAI's API, and plain functions where Motet awaits."""
+        super().__init_subclass__(**named)
+        accept(cls, Environment)
 
     @abstractmethod
     async def start(self, task: Task, seed: int) -> State:

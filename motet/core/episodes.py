@@ -111,6 +111,14 @@ class Fault:
     cause: str
     """One stable word that faults are counted by: the exception's class, `long_prompt`, ..."""
     message: str
+    place: str = field(default="", compare=False)
+    """`FILE:LINE in FUNCTION: CODE` of the user's code that raised; empty if there is none."""
+    trace: str = field(default="", compare=False, repr=False)
+    """The whole traceback. `place` and `trace` depend on the machine, so equality ignores them."""
+
+    def __str__(self) -> str:
+        at = f" ({self.place})" if self.place else ""
+        return f"{self.where}/{self.cause}: {self.message}{at}"
 
 
 @dataclass(frozen=True)

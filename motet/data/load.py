@@ -67,7 +67,14 @@ def _selected(found: Loaded, wanted: Split, split: str, source: str) -> Loaded:
             f"split {split!r} selects none of the {len(found.rows)} rows of {source}; expected at "
             "least one"
         )
-    return Loaded(chosen, found.warnings)
+    return Loaded(chosen, (*found.warnings, *_beyond(split, wanted, len(found.rows), source)))
+
+
+def _beyond(split: str, wanted: Split, count: int, source: str) -> tuple[str, ...]:
+    """Return a warning if a slice ends behind the last row."""
+    if not isinstance(wanted.stop, int) or wanted.stop <= count:
+        return ()
+    return (f"split {split!r} ends at row {wanted.stop:,}, but {source} has {count:,} rows",)
 
 
 def check_fields(rows: Sequence[Mapping[str, Any]], required: Iterable[str], where: str) -> None:

@@ -215,3 +215,13 @@ def test_a_missing_field_names_the_row_and_the_nearest_field():
         str(caught.value)
         == "data.train: row 11 has no field 'text' (did you mean 'txt'?); it has id, txt"
     )
+
+
+def test_a_slice_that_ends_behind_the_last_row_is_a_warning(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
+    loaded = load_rows(tmp_path / "rows.jsonl", split="train[1:1000]")
+    assert loaded.rows == [{"q": 2}]
+    (warning,) = loaded.warnings
+    assert warning.startswith("split 'train[1:1000]' ends at row 1,000, but ")
+    assert warning.endswith("rows.jsonl has 2 rows")
+    assert load_rows(tmp_path / "rows.jsonl", split="train[:2]").warnings == ()

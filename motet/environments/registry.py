@@ -29,15 +29,11 @@ ENVIRONMENTS: dict[str, str] = {
 imported."""
 
 
-def resolve(
-    name: str, where: str = "environment.name", base_folder: Path = Path()
-) -> type[Environment[Any]]:
-    """Return the environment class called `name`.
+def find(name: str, where: str = "environment.name", base_folder: Path = Path()) -> Any:
+    """Return the object called `name`: a registered name, `package.module:NAME`, or
+    `./file.py:NAME` relative to `base_folder`.
 
-    `name` is a registered name, `package.module:Class`, or `./file.py:Class` relative to
-    `base_folder`.
-
-    Raises: ConfigError naming `where` if the name is unknown or the class is not an environment.
+    Raises: ConfigError naming `where` if there is no such object.
     """
     if name not in ENVIRONMENTS and not is_reference(name):
         raise ConfigError(
@@ -46,12 +42,23 @@ def resolve(
             f"package.module:Class or ./file.py:Class"
         )
     try:
-        found = load_object(ENVIRONMENTS.get(name, name), base_folder)
+        return load_object(ENVIRONMENTS.get(name, name), base_folder)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def resolve(
+    name: str, where: str = "environment.name", base_folder: Path = Path()
+) -> type[Environment[Any]]:
+    """Return the environment class called `name`, as in `find`.
+
+    Raises: ConfigError naming `where` if the name is unknown or the class is not an environment.
+    """
+    found = find(name, where, base_folder)
     if not isinstance(found, type):
         raise ConfigError(
-            f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class"
+            f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class, an "
+            "instance of one, or a function"
         )
     if not issubclass(found, Environment):
         raise ConfigError(_no_environment(f"{where} is {name!r}: got", found))

@@ -58,7 +58,7 @@ def test_every_registered_name_is_an_environment():
             r"play",
         ),
         ("motet.nowhere:Mine", "environment.name: .*expected an importable package.module:NAME"),
-        ("./own.py:play", "an object of type function; expected a class"),
+        ("./own.py:play", "an object of type function; expected a class, an instance"),
         ("./own.py:Half", "a class without observe, step; expected all of start"),
         (
             "./own.py:Plain",

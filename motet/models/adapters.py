@@ -50,7 +50,7 @@ class Adapters:
     def add(self, name: str, lora: Lora, seed: int) -> None:
         targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
         config = LoraConfig(
-            base_model_name_or_path=self._model.name_or_path,
+            base_model_name_or_path=_from_anywhere(self._model.name_or_path),
             task_type="CAUSAL_LM",
             r=lora.rank,
             lora_alpha=lora.alpha,  # type: ignore[arg-type] # PEFT takes any number
@@ -70,7 +70,7 @@ class Adapters:
             saved = load_file(weights)
         saved = self._without_base(folder, saved)
         self._check_size(folder, config, saved)
-        config.base_model_name_or_path = self._model.name_or_path
+        config.base_model_name_or_path = _from_anywhere(self._model.name_or_path)
         self._inject(name, config, seed=0)
         inner = self._inner[name]
         needed = set(
@@ -340,3 +340,9 @@ def _quiet() -> Iterator[None]:
         )
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         yield
+
+
+def _from_anywhere(source: str | None) -> str | None:
+    """Return the base's folder as an absolute path, so that PEFT finds it from every working
+    directory; a name of the hub is unchanged."""
+    return str(Path(source).resolve()) if source and Path(source).is_dir() else source

@@ -25,11 +25,12 @@ from motet.models.adapters import Adapters, Mix
 from motet.models.attention_choice import Attention, check_attention
 from motet.models.capabilities import capabilities_of, mixes_adapters
 from motet.models.causal_lm import CausalLM
+from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES, DType, check_dtype
 from motet.models.folder import sampling_of
 from motet.models.folder_json import GENERATION
-from motet.models.loading import load_model, load_tokenizer
+from motet.models.loading import load_model
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
@@ -94,8 +95,11 @@ class Backbone(CausalLM):
         trainable_full: bool = False,
         checkpointing: bool = False,
         attention: Attention = "auto",
+        chat_template: str | None = None,
     ) -> Self:
         """Load a folder or a hub name (safetensors only, no remote code).
+
+        `chat_template` is a Jinja file that replaces the model's own template.
 
         Raises: ConfigError if the model cannot be used.
         """
@@ -108,7 +112,7 @@ class Backbone(CausalLM):
         check_dtype(dtype, place, trainable_full)
         check_attention(attention, place, DTYPES[dtype])
         check_quantize(quantize, place)
-        tokenizer, context_length = load_tokenizer(source)
+        tokenizer, context_length = tokenizer_with(source, chat_template)
         model = load_model(
             source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize, attention
         )
@@ -278,6 +282,7 @@ class Backbone(CausalLM):
             return
         with self._masters.in_place():
             self._adapters.save(adapter, folder)
+        self.tokenizer.save_pretrained(folder)
 
 
 @dataclass(frozen=True)

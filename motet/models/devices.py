@@ -5,6 +5,7 @@ All calls of `torch.cuda` are in this module, so that tests can replace them. Ca
 """
 
 import ctypes
+import os
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,18 @@ def cuda_computes_bfloat16(device: torch.device) -> bool:
 def cuda_memory(device: torch.device) -> CudaMemory:
     free, total = torch.cuda.mem_get_info(device)
     return CudaMemory(free, total, torch.cuda.memory_reserved(device))
+
+
+def memory_of_device(device: torch.device) -> int | None:
+    """Return the memory of a device in bytes; that of the machine for a CPU. None: unknown."""
+    if device.type == "cuda":
+        return cuda_memory(device).total
+    if not is_cpu(device):
+        return None
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
 
 
 def is_cpu(device: torch.device) -> bool:

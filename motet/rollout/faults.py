@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from motet.core import Boundary, Fault
 from motet.errors import EnvironmentFault, MotetError, RewardFault, SamplerFault, SandboxFault
+from motet.tracebacks import origin, place_of_error, trace_of
 
 T = TypeVar("T")
 
@@ -73,4 +74,14 @@ def _recorded(error: Exception) -> Fault:
         (boundary for kind, boundary in _BOUNDARIES.items() if isinstance(error, kind)),
         "environment",
     )
-    return Fault(where, named or type(error.__cause__ or error).__name__, str(error) or repr(error))
+    cause = named or type(error.__cause__ or error).__name__
+    message = (str(error) or repr(error)) + _hint(error)
+    return Fault(where, cause, message, place_of_error(error), trace_of(error))
+
+
+def _hint(error: Exception) -> str:
+    """Return advice for an import inside a function, when the folder of the file is not importable
+    any more."""
+    if isinstance(origin(error), ModuleNotFoundError):
+        return ": import it at the top of the file, where the file's own folder is importable"
+    return ""

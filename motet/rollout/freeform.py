@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core.accepted import as_prompt
 from motet.errors import ConfigError, EnvironmentFault
 from motet.seeding import derive
 
@@ -66,13 +67,14 @@ class Player:
         self.unanswered: Prompt | None = None
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Return the agent's reply to `prompt`, a string or a tuple of Messages.
+        """Return the agent's reply to `prompt`: a string, or Messages, or dicts with `role` and
+        `content`.
 
         Concurrent questions to several agents (asyncio.gather, a TaskGroup) form one Round, if the
         program asks them before it waits for anything else. Concurrent questions to the same agent
         are answered one after the other.
         """
-        asked = prompt if isinstance(prompt, str) else tuple(prompt)
+        asked = as_prompt(prompt, f"the question to {self._name}")
         if self._left:
             exchange = self._left.pop(0)
             if exchange.prompt != asked:

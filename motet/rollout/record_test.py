@@ -195,3 +195,21 @@ def test_what_json_cannot_say_is_refused_and_nothing_is_written(value: object) -
             file, Episode("e", Task("t", {"x": value}), None, fault=Fault("reward", "x", "y"))
         )
     assert file.getvalue() == ""
+
+
+def test_records_of_older_and_newer_versions_are_read(tmp_path):
+    episode = Episode("s:t", Task("t", {}), None, fault=Fault("reward", "E", "x", "f.py:1", "T"))
+    path = tmp_path / "episodes.jsonl"
+    with path.open("w") as file:
+        write_episode(file, episode)
+    line = json.loads(path.read_text())
+    assert (line["schema"], line["fault"]["place"]) == (1, "f.py:1")
+    older = {**line, "fault": {key: line["fault"][key] for key in ("where", "cause", "message")}}
+    newer = {**line, "mood": "fine", "fault": {**line["fault"], "since": 3}}
+    path.write_text("".join(json.dumps(one) + "\n" for one in (older, newer)))
+    first, second = read_episodes(path).episodes
+    assert first == second == episode, "the place of a fault does not count"
+    assert (first.fault.place, second.fault.place) == ("", "f.py:1")
+    path.write_text(json.dumps({**line, "schema": 2}) + "\n")
+    with pytest.raises(ConfigError, match="got schema 2; this version of Motet reads schema 1"):
+        read_episodes(path)

@@ -215,6 +215,23 @@ def _gold_correlation(episodes: Sequence[Episode]) -> float | None:
     return correlation(paid, right)
 
 
+def never_ended(episodes: Sequence[Episode]) -> bool:
+    """Return whether every game was cut off by the turn limit and none reports `success` there.
+
+    False if nothing was played.
+    """
+    last = [
+        move.outcome
+        for episode in episodes
+        if episode.root is not None
+        for move in moves(episode.root)
+        if move.outcome.end not in (None, "pruned")
+    ]
+    return bool(last) and all(
+        outcome.end == "limit" and "success" not in outcome.terms for outcome in last
+    )
+
+
 def fault_share(episodes: Sequence[Episode]) -> float:
     """Return the share of joint actions that failed; all episodes count equally.
 

@@ -3,7 +3,7 @@
 Nothing here knows on which device or machine a model runs, or the name of an algorithm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from motet.core import (
@@ -110,8 +110,13 @@ def tasks_of(number: int, tasks: Sequence[Task], seed: int, step_config: StepCon
     ]
 
 
-async def play_step(components: TrainComponents, tasks: Sequence[Task], number: int) -> Played:
-    """Sample the episodes of step `number` from its seed."""
+async def play_step(
+    components: TrainComponents,
+    tasks: Sequence[Task],
+    number: int,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> Played:
+    """Sample the episodes of step `number` from its seed. `on_episode` gets each when it ends."""
     clock, before = Stopwatch(), components.timings()
     episodes = await components.stop.unless_wished(
         collect(
@@ -123,6 +128,7 @@ async def play_step(components: TrainComponents, tasks: Sequence[Task], number: 
             run_seed=components.seed,
             tag=f"{number:06d}",
             greedy_path=components.algorithm.baseline == "greedy_path",
+            on_episode=on_episode,
         )
     )
     clock.lap("play")
@@ -204,11 +210,11 @@ def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float)
     if share > limit:
         causes = summarise(episodes).causes
         commonest = max(causes, key=lambda cause: causes[cause])
-        messages = (
-            fault.message for episode in episodes for fault in episode_stats(episode).faults
-        )
+        faults = (fault for episode in episodes for fault in episode_stats(episode).faults)
+        first = next(faults)
+        at = f" ({first.place})" if first.place else ""
         raise MotetError(
             f"{when}: {share:.0%} of the joint actions failed, "
             f"more than train.max_fault_share {limit:.0%}; "
-            f"most often {commonest}. The first: {next(messages)}"
+            f"most often {commonest}. The first: {first.message}{at}"
         )

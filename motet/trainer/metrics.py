@@ -25,13 +25,24 @@ class MetricsLogger(Protocol):
     def close(self) -> None: ...
 
 
+class BorrowedLogger:
+    """Passes metrics to a logger that somebody else closes."""
+
+    def __init__(self, logger: MetricsLogger) -> None:
+        self._logger = logger
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._logger.write(step, values)
+
+    def close(self) -> None: ...
+
+
 class MetricsWriter:
     """Writes metrics.jsonl, one object per line: `step` first, then the names in order.
 
     Names have the form `stage/name`, or `stage/name/WHO` for one agent or policy. Only `time/`
     metrics depend on the clock; all others are the same bytes in every repetition of a run. Metrics
-    without a value are left out. The warm-up writes step 0 and its own step number as
-    `warmup/step`.
+    without a value are left out. The warm-up has a file of its own, and its own steps.
     """
 
     def __init__(self, path: Path, mirrors: Sequence[MetricsLogger] = (), keep: int = 0) -> None:
@@ -70,7 +81,7 @@ class MetricsWriter:
         self._digest.update(line.encode())
         self.lines += 1
         for mirror in self._mirrors:
-            mirror.write(int(values["warmup/step"]) if "warmup/step" in values else step, values)
+            mirror.write(step, values)
 
     @property
     def digest(self) -> str:

@@ -5,6 +5,7 @@ import pytest
 
 from motet.errors import ConfigError, MotetError
 from motet.trainer.metrics import (
+    BorrowedLogger,
     MetricsWriter,
     TensorBoardLogger,
     WandbLogger,
@@ -58,10 +59,12 @@ def test_a_value_that_is_no_number_is_refused(tmp_path, value):
         metrics.write(1, {"learn/kl": value})
 
 
-def test_mirrors_get_what_the_file_gets_and_warm_up_steps_keep_their_own_number(tmp_path):
+def test_mirrors_get_what_the_files_get_and_only_the_owner_closes_them(tmp_path):
     mirror = Mirrored()
     with MetricsWriter(tmp_path / "m.jsonl", [mirror]) as metrics:
-        metrics.write(0, {"warmup/step": 20, "warmup/loss": 1.5})
+        with MetricsWriter(tmp_path / "warmup.jsonl", [BorrowedLogger(mirror)]) as warmup:
+            warmup.write(20, {"warmup/loss": 1.5})
+        assert not mirror.closed
         metrics.write(1, {"play/reward": 1.0})
     assert [step for step, _ in mirror.rows] == [20, 1]
     assert mirror.closed

@@ -50,6 +50,7 @@ async def warm_base(
     dtype: DType,
     checkpointing: bool = False,
     attention: Attention = "auto",
+    chat_template: str | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Train all weights of a base model on demonstrations. Return the loss of every step.
@@ -64,6 +65,7 @@ async def warm_base(
         trainable_full=True,
         checkpointing=checkpointing,
         attention=attention,
+        chat_template=chat_template,
     )
     policy = Policy(model, backbone)
     losses = await warm_up(
@@ -136,12 +138,16 @@ def whole_folder(final: Path) -> Iterator[Path]:
     """Yield a temporary folder that gets its final name only when it is complete.
 
     The temporary folder is beside the final one. Temporary folders of killed processes are removed
-    first.
+    first. Files get ordinary permissions, as the user's umask sets them for folders.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:
         beside = around / final.name
         beside.mkdir()
         yield beside
+        ordinary = beside.stat().st_mode & 0o666
+        for path in beside.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                path.chmod(ordinary)  # safetensors writes files that only their owner reads
         shutil.rmtree(final, ignore_errors=True)
         beside.rename(final)

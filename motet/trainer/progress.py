@@ -1,5 +1,10 @@
-"""Progress display of a run."""
+"""Progress display of a run.
 
+Without a terminal there is at least one line a minute: a thread prints what is being waited for if
+nothing else was printed.
+"""
+
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import count
@@ -10,6 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from motet.visible import Console
+
+SILENCE_SECONDS = 60.0
+"""Without a terminal, the longest time without a line."""
+_LOOK_SECONDS = 5.0
 
 
 class Progress:
@@ -37,6 +46,8 @@ class Progress:
         """
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
+        self._said, self._what, self._done = clock(), "", 0
+        self._over = threading.Event()
         columns = (
             TextColumn("{task.description:<9}", markup=False),
             BarColumn(24),
@@ -51,10 +62,34 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if not self._silent and not self._console.is_terminal:
+            threading.Thread(target=self._watch, name="progress", daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._over.set()
         self._bar.stop()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_SECONDS):
+            self.break_silence()
+
+    def break_silence(self) -> None:
+        """Print what is being waited for, if nothing was printed for a minute."""
+        now = self._clock()
+        if now - self._said < SILENCE_SECONDS:
+            return
+        count = f" {self._done}/{self._total}" if self._total else ""
+        what = f"waiting for {self._what}" if self._what else "working"
+        self._print(f"{self._name:<9}{count}  {what}, {_clock_face(now - self._since)} so far", now)
+
+    def waiting(self, what: str) -> None:
+        """Say what the run does now, for a line that is printed if it takes long."""
+        self._what = what
+
+    def _print(self, line: str, now: float) -> None:
+        self._said = now
+        self._console.print(line, soft_wrap=True)
 
     def stage(self, name: str, total: int, first: int = 0) -> None:
         """Start a stage of `total` steps, of which `first` are already done.
@@ -63,6 +98,7 @@ class Progress:
         one.
         """
         self._name, self._total, self._first = name, total, first
+        self._done, self._what = first, ""
         self._tokens, self._since = 0, self._clock()
         if name in self._tasks:
             self._bar.update(self._tasks[name], total=total, completed=first)
@@ -83,10 +119,12 @@ class Progress:
 
         `tokens` were sampled or trained since the last call.
         """
+        self._done = done
         if self._silent:
             return
         self._tokens += tokens
-        seconds = max(self._clock() - self._since, 1e-9)
+        now = self._clock()
+        seconds = max(now - self._since, 1e-9)
         parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
         parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
         left = seconds / max(done - self._first, 1) * (self._total - done)
@@ -98,14 +136,12 @@ class Progress:
             self._bar.update(self._task, completed=done, figures=text)
         elif done % max(self._every, self._total // 6) == 0 or done == self._total:
             width = len(str(self._total))
-            self._console.print(
-                f"{self._name:<9} {done:>{width}}/{self._total}  {text}", soft_wrap=True
-            )
+            self._print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", now)
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""
         if not self._silent:
-            self._console.print(text, soft_wrap=True)
+            self._print(text, self._clock())
 
 
 def _clock_face(seconds: float) -> str:

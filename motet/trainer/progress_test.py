@@ -50,3 +50,32 @@ def test_a_stage_goes_on_after_another_one_in_between():
 def test_silent_shows_nothing():
     assert shown(terminal=True, mode="silent") == ""
     assert shown(terminal=False, mode="silent") == ""
+
+
+def test_off_a_terminal_there_is_a_line_a_minute_with_what_is_waited_for():
+    out, now = io.StringIO(), [0.0]
+    console = Console(file=out, width=120, _environ={})
+    progress = Progress(console=console, clock=lambda: now[0])
+    progress.stage("train", total=60)
+    progress.show(3, {})
+    progress.waiting("the games of step 4")
+    for second in (59.0, 60.0, 119.0, 120.0, 150.0):
+        now[0] = second
+        progress.break_silence()
+    assert out.getvalue().splitlines() == [
+        "train     3/60  waiting for the games of step 4, 0:01:00 so far",
+        "train     3/60  waiting for the games of step 4, 0:02:00 so far",
+    ]
+
+
+def test_a_line_of_its_own_is_enough_for_a_minute():
+    out, now = io.StringIO(), [0.0]
+    progress = Progress(console=Console(file=out, width=120, _environ={}), clock=lambda: now[0])
+    progress.stage("load", total=0)
+    now[0] = 50.0
+    progress.say("a warning")
+    now[0] = 100.0
+    progress.break_silence()
+    now[0] = 110.0
+    progress.break_silence()
+    assert out.getvalue().splitlines() == ["a warning", "load       working, 0:01:50 so far"]

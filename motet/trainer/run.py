@@ -35,6 +35,7 @@ from motet.trainer.loop import (
     tasks_of,
 )
 from motet.trainer.metrics import MetricsWriter
+from motet.trainer.notices import Notices
 from motet.trainer.plot import drawn_grids
 from motet.trainer.prepare import whole_folder
 from motet.trainer.progress import Progress
@@ -89,6 +90,7 @@ class RunOutputs:
     folder: RunFolder
     metrics: MetricsWriter
     progress: Progress
+    notices: Notices
 
 
 @dataclass
@@ -109,8 +111,8 @@ class _LastStep:
 class TrainingRun:
     """One run. Call `run` once.
 
-    `resume_command` appears in the message of a run that stops. `facts` go into the summary.
-    `callbacks` are called after steps and evaluations.
+    `resume_command` appears in the message of a run that stops; None if it cannot be resumed.
+    `facts` go into the summary. `callbacks` are called after steps and evaluations.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class TrainingRun:
         alarm_bounds: AlarmBounds,
         outputs: RunOutputs,
         *,
-        resume_command: str,
+        resume_command: str | None,
         facts: Mapping[str, Any],
         clock: Clock,
         callbacks: Sequence[Callback] = (),
@@ -132,7 +134,7 @@ class TrainingRun:
         self._step_config, self._intervals = step_config, intervals
         self._alarm_bounds = alarm_bounds
         self._folder, self._metrics = outputs.folder, outputs.metrics
-        self._progress = outputs.progress
+        self._progress, self._notices = outputs.progress, outputs.notices
         self._resume_command, self._facts, self._clock = resume_command, facts, clock
         self._callbacks = Callbacks(callbacks)
         self._ending: Evaluation | None = None
@@ -145,6 +147,8 @@ class TrainingRun:
         self._writer = CheckpointWriter(self._folder.checkpoints, intervals.retention)
         self._unsynced: list[Path] = []
         """Files that must be on disk before the next checkpoint counts."""
+        self._done = 0
+        """The number of finished steps."""
         self._last_step: _LastStep | None = None
         """None before step 0 is complete, and while the log of a step is being written."""
 
@@ -164,17 +168,24 @@ class TrainingRun:
                     await self._evaluate_after(start)
                 await self._train(start)
                 await self._evaluate_for_summary(self._reached, "after")
+            self._progress.waiting("the last checkpoint and the team to be written")
             self._writer.wait()
             with whole_folder(self._folder.team) as folder:
                 self._weights.save(folder)
         except MotetError as error:
             raise self._describe_failure(error) from error
+        return self.summary(finished=True)
+
+    def summary(self, *, finished: bool) -> dict[str, Any]:
+        """Return the summary of what has been done so far."""
         summary = self._run_state.summary()
         machine = {**summary["machine"], **self._facts}
-        counts = {"seed": self._components.seed, "steps": self._reached}
+        steps = self._reached if finished else self._done
+        counts = {"seed": self._components.seed, "steps": steps, "finished": finished}
         ended = self._callbacks.ended_by
         ended_by = {} if ended is None else {"ended_by": ended}
-        return {**counts, **ended_by, **summary, "machine": machine}
+        facts = {"warnings": self._notices.lines, "machine": machine}
+        return {**counts, **ended_by, **summary, **facts}
 
     @property
     def _reached(self) -> int:
@@ -199,11 +210,14 @@ class TrainingRun:
                 break
             fitted = await self._fit_reward_model(number)
             tasks = tasks_of(number, self._tasks.train, components.seed, config)
-            played = await play_step(components, tasks, number)
+            self._progress.waiting(f"the games of step {number}")
+            played = await play_step(components, tasks, number, self._notices.see)
+            self._notices.played(played.episodes, components.plan)
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
+            self._progress.waiting(f"the update of step {number}")
             step, credit_state = await learn_step(
                 components, played, number, config, credit_state, fitted, self._folder.recorded
             )
@@ -237,7 +251,7 @@ class TrainingRun:
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
         facts = self._weights.state()[1]
         finished = _LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
-        self._last_step = finished
+        self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
                 measured |= await self._evaluate_after(finished)
@@ -306,6 +320,13 @@ class TrainingRun:
 
     async def _evaluate(self, number: int, name: str) -> Evaluation:
         components = self._components
+        ended = self._progress.counter(name, len(self._tasks.eval))
+        self._progress.waiting("the games of the held-out tasks")
+
+        def on_episode(episode: Episode) -> None:
+            self._notices.see(episode)
+            ended(episode)
+
         evaluation = await components.stop.unless_wished(
             evaluate(
                 components.environment,
@@ -316,9 +337,10 @@ class TrainingRun:
                 seed=components.seed,
                 tag=f"evaluate-{number:06d}",
                 samples=self._intervals.samples,
-                on_episode=self._progress.counter(name, len(self._tasks.eval)),
+                on_episode=on_episode,
             )
         )
+        self._notices.played(evaluation.episodes, components.plan)
         self._record("evaluate", number, evaluation.episodes)
         limit = self._step_config.max_fault_share
         refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", limit)
@@ -379,7 +401,7 @@ class TrainingRun:
             self._writer.wait()
 
     def _restore(self, resumed: Checkpoint) -> _LastStep:
-        saved = resumed.state
+        saved, self._done = resumed.state, resumed.step
         self._weights.load(resumed.tensors, saved["weights"])
         self._run_state = RunState(self._alarm_bounds, self._clock, saved)
         self._last_step = _LastStep(
@@ -397,6 +419,8 @@ class TrainingRun:
 
         Returns `error` with what is saved and how to resume.
         """
+        if self._resume_command is None:
+            return error
         last_step, lost = self._last_step, ""
         try:
             unsaved = last_step is not None and not last_step.saved

@@ -1,6 +1,6 @@
 """The folder of a run: the paths of its files, who may start there, and how files are written.
 
-runs/NAME/  config.yaml  metrics.jsonl  summary.json  curve.png
+runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  curve.png
             episodes/  checkpoints/  models/  team/  best/  tensorboard/
             before.png and after.png, if the environment draws
 """
@@ -34,6 +34,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """One JSON object per line: see `MetricsWriter`."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def warmup(self) -> Path:
+        """The metrics of the warm-up, in the same format, with steps of its own."""
+        return self.path / "warmup.jsonl"
 
     @property
     def summary(self) -> Path:

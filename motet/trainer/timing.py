@@ -46,6 +46,8 @@ class Profile:
 
     def means(self) -> dict[str, float]:
         """Return the mean seconds per step, by stage."""
+        if not self._steps:
+            return {}
         return {stage: value / self._steps for stage, value in self._seconds.items()}
 
     def state(self) -> dict[str, float | dict[str, float]]:

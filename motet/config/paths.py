@@ -1,0 +1,77 @@
+"""Paths in configs: relative to the file that says them, or on the command line to the working
+directory.
+
+The resolved config has absolute paths, so it means the same from everywhere. `runs/NAME/models` and
+`team` are found by their names, so a run folder can be moved.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motet.config.yaml import KeyPath, dotted, place_of
+from motet.errors import ConfigError
+
+_REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
+_FILES = (
+    re.compile(r"data\.(train|eval)\.path"),
+    re.compile(r"policies\.[^.]+\.adapter"),
+    re.compile(r"models\.[^.]+\.chat_template"),
+    re.compile(r"verifier(\.(ensemble\[\d+\]|agents\.[^.]+))*\.folder"),
+)
+"""Keys whose value is always a path."""
+_MODELS = re.compile(r"(models\.[^.]+|model)\.path")
+"""Keys whose value is a path, or a name of the hub."""
+
+
+def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPath = ()) -> Any:
+    """Return `value` with every path in it absolute. `folder` is where relative paths begin.
+
+    Raises: ConfigError if a file exists only relative to the working directory.
+    """
+    if isinstance(value, Mapping):
+        return {key: anchored(item, folder, places, (*at, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [anchored(item, folder, places, (*at, n)) for n, item in enumerate(value)]
+    if not isinstance(value, str) or not value:
+        return value
+    if _REFERENCE.fullmatch(value):
+        place, _, name = value.partition(":")
+        return f"{os.path.realpath(folder / place)}:{name}"
+    key = dotted(at)
+    if _MODELS.fullmatch(key):
+        return _model(value, folder)
+    if any(pattern.fullmatch(key) for pattern in _FILES):
+        return _file(value, folder, f"{place_of(places, at)}: {key}")
+    return value
+
+
+def _model(value: str, folder: Path) -> str:
+    """Return a path that exists, or that is written like one, as absolute; else the hub's name."""
+    if value.startswith(("./", "../", "~", "/")) or _exists(folder / value):
+        return _absolute(value, folder)
+    return os.path.realpath(value) if _exists(Path(value)) else value
+
+
+def _file(value: str, folder: Path, where: str) -> str:
+    path, here = _absolute(value, folder), os.path.realpath(value)
+    if path != here and not _exists(Path(path)) and _exists(Path(here)):
+        instead = os.path.relpath(here, os.path.realpath(folder))
+        raise ConfigError(
+            f"{where}: {path} does not exist; expected a path relative to the file that says it: "
+            f"write {instead}"
+        )
+    return path
+
+
+def _absolute(value: str, folder: Path) -> str:
+    return os.path.realpath(folder / Path(value).expanduser())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a null byte: reported when it is read
+        return False

@@ -1,0 +1,89 @@
+"""Prompts as in OpenAI's API, and plain functions where Motet awaits."""
+
+import asyncio
+
+import pytest
+
+from motet.core import Demonstration, Environment, Message, Prompt, Reply, Task, Transition
+from motet.core.accepted import as_prompt
+from motet.errors import EnvironmentFault
+
+ASKED = {"role": "user", "content": "Hello"}
+SYSTEM = {
+    "role": "system",
+    "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}],
+}
+HELLO = Message("user", "Hello")
+
+
+class Plain(Environment):
+    """All methods as somebody writes them who knows OpenAI's API and not asyncio."""
+
+    agents = ("a",)
+    branches = True
+
+    def start(self, task, seed):
+        return 0
+
+    def observe(self, state):
+        return {"a": [SYSTEM, ASKED]}
+
+    def step(self, state, replies, seed):
+        return Transition(state + 1, {"a": 1.0}, True, {"success": 1.0})
+
+    def question(self, task):
+        return [ASKED]
+
+    def demonstrate(self, task, seed):
+        return Demonstration("a", [ASKED], "Hi")
+
+
+@pytest.mark.parametrize(
+    ("given", "prompt"),
+    [
+        ("raw text", "raw text"),
+        (ASKED, (HELLO,)),
+        ([ASKED], (HELLO,)),
+        ([HELLO, ASKED], (HELLO, HELLO)),
+        ([SYSTEM], (Message("system", "Be brief."),)),
+        ([{**ASKED, "name": "ann"}], (Message("user", "Hello", "ann"),)),
+    ],
+)
+def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
+    assert as_prompt(given) == prompt
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([{"role": "user"}], "a prompt has a message with no 'content'"),
+        ([{**ASKED, "tool_calls": []}], "with the key 'tool_calls'"),
+        ([{**ASKED, "role": "tool"}], "with a role of system, user, assistant"),
+        ([{**ASKED, "content": [{"type": "image_url"}]}], "and strings"),
+    ],
+)
+def test_a_dict_that_is_no_message_is_refused_with_what_it_lacks(given, message):
+    with pytest.raises(EnvironmentFault, match=message):
+        as_prompt(given)
+
+
+def test_an_environment_may_return_dicts_everywhere_and_needs_no_async():
+    environment, task = Plain(), Task("t", {})
+    chat = (Message("system", "Be brief."), HELLO)
+    assert environment.observe(0) == {"a": chat}
+    assert environment.question(task) == (HELLO,)
+    assert environment.demonstrate(task, 0).prompt == (HELLO,)
+
+    async def play():
+        state = await environment.start(task, 0)
+        return await environment.step(state, {"a": Reply("Hi")}, 0)
+
+    assert asyncio.run(play()) == Transition(1, {"a": 1.0}, True, {"success": 1.0})
+
+
+def test_a_withdrawn_method_stays_withdrawn():
+    class Without(Plain):
+        question = Environment.question
+
+    assert not Without().provides(Environment.question)
+    assert Plain().provides(Environment.question)

@@ -1,0 +1,62 @@
+"""What a user has to know at once, not at the end of a run.
+
+The first fault of each cause is said when its game has ended. If no game ends within the rollout
+plan, that is said after the first evaluation or step.
+"""
+
+from collections.abc import Callable, Sequence
+
+from motet.core import Episode
+from motet.rollout.summary import episode_stats, never_ended
+from motet.settings import Plan
+
+
+class Notices:
+    """Says each notice once, and remembers it for the summary."""
+
+    def __init__(self, say: Callable[[str], None], traceback: bool = False) -> None:
+        """`traceback`: also say the whole traceback of a fault."""
+        self._say, self._traceback = say, traceback
+        self._known: set[str] = set()
+        self.lines: list[str] = []
+        """Everything that was said, without tracebacks."""
+
+    def say(self, line: str) -> None:
+        """Say a line that was not said before."""
+        if line not in self.lines:
+            self.lines.append(line)
+            self._say(line)
+
+    def see(self, episode: Episode) -> None:
+        """Say the first fault of each cause. Later ones are only counted."""
+        for fault in episode_stats(episode).faults:
+            cause = f"{fault.where}/{fault.cause}"
+            if cause in self._known:
+                continue
+            self._known.add(cause)
+            self.say(f"first fault, in episode {episode.id}: {fault}")
+            if self._traceback and fault.trace:
+                self._say(fault.trace.rstrip())
+
+    def played(self, episodes: Sequence[Episode], plan: Plan) -> None:
+        """Warn once if no game ended within the turns of the plan."""
+        if "ended" not in self._known and never_ended(episodes):
+            self.say(too_few_turns(plan))
+        self._known.add("ended")
+
+
+def too_few_turns(plan: Plan, needed: int | None = None) -> str:
+    """Return the warning that no game ends within the plan.
+
+    `needed`: the number of turns of a trial game, if one ended.
+    """
+    turns = len(plan.samples)
+    longer = ",".join(map(str, (*plan.samples, *[1] * ((needed or turns + 1) - turns))))
+    found = (
+        "no game ended" if needed is None else f"a trial game ended only after {needed} turns, not"
+    )
+    return (
+        f"{found} within rollout.samples {list(plan.samples)} ({turns} "
+        f"turn{'s' if turns > 1 else ''}): nothing that is rewarded only at the end is ever "
+        f"earned. Set more turns, such as rollout.samples=[{longer}], or let step return done=True"
+    )

@@ -1,0 +1,63 @@
+"""Notices are said once, at once, and kept for the summary."""
+
+from motet.core import Episode, Fault, Outcome, Round, Task
+from motet.settings import Plan
+from motet.trainer.notices import Notices, too_few_turns
+
+TASK = Task("t", {})
+
+
+def failed(name: str, cause: str) -> Episode:
+    place = "game.py:12 in step: return scores[agent]"
+    fault = Fault("environment", cause, "'ann'", place, "Traceback (most recent call last): ...\n")
+    return Episode(name, TASK, None, fault=fault)
+
+
+def played(end, terms=None) -> Episode:
+    outcome = Outcome({"ann": 0}, {"ann": 0.0}, terms or {}, end=end)
+    return Episode("1:t", TASK, Round(0, {"ann": "?"}, {"ann": (1,)}, {"ann": ()}, (outcome,)))
+
+
+def test_the_first_fault_of_each_cause_is_said_at_once_with_its_place():
+    said: list[str] = []
+    notices = Notices(said.append)
+    notices.see(failed("1:t", "KeyError"))
+    assert said == [
+        "first fault, in episode 1:t: environment/KeyError: 'ann' "
+        "(game.py:12 in step: return scores[agent])"
+    ]
+    notices.see(failed("1:u", "KeyError"))
+    assert len(said) == 1
+    notices.see(failed("1:v", "ValueError"))
+    assert notices.lines == said
+    assert len(said) == 2
+
+
+def test_with_traceback_all_of_it_is_said():
+    said: list[str] = []
+    Notices(said.append, traceback=True).see(failed("1:t", "KeyError"))
+    assert said[1] == "Traceback (most recent call last): ..."
+
+
+def test_no_end_within_the_plan_is_said_once():
+    said: list[str] = []
+    notices = Notices(said.append)
+    plan = Plan(samples=(8,))
+    notices.played([played("limit")], plan)
+    notices.played([played("limit")], plan)
+    assert said == [too_few_turns(plan)]
+    assert "no game ended within rollout.samples [8] (1 turn)" in said[0]
+    assert "rollout.samples=[8,1], or let step return done=True" in said[0]
+
+
+def test_games_that_end_or_report_success_at_the_limit_need_no_warning():
+    for episode in (played("done"), played("limit", {"success": 0.0}), failed("1:t", "KeyError")):
+        said: list[str] = []
+        Notices(said.append).played([episode], Plan(samples=(8,)))
+        assert said == []
+
+
+def test_a_trial_game_says_how_many_turns_are_needed():
+    text = too_few_turns(Plan(samples=(8, 1)), needed=4)
+    assert "ended only after 4 turns, not within rollout.samples [8, 1] (2 turns)" in text
+    assert "rollout.samples=[8,1,1,1]" in text

@@ -1,0 +1,344 @@
+"""Traps of the first afternoon with Motet: each is refused or warned of, with cause and fix.
+
+`motet check`, `--dry-run` and `train` say the same.
+"""
+
+import json
+import shlex
+import shutil
+import sys
+
+import pytest
+
+from motet.cli import main
+
+CONFIG = """\
+name: t
+threads: 1
+environment: ./game.py:Game
+models: {small: {embedded: {hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, \
+feed_forward: 16, vocabulary: 258}}}
+policies: {left: {model: small}, right: {model: small}}
+team: {left: left, right: right}
+decode: {max_new_tokens: 2}
+rollout: {samples: [2]}
+train: {steps: 2, tasks_per_step: 2}
+report: {tensorboard: false}
+"""
+GAME = '''
+import motet
+from points import points
+
+
+async def talk(task, agents):
+    first = await agents.left.ask([{"role": "user", "content": "Say something."}])
+    second = await agents.right.ask("Answer: " + first.text)
+    third = await agents.left.ask("Go on: " + second.text)
+    return {"rewards": points(third.text), "terms": {"success": 1.0}}
+
+
+class Talk(motet.FreeForm):
+    def tasks(self, split):
+        return [motet.Task(f"{split} {k}", {}) for k in range(3)]
+
+
+instance = Talk(talk, agents=["left", "right"])
+
+
+def made(first="left"):
+    return Talk(talk, agents=[first, "right"])
+
+
+class Game(motet.Environment):
+    """Written by somebody who knows OpenAI's API and not asyncio."""
+
+    agents = ("left", "right")
+    branches = True
+
+    def tasks(self, split):
+        return [motet.Task(f"{split} {k}", {}) for k in range(3)]
+
+    def start(self, task, seed):
+        return 0
+
+    def observe(self, state):
+        return {agent: [{"role": "user", "content": "Hello"}] for agent in self.agents}
+
+    def step(self, state, replies, seed):
+        value = points(replies["left"].text)
+        return motet.Transition(1, dict.fromkeys(self.agents, value), True, {"success": 1.0})
+
+
+class Broken(Game):
+    def step(self, state, replies, seed):
+        return replies["middle"]
+'''
+LONG = "rollout.samples=[2,1,1] algorithm.group_by=task algorithm.repeat_last_reward=false"
+
+
+@pytest.fixture
+def motet(tmp_path, monkeypatch, capsys):
+    """Run a command line in a folder with a config and a game: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name, text in (
+        ("run.yaml", CONFIG),
+        ("game.py", GAME),
+        ("points.py", "def points(text):\n    return float(len(text) % 2)\n"),
+    ):
+        (tmp_path / name).write_text(text)
+
+    def run(line):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["motet", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+# ------------------------------------------------------------------------- turns that never end
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_a_plan_that_is_too_short_for_any_game_is_said_at_once(motet, command):
+    code, out, err = motet(f"{command} run.yaml environment=./game.py:instance")
+    assert code == 0, err
+    fix = "rollout.samples=[2,1,1]" if "dry" in command else "rollout.samples=[2,1]"
+    assert (out + err).count(f"such as {fix}, or let step return done=True") == 1
+    assert "within rollout.samples [2] (1 turn)" in out + err
+    if command == "train":
+        assert err.index("within rollout.samples") < err.index("train")
+
+
+def test_a_plan_that_is_long_enough_gives_no_warning(motet):
+    code, out, err = motet(f"check run.yaml environment=./game.py:instance {LONG}")
+    assert (code, "warning" in out) == (0, False), err
+
+
+# ------------------------------------------------------------------------------ ways to name a game
+
+
+@pytest.mark.parametrize(
+    "named", ["instance", "made environment.first=left", "Game rollout.samples=[2]"]
+)
+def test_an_instance_a_function_and_a_plain_class_are_environments(motet, named):
+    code, _, err = motet(f"check run.yaml {LONG} environment=./game.py:{named}")
+    assert code == 0, err
+
+
+def test_an_async_function_is_a_dialogue_of_the_team(motet, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
+    line = f"check run.yaml {LONG} environment=./game.py:talk data.train.path=rows.jsonl"
+    assert motet(line)[0] == 0
+    code, _, err = motet(f"{line} environment.agents=[left,middle]")
+    assert (code, "has the agents left, middle" in err) == (2, True)
+    code, _, err = motet(f"{line} environment.turns=3")
+    assert (code, "environment.turns: unknown key" in err) == (2, True)
+
+
+def test_an_instance_takes_no_options(motet):
+    code, _, err = motet("check run.yaml environment=./game.py:instance environment.level=2")
+    assert code == 2
+    assert "environment sets level, but" in err
+    assert "is an instance, which is already made: drop them" in err
+
+
+# --------------------------------------------------------------------------- errors in user code
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_an_exception_in_user_code_ends_with_its_line(motet, command):
+    code, _, err = motet(f"{command} run.yaml environment=./game.py:Broken")
+    assert code == 1
+    last = err.strip().splitlines()[-1]
+    assert "most often environment/KeyError. The first: 'middle' (" in last
+    assert "game.py:" in last
+    assert 'in step: return replies["middle"])' in last
+    assert "Traceback" not in err
+
+
+def test_a_dry_run_finds_an_exception_in_user_code_too(motet):
+    code, out, _ = motet("train run.yaml --dry-run environment=./game.py:Broken")
+    assert code == 0
+    assert "a trial game without models failed: environment/KeyError: 'middle'" in out
+    assert 'in step: return replies["middle"]' in out
+
+
+def test_the_first_fault_is_said_before_the_end(motet):
+    _, _, err = motet("train run.yaml environment=./game.py:Broken")
+    assert err.index("first fault, in episode") < err.index("error: evaluation before")
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_with_traceback_all_of_it_is_shown(motet, command):
+    _, _, err = motet(f"{command} run.yaml environment=./game.py:Broken --traceback")
+    assert "Traceback (most recent call last)" in err
+    assert "KeyError: 'middle'" in err
+
+
+def test_an_exception_while_a_file_is_loaded_names_its_line(motet, tmp_path):
+    (tmp_path / "points.py").write_text("def points(text):\n    return 1\n\n\nnumber = 1 / 0\n")
+    code, _, err = motet("check run.yaml")
+    assert code == 2
+    assert "game.py cannot be imported: ZeroDivisionError" in err
+    assert "points.py:5 in <module>: number = 1 / 0" in err
+
+
+# ------------------------------------------------------------------------------- runs that stop
+
+
+def test_a_check_advises_no_folder_that_it_deletes(motet):
+    _, _, err = motet("check run.yaml environment=./game.py:Broken")
+    assert "resume" not in err.lower()
+    assert "motet-check" not in err
+
+
+def test_a_stopped_run_has_a_curve_and_a_summary_that_compare_takes(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    stops = "alarms={min_entropy: 100, patience: 1, unless_success: null, stop: true}"
+    code, _, err = motet(f"train run.yaml name=stopped '{stops}'")
+    assert code == 1, err
+    summary = json.loads((tmp_path / "runs" / "stopped" / "summary.json").read_text())
+    assert (summary["finished"], summary["name"]) == (False, "stopped")
+    assert list(summary["heldout"]) == ["before"]
+    assert (tmp_path / "runs" / "stopped" / "curve.png").is_file()
+    code, out, err = motet("compare runs/t runs/stopped")
+    assert code == 0, err
+    assert f"{summary['steps']} (stopped)" in out
+
+
+# ---------------------------------------------------------------------------------- moved runs
+
+
+def test_a_run_folder_that_was_moved_still_evaluates_or_names_the_missing_file(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    shutil.move(tmp_path / "runs" / "t", tmp_path / "elsewhere")
+    assert motet("evaluate elsewhere")[0] == 0
+    (tmp_path / "game.py").rename(tmp_path / "gone.py")
+    code, _, err = motet("evaluate elsewhere")
+    assert code == 2
+    assert f"{tmp_path}/game.py does not exist" in err
+
+
+# -------------------------------------------------------------------------------- trained teams
+
+
+def test_a_trained_policy_loads_with_plain_libraries_from_anywhere(motet, tmp_path, monkeypatch):
+    from peft import AutoPeftModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    assert motet("train run.yaml 'policies.left={train: lora, lora: {rank: 2}}'")[0] == 0
+    team = tmp_path / "runs" / "t" / "team"
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    AutoPeftModelForCausalLM.from_pretrained(team / "left")
+    AutoModelForCausalLM.from_pretrained(team / "right")
+    for policy in ("left", "right"):
+        AutoTokenizer.from_pretrained(team / policy)
+        assert "from_pretrained(FOLDER)" in (team / policy / "README.md").read_text()
+        modes = {path.stat().st_mode & 0o777 for path in (team / policy).iterdir()}
+        assert modes == {0o666 & (team / policy).stat().st_mode}
+
+
+# ------------------------------------------------------------------------------------- episodes
+
+
+def test_episodes_are_shown_from_disk_as_a_chat_with_rewards_and_advantages(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    (tmp_path / "points.py").unlink()  # nothing is played again
+    shutil.rmtree(tmp_path / "runs" / "t" / "models")
+    code, out, err = motet("episodes runs/t --step 1 --worst 1")
+    assert code == 0, err
+    assert out.count("episode 000001:train ") == 1
+    assert "user to left: Hello" in out
+    assert "left (0, advantage " in out
+    assert "joint action 1: reward left " in out
+    assert motet("episodes runs/t --evaluation")[1].count("episode evaluate-") == 3
+    assert "task train 1" in motet("episodes runs/t --task 'train 1'")[1]
+    assert "has no such episode with a fault" in motet("episodes runs/t --faults")[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--step 9", "runs/t has no train episodes of step 9; it has steps 1 to 2"),
+        ("--task train-1", "has no train episode of task 'train-1' (did you mean 'train 1'?)"),
+        ("--best 1 --worst 1", "got best and worst, expected at most one of them"),
+    ],
+)
+def test_an_episode_that_is_not_there_is_said(motet, line, said):
+    assert motet("train run.yaml")[0] == 0
+    code, _, err = motet(f"episodes runs/t {line}")
+    assert (code, said in err) == (2, True), err
+
+
+def test_texts_of_models_cannot_draw_on_the_terminal(motet, tmp_path):
+    assert motet("train run.yaml")[0] == 0
+    for path in (tmp_path / "runs" / "t" / "episodes").glob("train-*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            for samples in row["root"]["samples"].values():
+                samples[0]["text"] = "\x1b[2J[bold]wipe[/bold]"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = motet("episodes runs/t")[1]
+    assert "\\x1b[2J[bold]wipe[/bold]" in out
+    assert "\x1b[2J" not in out
+
+
+# --------------------------------------------------------------- contexts, templates and memory
+
+
+@pytest.fixture
+def model(motet, tmp_path):
+    """A folder with a model of 256 tokens of context and no chat template."""
+    assert motet("train run.yaml name=source")[0] == 0
+    shutil.copytree(tmp_path / "runs" / "source" / "models" / "small", tmp_path / "model")
+    return "models.small.embedded=null models.small.path=model"
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_a_model_without_a_chat_template_is_said_once_with_the_key_that_sets_one(
+    motet, model, tmp_path, command
+):
+    code, out, err = motet(f"{command} run.yaml {model}")
+    assert code == 0, err
+    assert (out + err).count("model small has no chat template: chats are written as lines") == 1
+    assert "models.small.chat_template=FILE.jinja sets a template" in out + err
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<a>"
+    (tmp_path / "own.jinja").write_text(template)
+    code, out, err = motet(
+        f"{command} run.yaml name=own {model} models.small.chat_template=own.jinja"
+    )
+    assert (code, "no chat template" in out + err) == (0, False), err
+    if command == "train":
+        saved = tmp_path / "runs" / "own" / "team" / "left" / "chat_template.jinja"
+        assert saved.read_text() == template
+
+
+def test_a_file_that_is_no_chat_template_is_refused(motet, model, tmp_path):
+    (tmp_path / "own.jinja").write_text("Hello")
+    code, _, err = motet(f"train run.yaml name=own {model} models.small.chat_template=own.jinja")
+    assert (code, "own.jinja does not use `messages`; expected a Jinja" in err) == (2, True), err
+    code, _, err = motet(f"train run.yaml name=own {model} models.small.chat_template=none.jinja")
+    assert (code, "none.jinja cannot be read" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(motet, model, command):
+    code, out, err = motet(f"{command} run.yaml {model} decode.max_new_tokens=300")
+    assert code == 0, err
+    assert "not after decode.max_new_tokens 300: its first prompt has" in out + err
+    assert "model small has a context of 256. Set decode.max_new_tokens=2" in out + err
+
+
+@pytest.mark.parametrize("command", ["train --dry-run", "train"])
+def test_more_memory_than_the_device_has_is_said_with_what_helps(
+    motet, model, monkeypatch, command
+):
+    monkeypatch.setattr("motet.api.memory_estimate.memory_of_device", lambda device: 1000)
+    code, out, err = motet(f"{command} run.yaml {model}")
+    assert code == 0, err
+    assert "the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is" in out + err
