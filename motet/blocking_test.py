@@ -97,6 +97,8 @@ def interrupted(work, times=1):
             begun()
         return caught.value
 
+    # A process that a shell starts in the background ignores SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     sender = threading.Thread(target=send)
     sender.start()
     begin = time.monotonic()
@@ -111,6 +113,7 @@ def interrupted(work, times=1):
     finally:
         over.set()
         sender.join()
+        signal.signal(signal.SIGINT, before)
         loop.close()
 
 

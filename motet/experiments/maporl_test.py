@@ -279,7 +279,7 @@ def test_a_dataset_brings_its_splits(name, train, held_out):
 
 def test_rows_of_ones_own_lie_over_the_published_ones():
     data = resolved({"motet": {"data": {"train": {"path": "mine.jsonl"}}}}).data
-    assert (data.train.path, data.train.name) == ("mine.jsonl", None)
+    assert (data.train.path, data.train.name) == (str(Path("mine.jsonl").resolve()), None)
 
 
 # --------------------------------------------------------------------------------------- together
