@@ -256,17 +256,22 @@ def test_what_would_be_run_can_be_seen_and_nothing_starts(
     assert not (tmp_path / "runs").exists()
 
 
+EXPERIMENTS = ROOT / "experiments"
+
+
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "experiments" / "configs").glob("*.yaml")), ids=lambda path: path.stem
+    "path", sorted((EXPERIMENTS / "configs").glob("*.yaml")), ids=lambda path: path.stem
 )
 def test_every_published_config_is_a_config_of_motet(path):
-    trainer = path.stem.removeprefix("mt_").split("_")[0]
+    trainers = [script.stem.removeprefix("train_") for script in EXPERIMENTS.glob("train_*.py")]
+    name = path.stem.removeprefix("mt_")
+    trainer = max((one for one in trainers if name.startswith(f"{one}_")), key=len)
     found = meaning(trainer, ["--config", str(path.relative_to(ROOT))])
     kind = resolve(found.environment.name)
     kind.Options.model_validate_json(json.dumps(found.environment.options))
     check_trainable(found)
     refuse_keys_without_effect(found)
-    assert len(path.read_text().splitlines()) <= 40
+    assert len(path.read_text().splitlines()) <= 55
 
 
 COMLRL = {**KEYS, **CRITIC_KEYS}

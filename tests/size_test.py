@@ -15,12 +15,9 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS = {
     "api/evaluation.py: evaluate",
-    "api/replaying.py: replay",
     "api/training.py: train",
-    "batch/objectives.py: policy_objective",
     "cli.py: evaluate",
     "trainer/learn.py: learn_samples",
-    "trainer/replay.py: replay",
 }
 
 

@@ -1,6 +1,7 @@
 """replay: repeats one step of a recorded run and compares it with the record."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -56,21 +57,10 @@ def replay(
         setup_in_scratch(settings, train=True) as (setup, scratch),
         Progress(show) as progress,
     ):
-        last = steps_of(setup)
-        number = last_played(folder) if step is None else step
-        if not 1 <= number <= last:
-            raise ConfigError(f"got step {number}; expected 1 to {last}, the last step of the run")
+        number = last_played(folder) if step is None else _checked(step, steps_of(setup))
         found = run_loop(bases.raw(setup, scratch, folder.models))
-        unwarmed = [
-            name
-            for name in settings.models
-            if settings.warmup is not None and found[name] != folder.models / name
-        ]
-        if unwarmed:
-            raise ConfigError(
-                f"{folder.models / unwarmed[0]} is missing: the run was stopped before its "
-                "warm-up ended; resume it first"
-            )
+        if settings.warmup is not None:
+            _check_warm_up(found, folder)
         models = assemble(setup, found, train=True)
         progress.stage("replay", 1)
 
@@ -94,6 +84,22 @@ def replay(
             )
         )
     return again if episode is None else _only(again, episode, folder)
+
+
+def _checked(step: int, last: int) -> int:
+    if not 1 <= step <= last:
+        raise ConfigError(f"got step {step}; expected 1 to {last}, the last step of the run")
+    return step
+
+
+def _check_warm_up(found: Mapping[str, str | Path], folder: RunFolder) -> None:
+    """Raises: ConfigError if a model of the run has not finished its warm-up."""
+    for name, source in found.items():
+        if source != folder.models / name:
+            raise ConfigError(
+                f"{folder.models / name} is missing: the run was stopped before its warm-up ended; "
+                "resume it first"
+            )
 
 
 def _step_of(episode: str, step: int | None, recorded: bool) -> int:

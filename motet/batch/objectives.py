@@ -102,16 +102,8 @@ def policy_objective(
         inputs = LossInputs(logp_BL, old_BL, batch.advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
         if algorithm.kl_in == "loss":
-            if batch.reference_logp_BL is None:
-                raise ValueError(
-                    f"kl_in loss needs reference log-probabilities, but samples of {batch.policy} "
-                    "have none"
-                )
-            coefficient = (
-                adapted[batch.policy] if batch.policy in adapted else algorithm.kl_coefficient
-            )
-            divergence_BL = KL_ESTIMATORS[algorithm.kl_estimator](logp_BL, batch.reference_logp_BL)
-            loss_BL = loss_BL + coefficient * divergence_BL
+            coefficient = adapted.get(batch.policy, algorithm.kl_coefficient)
+            loss_BL = loss_BL + coefficient * _divergence(algorithm, batch, logp_BL)
         if algorithm.entropy_coefficient > 0.0:
             loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
         measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
@@ -127,6 +119,15 @@ def policy_objective(
         )
 
     return objective
+
+
+def _divergence(algorithm: Algorithm, batch: Batch, logp_BL: Tensor) -> Tensor:
+    """Return the divergence of each token from the reference, shape (B, L)."""
+    if batch.reference_logp_BL is None:
+        raise ValueError(
+            f"kl_in loss needs reference log-probabilities, but samples of {batch.policy} have none"
+        )
+    return KL_ESTIMATORS[algorithm.kl_estimator](logp_BL, batch.reference_logp_BL)
 
 
 class ValueObjective(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 from motet.config.yaml import KeyPath, dotted, place_of
 from motet.errors import ConfigError
+from motet.objects import is_object
 
 _REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
 _FILES = (
@@ -35,7 +36,7 @@ def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPat
         return {key: anchored(item, folder, places, (*at, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [anchored(item, folder, places, (*at, n)) for n, item in enumerate(value)]
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or is_object(value):
         return value
     if _REFERENCE.fullmatch(value):
         place, _, name = value.partition(":")

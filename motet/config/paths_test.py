@@ -72,3 +72,9 @@ def test_a_path_relative_to_the_wrong_folder_is_refused_with_the_right_one(proje
     )
     with pytest.raises(ConfigError, match=expected):
         load_config("configs/x.yaml")
+
+
+def test_an_object_of_this_process_is_no_path(project):
+    plain = load_config(project / "x.yaml").model_dump(mode="json")
+    plain["data"]["train"]["path"] = "object:rows:train@ab081af2cce0"
+    assert make_config(plain).data.train.path == "object:rows:train@ab081af2cce0"

@@ -75,13 +75,7 @@ async def replay(
     start, state = _restore(folder.checkpoints, weights, step)
     for number in range(start + 1, step):
         on_progress(number - start - 1, step - start)
-        fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
-        episodes = _recorded(folder, number)
-        drawn = tasks_of(number, tasks, components.seed, step_config)
-        played = Played(episodes) if episodes else await play_step(components, drawn, number)
-        _, state = await learn_step(
-            components, played, number, step_config, state, fitted, folder.recorded
-        )
+        state = await _repeat(components, tasks, number, step_config, state, folder)
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
@@ -103,14 +97,8 @@ async def replay(
         )
         now = figures.of_step(learned)
     on_progress(step - start, step - start)
-    then = next(
-        (
-            row
-            for row in read_metrics(folder.metrics)
-            if row["step"] == step and "play/tokens" in row
-        ),
-        {},
-    )
+    steps = (row for row in read_metrics(folder.metrics) if "play/tokens" in row)
+    then = next((row for row in steps if row["step"] == step), {})
     both = [name for name in now if name in then and not name.startswith("time/")]
     return Replay(
         step=step,
@@ -122,6 +110,25 @@ async def replay(
         different={name: (then[name], now[name]) for name in both if then[name] != now[name]},
         same_weights=_same_weights(folder.checkpoints, weights, step) if learn else None,
     )
+
+
+async def _repeat(
+    components: TrainComponents,
+    tasks: Sequence[Task],
+    number: int,
+    step_config: StepConfig,
+    state: CreditState,
+    folder: RunFolder,
+) -> CreditState:
+    """Train on the recorded episodes of a step, or on episodes that are sampled again."""
+    fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
+    episodes = _recorded(folder, number)
+    drawn = tasks_of(number, tasks, components.seed, step_config)
+    played = Played(episodes) if episodes else await play_step(components, drawn, number)
+    _, state = await learn_step(
+        components, played, number, step_config, state, fitted, folder.recorded
+    )
+    return state
 
 
 def _restore(root: Path, weights: TeamWeights, step: int) -> tuple[int, CreditState]:
