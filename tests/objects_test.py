@@ -125,7 +125,7 @@ for play in (
     for line in lines:
         assert "environment.name is the Python object Coded of module tests.games (source " in line
         assert "reward.name is the Python object" in line
-        assert "Pass it again, as in motet.evaluate(RUN, environment=Coded" in line
+        assert "Pass it again, as in motet.evaluate(RUN, environment=..., reward=...)" in line
 
 
 def test_another_process_plays_a_function_of_a_module_and_objects_that_are_passed_again(tmp_path):
