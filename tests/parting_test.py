@@ -109,7 +109,10 @@ def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_lo
     run = tmp_path / "runs" / "run"
     with pytest.raises(
         motet.MotetError,
-        match=r"step 3: 100% of the joint actions failed.*the verifier is away \(.*parting_test.py:.*\)\. The run is saved",
+        match=(
+            r"step 3: 100% of the joint actions failed.*the verifier is away "
+            r"\(.*parting_test.py:.*\)\. The run is saved"
+        ),
     ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
     assert "the verifier is away" in (run / "episodes" / "train-000003.jsonl").read_text()
