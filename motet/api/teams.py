@@ -171,8 +171,9 @@ def _kept(function: Any, key: str) -> str:
 def write_config(config: RunConfig, folder: str | Path) -> Path:
     """Write a config that was made in Python, for the command line. Return its path.
 
-    `folder` gets config.yaml, and a .jsonl file for each split of rows. Functions and classes are
-    named as ./file.py:NAME, so they must be defined at the top of a file.
+    `folder` gets config.yaml, and a .jsonl file for each split of rows. Paths in the config are
+    relative to it. Functions and classes are named as ./file.py:NAME, so they must be defined at
+    the top of a file.
 
     Raises: ConfigError if one is a lambda, a nested function or a cell of a notebook, or if the
     folder already has a config.
@@ -187,11 +188,6 @@ def write_config(config: RunConfig, folder: str | Path) -> Path:
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in found(name)]
             (place / names[name]).write_text("".join(lines), encoding="utf-8")
     plain = _replaced(config.model_dump(mode="json"), names)
-    # The paths of the rows are relative to the folder in which the command runs.
-    for split in ("train", "eval"):
-        source = plain["data"][split]
-        if source is not None and source["path"] in names.values():
-            source["path"] = str(place / source["path"])
     path = place / "config.yaml"
     path.write_text(write_yaml(plain), encoding="utf-8")
     load_config(path)  # what was written can be read
