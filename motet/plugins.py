@@ -128,7 +128,7 @@ def _importable(folder: Path) -> Iterator[None]:
     keeps them, and this one gets its own.
     """
     here = str(folder)
-    for name in [file.stem for file in folder.glob("*.py")]:
+    for name in {file.stem for file in folder.glob("*.py")} - {"__main__", "__init__"}:
         known = sys.modules.get(name)
         origin = getattr(known, "__file__", None) if known is not None else None
         if origin and str(Path(origin).parent) not in (here, *map(os.path.realpath, sys.path)):

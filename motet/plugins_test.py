@@ -115,3 +115,12 @@ def test_a_module_in_the_working_directory_is_found(tmp_path, monkeypatch):
     write(tmp_path, motet_here="from motet_beside import Y\n", motet_beside="Y = 3\n")
     monkeypatch.chdir(tmp_path)
     assert load_object("motet_here:Y") == 3
+
+
+def test_a_folder_with_a_main_program_leaves_ours_alone(tmp_path):
+    (tmp_path / "__main__.py").write_text("")
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "own.py").write_text("class Own: pass\n")
+    before = sys.modules["__main__"]
+    assert load_object(f"{tmp_path}/own.py:Own").__name__ == "Own"
+    assert sys.modules["__main__"] is before
