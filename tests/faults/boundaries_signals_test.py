@@ -105,7 +105,7 @@ STAGES = {
             environment=game("Slow", **SLOW),
             warmup={"steps": 4000, "batch_size": 4},
         ),
-        "metrics.jsonl",
+        "warmup.jsonl",
         r"stopped at once\. Resume from the last checkpoint with: motet (train .*)",
     ),
     "the first evaluation": (
@@ -125,7 +125,7 @@ def test_a_signal_ends_a_run_within_seconds_and_it_goes_on_to_the_same_bytes(
     config, sign, last_word = STAGES[stage]
     started = Started(config, tmp_path / "killed")
     mark = tmp_path / "killed" / "runs" / "run" / sign
-    if sign == "metrics.jsonl":
+    if sign == "warmup.jsonl":
         started.wait_for(lambda: mark.is_file() and mark.read_text().count("\n") > 3)
     elif sign == "started":
         started.wait_for(

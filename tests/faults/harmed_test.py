@@ -294,21 +294,21 @@ def edited(change: Callable[[list[bytes]], list[bytes]]) -> Harm:
 METRICS: dict[str, Harm] = {
     "empty": cut(0.0),
     "cut in half": cut(0.5),
-    "that miss a line": edited(lambda lines: [*lines[:70], *lines[71:]]),
-    "that miss ten lines": edited(lambda lines: [*lines[:65], *lines[75:]]),
-    "with a line twice": edited(lambda lines: [*lines[:70], *lines[69:]]),
+    "that miss a line": edited(lambda lines: [*lines[:10], *lines[11:]]),
+    "that miss ten lines": edited(lambda lines: [*lines[:5], *lines[15:]]),
+    "with a line twice": edited(lambda lines: [*lines[:10], *lines[9:]]),
     "with garbage in the middle": edited(
-        lambda lines: [*lines[:70], b"\x00\x17garbage\n", *lines[70:]]
+        lambda lines: [*lines[:10], b"\x00\x17garbage\n", *lines[10:]]
     ),
     "with bytes that are no text": edited(
-        lambda lines: [*lines[:70], lines[70][:9] + b"\xff" + lines[70][9:], *lines[71:]]
+        lambda lines: [*lines[:10], lines[10][:9] + b"\xff" + lines[10][9:], *lines[11:]]
     ),
     "with a line of many brackets": edited(
-        lambda lines: [*lines[:70], b"[" * 100_000 + b"\n", *lines[70:]]
+        lambda lines: [*lines[:10], b"[" * 100_000 + b"\n", *lines[10:]]
     ),
-    "with an empty line": edited(lambda lines: [*lines[:70], b"\n", *lines[70:]]),
+    "with an empty line": edited(lambda lines: [*lines[:10], b"\n", *lines[10:]]),
     "with another number": edited(
-        lambda lines: [*lines[:70], lines[70].replace(b"0.", b"1.", 1), *lines[71:]]
+        lambda lines: [*lines[:10], lines[10].replace(b"0.", b"1.", 1), *lines[11:]]
     ),
     "a folder": a_folder,
 }
