@@ -271,7 +271,7 @@ def test_every_published_config_is_a_config_of_motet(path):
     kind.Options.model_validate_json(json.dumps(found.environment.options))
     check_trainable(found)
     refuse_keys_without_effect(found)
-    assert len(path.read_text().splitlines()) <= 60
+    assert len(path.read_text().splitlines()) <= 40
 
 
 COMLRL = {**KEYS, **CRITIC_KEYS}

@@ -39,6 +39,9 @@ class Resumed:
 
     checkpoint: Checkpoint | None = None
     warnings: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """One line for every invalid checkpoint. It changes no result, so the summary does not have it,
+    and the resumed run ends with the summary of an unbroken one."""
 
 
 def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]]) -> Resumed:
@@ -56,7 +59,6 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     if not checkpoint.folders(root):
         return Resumed(warnings=warnings)
     found, broken = checkpoint.newest(root)
-    warnings += [f"skipped an invalid checkpoint: {line}" for line in broken]
     then, now = found.state["machine"], machine()
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:
@@ -83,7 +85,8 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         )
     if settings.report.episodes == "all":
         warnings += lost_episodes(folder, found.step)
-    return Resumed(found, warnings)
+    skipped = [f"skipped an invalid checkpoint: {line}" for line in broken]
+    return Resumed(found, warnings, skipped)
 
 
 def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:

@@ -96,6 +96,8 @@ def train(
                 metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
                 progress = stack.enter_context(Progress(show))
                 notices = Notices(progress.say, traceback)
+                for line in found.skipped:
+                    progress.say(line)
                 for line in (
                     *found.warnings,
                     *warnings_of(setup),

@@ -269,10 +269,7 @@ def _tensors(run: Path) -> bytes:
 
 
 def _plain_summary(run: Path) -> dict[str, Any]:
-    """Return what two equal runs have in common: no times, and no warnings, such as of a harmed
-    checkpoint that was passed over."""
-    passing = {*CLOCK, "warnings"}
-    return {key: value for key, value in summary(run).items() if key not in passing}
+    return {key: value for key, value in summary(run).items() if key not in CLOCK}
 
 
 def _names(run: Path) -> set[str]:
