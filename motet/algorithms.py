@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.errors import ConfigError
-from motet.plugins import is_reference, load_object, nearest
+from motet.plugins import is_reference, load_function, load_object, nearest
 from motet.settings import Algorithm, Plan, Preference
 
 if TYPE_CHECKING:
@@ -185,15 +185,7 @@ def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
         raise ConfigError(
             f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
         )
-    try:
-        found = load_object(name, folder)
-    except ConfigError as error:
-        raise ConfigError(f"credit: {error}") from error
-    if isinstance(found, type) or not callable(found):
-        raise ConfigError(
-            f"credit is {name!r} of type {type(found).__name__}; expected a function of a "
-            "motet.CreditStep"
-        )
+    found = load_function(name, "credit", "a function of a motet.CreditStep", folder)
     return checked(found, f"credit function {name}", lambda step: len(step.samples))
 
 

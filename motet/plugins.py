@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -93,6 +93,25 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
             f"{', '.join(said)}"
         )
     return getattr(module, name)
+
+
+def load_function(
+    reference: str, key: str, expected: str, folder: Path = Path()
+) -> Callable[..., Any]:
+    """Return the function that the config key `key` names by `reference`.
+
+    Raises: ConfigError that begins with the key, as `load_object`, or if it is not a function.
+    """
+    try:
+        named = load_object(reference, folder)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if isinstance(named, type) or not callable(named):
+        raise ConfigError(
+            f"{key} is {reference!r} of type {type(named).__name__}; expected {expected}"
+        )
+    function: Callable[..., Any] = named
+    return function
 
 
 def _load_file(path: Path) -> ModuleType:

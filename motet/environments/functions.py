@@ -15,8 +15,8 @@ from pydantic import Field
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.history import Exchange, History, compose
-from motet.errors import ConfigError, EnvironmentFault
-from motet.plugins import load_object
+from motet.errors import EnvironmentFault
+from motet.plugins import load_function
 from motet.rewards.reward import ask
 from motet.settings import Settings
 
@@ -117,16 +117,7 @@ class FunctionTeam(Environment[FunctionState]):
 
 
 def _function(name: str, key: str) -> Callable[..., Any]:
-    try:
-        found = load_object(name)
-    except ConfigError as error:
-        raise ConfigError(f"environment.{key}: {error}") from error
-    if not callable(found):
-        raise ConfigError(
-            f"environment.{key} is {name!r} of type {type(found).__name__}; expected a function"
-        )
-    function: Callable[..., Any] = found
-    return function
+    return load_function(name, f"environment.{key}", "a function")
 
 
 def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], Any]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from motet.errors import ConfigError, MotetError
-from motet.plugins import is_reference, load_object
+from motet.plugins import is_reference, load_function
 from motet.settings import Optimizer
 
 MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adamw_8bit": ("state1", "state2")}
@@ -72,17 +72,8 @@ def _own(parameters: Sequence[nn.Parameter], settings: Optimizer) -> TorchOptimi
 
 
 def _function_of(kind: str) -> Callable[..., Any]:
-    try:
-        found = load_object(kind)
-    except ConfigError as error:
-        raise ConfigError(f"optimizer.kind: {error}") from error
-    if not callable(found):
-        raise ConfigError(
-            f"optimizer.kind is {kind!r} of type {type(found).__name__}; expected a function "
-            "(parameters, settings) -> torch.optim.Optimizer"
-        )
-    own: Callable[..., Any] = found
-    return own
+    expected = "a function (parameters, settings) -> torch.optim.Optimizer"
+    return load_function(kind, "optimizer.kind", expected)
 
 
 def check_optimizer(kind: str, device: torch.device) -> None:
