@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from motet import __version__
+from motet.cli_compare import compare
 from motet.cli_episodes import episodes
 from motet.cli_options import AsJson, Overrides, Target, Traceback
 from motet.cli_verifier import verifier
 from motet.console import (
     out,
-    print_comparison,
     print_cost,
     print_episode,
     print_finished,
@@ -30,6 +30,7 @@ from motet.console import (
     print_tree,
     print_warnings,
 )
+from motet.console_comparison import print_comparison
 from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
 from motet.exit_codes import (
@@ -57,6 +58,7 @@ app = typer.Typer(
 
 app.add_typer(verifier, name="verifier")
 app.command()(episodes)
+app.command()(compare)
 
 
 def _print_version(wanted: bool) -> None:
@@ -507,20 +509,6 @@ def crossplay(
         print(json.dumps(asdict(found)))
         return
     print_crossplay(found)
-
-
-@app.command()
-def compare(runs: Runs, as_json: AsJson = False) -> None:
-    """Compare runs: their metrics, and how their configs differ from the first one.
-
-    Example: motet compare runs/quickstart runs/quickstart_frozen
-    """
-    from motet import api
-
-    if as_json:
-        print(json.dumps(api.compare(runs)))
-        return
-    print_comparison(api.compare(runs))
 
 
 @app.command()

@@ -199,34 +199,3 @@ def print_replay(again: "Replay") -> None:
     if again.same_weights is not None:
         beside = "  weights and optimizers, compared with the checkpoint of this step: "
         out.print(Text.assemble(beside, verdict[again.same_weights]))
-
-
-def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
-    """Print a table that compares runs."""
-    table = titled(
-        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
-    )
-    for row in rows:
-        table.add_row(
-            Path(row["run"]).name,
-            str(row["seed"]),
-            str(row["steps"]) if row["finished"] else f"{row['steps']} (stopped)",
-            figure(row["before"]),
-            figure(row["after"]),
-            figure(row["reward"]),
-            f"{row['wall_seconds']:.0f}",
-        )
-    out.print(table)
-    after = [row["after"] for row in rows if row["after"] is not None]
-    if after:
-        out.print(
-            f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest "
-            f"{max(after):.3f}"
-        )
-    for row in rows:
-        if row["differs"]:
-            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
-            out.print(
-                f"  {name} differs from {first}: {', '.join(row['differs'])}",
-                soft_wrap=True,
-            )

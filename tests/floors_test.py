@@ -47,6 +47,7 @@ FLOORS = [
     {"assembly", "config.load"},
     {
         "cli",
+        "cli_compare",
         "cli_episodes",
         "cli_verifier",
         "cli_options",
@@ -55,6 +56,7 @@ FLOORS = [
         "__main__",
         "api",
         "console",
+        "console_comparison",
         "console_evaluation",
         "experiments",
     },
