@@ -28,6 +28,7 @@ from motet.evaluation.crossplay import Crossplay
 from motet.evaluation.crossplay import crossplay as play_crossplay
 from motet.models.sampler import LocalSampler
 from motet.timeouts import run_loop
+from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 
 TRAINED = "trained team"
@@ -158,7 +159,7 @@ def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> 
         config.seed,
         tag,
         config.evaluation.samples,
-        progress.counter,
+        Notices(progress.say).watching(progress.counter),
     )
 
 
