@@ -18,6 +18,7 @@ import typer
 
 from motet import __version__
 from motet.cli_compare import compare
+from motet.cli_completion import complete_config
 from motet.cli_episodes import episodes
 from motet.cli_options import AsJson, Overrides, Target, Traceback
 from motet.cli_verifier import verifier
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="""Train several language models to collaborate, with multi-agent reinforcement learning.
 
@@ -79,7 +79,12 @@ def options(
     """Options of the command itself."""
 
 
-ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
+ConfigArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A config file (YAML).", show_default=False, autocompletion=complete_config
+    ),
+]
 Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
 Greedy = Annotated[
     bool,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from motet.cli_completion import complete_run
 from motet.cli_options import AsJson
 from motet.console_comparison import print_comparison
 from motet.errors import ConfigError
@@ -20,7 +21,10 @@ class BandChoice(StrEnum):
 
 
 ComparedRuns = Annotated[
-    list[Path], typer.Argument(help="Two or more run folders.", show_default=False)
+    list[Path],
+    typer.Argument(
+        help="Two or more run folders.", show_default=False, autocompletion=complete_run
+    ),
 ]
 AsCsv = Annotated[
     bool, typer.Option("--csv", help="Print CSV: one line per config, statistics over its seeds.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from motet.cli_completion import complete_run
 from motet.console import listed, out
 from motet.core import Path as TreePath
 from motet.core import Prompt, Round, SampleId, walk
@@ -14,7 +15,9 @@ from motet.visible import styled, visible
 if TYPE_CHECKING:
     from motet.api.recorded import RecordedEpisode
 
-RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run folder.", show_default=False, autocompletion=complete_run)
+]
 
 
 def episodes(

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from motet.cli_completion import complete_target
+
 Target = Annotated[
     Path,
     typer.Argument(
         help="A run folder (its trained team), or a config file (its untrained team).",
         show_default=False,
+        autocompletion=complete_target,
     ),
 ]
 Overrides = Annotated[
