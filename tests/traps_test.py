@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from motet.api.memory_estimate import KNOBS
 from motet.cli import main
 
 CONFIG = """\
@@ -334,11 +335,13 @@ def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(mot
     assert "model small has a context of 256. Set decode.max_new_tokens=2" in out + err
 
 
-@pytest.mark.parametrize("command", ["train --dry-run", "train"])
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
 def test_more_memory_than_the_device_has_is_said_with_what_helps(
     motet, model, monkeypatch, command
 ):
     monkeypatch.setattr("motet.api.memory_estimate.memory_of_device", lambda device: 1000)
     code, out, err = motet(f"{command} run.yaml {model}")
     assert code == 0, err
-    assert "the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is" in out + err
+    said = out + err
+    assert said.count("the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is") == 1
+    assert any(f": use {knob}" in said for knob in KNOBS.values())

@@ -42,12 +42,17 @@ class Cost:
 
 
 def _model_warnings(settings: RunConfig) -> list[str]:
-    """Return the warnings about the run's own models, as far as they are folders here."""
+    """Return the warnings about the run's own models, as far as they are folders here.
+
+    The memory is estimated if all of them are.
+    """
     paths = [base.path for base in settings.models.values() if base.path is not None]
-    if not any(look_at(Path(path)) == "folder" for path in paths):
+    here = [path for path in paths if look_at(Path(path)) == "folder"]
+    if not here:
         return []
     with open_task_setup(settings, train=True) as setup:
-        return prompt_warnings(setup, only_folders=True)
+        memory = memory_warnings(setup, memory_of(setup)) if here == paths else []
+        return prompt_warnings(setup, only_folders=True) + memory
 
 
 STAND_IN_SCORE = 0.5
