@@ -1,7 +1,8 @@
 """Progress display of a run.
 
-On a terminal, the lines below the bar show the last completion of each agent. Without a terminal there is at least one line a minute: a thread prints what is being waited for if
-nothing else was printed.
+On a terminal, the lines below the bar show the last completion of each agent. Without a terminal
+there is at least one line a minute: a thread prints what is being waited for if nothing else was
+printed.
 """
 
 import threading
