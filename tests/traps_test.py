@@ -188,6 +188,46 @@ def test_an_exception_while_a_file_is_loaded_names_its_line(motet, tmp_path):
     assert "points.py:5 in <module>: number = 1 / 0" in err
 
 
+# ---------------------------------------------------------------------- short forms and own modules
+
+
+@pytest.mark.parametrize(
+    "short", ["algorithm=marloo", "reward=./mine.py:high", "environment=game:Game"]
+)
+def test_a_name_alone_is_the_short_form_of_a_section(motet, tmp_path, short):
+    (tmp_path / "mine.py").write_text("def high(task, texts):\n    return 1.0\n")
+    code, _, err = motet(f"check run.yaml {short}")
+    assert code == 0, err
+    key, _, name = short.partition("=")
+    out = motet(f"show run.yaml {short}")[1]
+    written = name if name in ("marloo", "game:Game") else f"{tmp_path}/mine.py:high"
+    assert f"{key}:\n  name: {written}\n" in out
+
+
+def test_files_that_import_each_other_are_named(motet, tmp_path):
+    (tmp_path / "points.py").write_text(
+        "from game import Game\n\ndef points(text):\n    return 1\n"
+    )
+    code, _, err = motet("check run.yaml")
+    assert code == 2
+    assert "circular import, game.py -> points.py -> game.py" in err
+    assert "move what both need into a third file" in err
+
+
+# ------------------------------------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_rows_that_a_file_does_not_have_are_said(motet, tmp_path, command):
+    (tmp_path / "rows.jsonl").write_text('{"q": 1}\n{"q": 2}\n{"q": 3}\n')
+    line = f"{command} run.yaml {LONG} environment=./game.py:talk data.train.path=rows.jsonl"
+    code, out, err = motet(f"{line} data.train.split=train[:9]")
+    assert code == 0, err
+    assert (out + err).count("[:9]") >= 1
+    code, _, err = motet(f"{line} name=other data.train.split=train[5:]")
+    assert (code, "selects none of the 3 rows" in err) == (2, True), err
+
+
 # ------------------------------------------------------------------------------- runs that stop
 
 
