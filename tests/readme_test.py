@@ -111,7 +111,7 @@ def typed(place: Path, lines: list[str], said: str = "") -> str:
     clean = {"HOME": str(place), "PATH": os.defpath, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-c", "\n".join(lines)],
-        cwd=place, env=clean, input=said, capture_output=True, text=True, timeout=600,
+        cwd=place, env=clean, input=said, capture_output=True, text=True, timeout=3600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout

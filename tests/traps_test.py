@@ -180,6 +180,23 @@ def test_with_traceback_all_of_it_is_shown(motet, command):
     assert "KeyError: 'middle'" in err
 
 
+@pytest.mark.parametrize("command", ["evaluate", "play", "evaluate --baselines"])
+def test_evaluations_and_games_name_the_line_of_an_exception_too(motet, command):
+    _, out, err = motet(f"{command} run.yaml environment=./game.py:Broken")
+    said = out + err
+    assert 'in step: return replies["middle"])' in said
+    assert "Traceback" not in said
+    if command != "play":
+        assert err.index("first fault, in episode") < err.index("evaluate")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play"])
+def test_evaluations_and_games_show_the_whole_traceback(motet, command):
+    _, out, err = motet(f"{command} run.yaml environment=./game.py:Broken --traceback")
+    assert "Traceback (most recent call last)" in out + err
+    assert "KeyError: 'middle'" in out + err
+
+
 def test_an_exception_while_a_file_is_loaded_names_its_line(motet, tmp_path):
     (tmp_path / "points.py").write_text("def points(text):\n    return 1\n\n\nnumber = 1 / 0\n")
     code, _, err = motet("check run.yaml")
