@@ -22,6 +22,7 @@ from motet.models.loading import load_tokenizer
 from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
+from motet.trainer.metrics import own_logger
 from motet.trainer.notices import too_few_turns
 
 
@@ -140,6 +141,8 @@ def check(
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
     short = make_config(plain, places=settings.places)
+    if settings.report.logger is not None:
+        own_logger(settings.report.logger)  # it must be there, and is not called
     warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:

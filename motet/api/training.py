@@ -29,6 +29,7 @@ from motet.trainer.metrics import (
     MetricsWriter,
     TensorBoardLogger,
     WandbLogger,
+    own_logger,
     read_metrics,
 )
 from motet.trainer.notices import Notices
@@ -94,7 +95,8 @@ def train(
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 mirrors = _started(settings, folder, found.checkpoint, report)
                 metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
-                progress = stack.enter_context(Progress(show))
+                completions = settings.report.log_completions
+                progress = stack.enter_context(Progress(show, log_completions=completions))
                 notices = Notices(progress.say, traceback)
                 for line in found.skipped:
                     progress.say(line)
@@ -262,6 +264,8 @@ def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> 
                 settings.model_dump(mode="json"),
             )
         )
+    if settings.report.logger is not None:
+        mirrors.append(own_logger(settings.report.logger))
     if settings.report.tensorboard:
         mirrors.append(TensorBoardLogger(folder.tensorboard, resumed_at))
     return mirrors

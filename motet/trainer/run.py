@@ -26,6 +26,7 @@ from motet.trainer import figures
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
 from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     TrainStep,
     fit_step,
@@ -213,6 +214,7 @@ class TrainingRun:
             self._progress.waiting(f"the games of step {number}")
             played = await play_step(components, tasks, number, self._notices.see)
             self._notices.played(played.episodes, components.plan)
+            self._progress.completions(last_completions(played.episodes))
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
@@ -325,6 +327,7 @@ class TrainingRun:
 
         def on_episode(episode: Episode) -> None:
             self._notices.see(episode)
+            self._progress.completions(last_completions([episode]))
             ended(episode)
 
         evaluation = await components.stop.unless_wished(
