@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from motet.cli_completion import complete_run
-from motet.cli_options import AsJson
+from motet.cli_options import AsJson, Runs, check_picture
 from motet.console_comparison import print_comparison
 from motet.errors import ConfigError
 
@@ -20,12 +19,6 @@ class BandChoice(StrEnum):
     std = "std"
 
 
-ComparedRuns = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Two or more run folders.", show_default=False, autocompletion=complete_run
-    ),
-]
 AsCsv = Annotated[
     bool, typer.Option("--csv", help="Print CSV: one line per config, statistics over its seeds.")
 ]
@@ -54,7 +47,7 @@ BandOption = Annotated[
 
 
 def compare(
-    runs: ComparedRuns,
+    runs: Runs,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     as_latex: AsLatex = False,
@@ -95,7 +88,4 @@ def _refuse_mixtures(
     without = [option for option, value in of_plot.items() if value is not None]
     if without and plot is None:
         raise ConfigError(f"got {', '.join(without)} without --plot: add --plot")
-    if plot is not None and (plot.suffix != ".png" or not plot.parent.is_dir()):
-        raise ConfigError(
-            f"--plot is {plot}; expected a file that ends in .png, in an existing folder"
-        )
+    check_picture(plot)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.core import Episode, walk
+from motet.rollout.summary import episode_stats
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
@@ -127,13 +128,19 @@ def print_warnings(lines: Sequence[str]) -> None:
         out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
 
 
-def print_episode(episode: Episode) -> None:
-    """Print one path turn by turn: prompts, completions and rewards."""
+def print_episode(episode: Episode, traceback: bool = False) -> None:
+    """Print one path turn by turn: prompts, completions and rewards.
+
+    `traceback`: also print the whole traceback of a fault.
+    """
     from motet.trainer.highlights import shown
 
     out.print(styled("task", "bold", f" {episode.task.id}"))
     if episode.fault is not None:
-        out.print(styled("fault", "red", f" {episode.fault}"))
+        out.print(styled("fault", "red", f" {episode.fault}"), soft_wrap=True)
+    if traceback:
+        for fault in episode_stats(episode).faults:
+            out.print(fault.trace.rstrip(), soft_wrap=True)
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
@@ -144,7 +151,7 @@ def print_episode(episode: Episode) -> None:
             out.print(round_.samples[agent][0].text, style="green")
         out.print()
         if outcome.fault is not None:
-            out.print(styled("fault", "red", f" {outcome.fault}"))
+            out.print(styled("fault", "red", f" {outcome.fault}"), soft_wrap=True)
         else:
             out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:

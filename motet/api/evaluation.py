@@ -69,15 +69,11 @@ def evaluate(
     (of debates), and selection (by a verifier). Everything except time is the same at every call.
     docs/evaluation.md explains each entry.
     """
-    if best_of and verifier is None:
-        raise ConfigError(
-            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
-        )
+    _refuse_best_of(best_of, verifier)
     one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
     settings = _settings(target, overrides, samples, ks, objects, one=one)
-    if shuffle_turn is not None:
-        _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
+    _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
@@ -92,11 +88,8 @@ def evaluate(
             figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    return {
-        **figures,
-        "interval": intervals(evaluation, settings.seed),
-        "time": times(evaluation),
-    }
+    found = {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
+    return {**figures, **found}
 
 
 def _settings(
@@ -137,7 +130,16 @@ def _settings(
     return settings.model_copy(update={"evaluation": evaluation})
 
 
-def _refuse_shuffle(turn: int, turns: int) -> None:
+def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None) -> None:
+    if best_of and verifier is None:
+        raise ConfigError(
+            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
+        )
+
+
+def _refuse_shuffle(turn: int | None, turns: int) -> None:
+    if turn is None:
+        return
     if turns == 1:
         raise ConfigError(
             f"shuffle_turn is {turn}, but the game has one turn; expected a game with a later "

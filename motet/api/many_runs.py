@@ -16,7 +16,7 @@ from motet.plugins import nearest
 from motet.reading import read_json
 from motet.trainer.metrics import read_metrics
 from motet.trainer.plot import moving_average
-from motet.trainer.plot_runs import Band, band_curves
+from motet.trainer.plot_runs import PlotBand, band_curves
 from motet.trainer.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ class LoadedRuns:
         ]
         return DataFrame(rows, columns=["group", "step", *STATISTICS])
 
-    def plot(self, path: str | Path, metric: str | None = None, band: Band = "interval") -> Path:
+    def plot(
+        self, path: str | Path, metric: str | None = None, band: PlotBand = "interval"
+    ) -> Path:
         """Plot the mean of a metric over the runs of each group, with a band, to a PNG file.
 
         Each run is first smoothed as in curve.png. The default metric is `play/success`, or

@@ -1,6 +1,6 @@
 """The summary of a run, also of one that ended early, so that it can be looked at and compared."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -8,8 +8,8 @@ from motet.api.html import RunSummary
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted, MotetError
 from motet.trainer.metrics import read_metrics
-from motet.trainer.notices import Notices
 from motet.trainer.plot import learning_curve
+from motet.trainer.run import RunOutputs
 from motet.trainer.run_folder import RunFolder, write_json
 from motet.trainer.run_state import Clock, RunState
 
@@ -38,19 +38,24 @@ def partial_summary(
 
 
 @contextmanager
-def stopped_in_warmup(resume_command: str) -> Iterator[None]:
-    """Say that no agent was trained, if Ctrl-C ends the warm-up. Raises: Interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise Interrupted(
-            "stopped in the warm-up, before any agent was trained by rewards. Resume with: "
-            f"{resume_command}"
-        ) from error
+def warmup_summary(
+    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str
+) -> Iterator[None]:
+    """If the warm-up ends early, write a summary without training, and say so.
+
+    Raises: Interrupted after Ctrl-C.
+    """
+    folder, lines = outputs.folder, outputs.notices.lines
+    with partial_summary(settings, folder, lambda: _untrained(settings, clock, lines)):
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            raise Interrupted(
+                "stopped in the warm-up: no agent has been trained by rewards yet. Resume with: "
+                f"{resume_command}"
+            ) from error
 
 
-def untrained(settings: RunConfig, clock: Clock, notices: Notices) -> dict[str, Any]:
-    """Return the summary of a run of which only the warm-up has begun."""
+def _untrained(settings: RunConfig, clock: Clock, warnings: Sequence[str]) -> dict[str, Any]:
     counts = {"seed": settings.seed, "steps": 0, "finished": False}
-    state = RunState(settings.alarms, clock).summary()
-    return {**counts, **state, "warnings": notices.lines}
+    return {**counts, **RunState(settings.alarms, clock).summary(), "warnings": list(warnings)}

@@ -8,12 +8,15 @@ from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, OverSeeds
 from motet.trainer.plot import INK, LITERAL, new_figure, plain_axes
 from motet.visible import visible
 
-Band: TypeAlias = Literal["interval", "std"]
+PlotBand: TypeAlias = Literal["interval", "std"]
 """interval: the confidence interval of the mean. std: one standard deviation on each side."""
 
 
 def band_curves(
-    curves: Mapping[str, Mapping[int, OverSeeds]], metric: str, path: Path, band: Band = "interval"
+    curves: Mapping[str, Mapping[int, OverSeeds]],
+    metric: str,
+    path: Path,
+    band: PlotBand = "interval",
 ) -> None:
     """Plot one line per group of runs by training step. A group of one run has no band.
 
@@ -43,7 +46,7 @@ def band_curves(
     figure.savefig(path, dpi=150)
 
 
-def _ends(one: OverSeeds, band: Band) -> tuple[float, float]:
+def _ends(one: OverSeeds, band: PlotBand) -> tuple[float, float]:
     assert one.std is not None
     assert one.low is not None
     assert one.high is not None
