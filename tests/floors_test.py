@@ -33,6 +33,7 @@ FLOORS = [
         "rollout",
         "models",
         "config.checks",
+        "config.cluster",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",
@@ -47,7 +48,7 @@ FLOORS = [
     },
     {"evaluation"},
     {"trainer", "verifier"},
-    {"assembly", "config.load"},
+    {"assembly", "cluster", "config.load"},
     {
         "cli",
         "cli_compare",
@@ -72,6 +73,7 @@ SHARED = (
     FLOORS[7],
     {
         "config.checks",
+        "config.cluster",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",

@@ -12,7 +12,7 @@ from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.models import Models, assemble, components_of, step_config_of
+from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.blocking import blocking
 from motet.config.load import dump_config
@@ -95,7 +95,8 @@ def train(
                 notices = _notices(progress, traceback, found, setup)
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _if_stopped(settings, outputs, clock, resume_command, found):
-                    models = _warmed_up(setup, raw, outputs, mirrors, stop)
+                    settled = _warmed_up(setup, raw, outputs, mirrors)
+                    models = stack.enter_context(open_models(setup, settled, stop))
             advice = resume_command if advise else None
             run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
             with partial_summary(settings, folder, partial(run.summary, finished=False)):
@@ -147,20 +148,19 @@ def _warmed_up(
     raw: bases.Bases,
     outputs: RunOutputs,
     mirrors: Sequence[MetricsLogger],
-    stop: StopRequest,
-) -> Models:
-    """Run the warm-up of the `raw` models, and load the results."""
+) -> Mapping[str, str | Path]:
+    """Run the warm-up of the `raw` models. Return where each model is to be loaded from."""
     folder, progress = outputs.folder, outputs.progress
     with _warmup_metrics(setup.config, folder, mirrors) as warmed:
         settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
     progress.stage("load", 0)
     progress.waiting("the models to be loaded")
-    return assemble(setup, settled, train=True, stop=stop)
+    return settled
 
 
 def _run_of(
     setup: TaskSetup,
-    models: Models,
+    models: TeamModels,
     outputs: RunOutputs,
     stop: StopRequest,
     resume_command: str | None,

@@ -135,7 +135,7 @@ class TrainingRun:
 
     async def _begin(self) -> LastStep:
         await self._evaluate_for_summary(0, "before")
-        self._last_step = LastStep(0, CreditState(), self._weights.state()[1])
+        self._last_step = LastStep(0, CreditState(), self._weights.facts())
         self._saver.save(self._last_step, self._run_state)
         return self._last_step
 
@@ -191,7 +191,7 @@ class TrainingRun:
         last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
-        facts = self._weights.state()[1]
+        facts = self._weights.facts()
         finished = LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
