@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from motet.algorithms import cautions
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
+from motet.api.restarts import restarted
 from motet.api.resuming import Resumed, resumed
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
 from motet.assembly import bases
@@ -44,6 +45,7 @@ IDLE = "the schedule does not train"
 
 
 @blocking
+@restarted
 def train(
     config: ConfigLike,
     overrides: Sequence[str] = (),
