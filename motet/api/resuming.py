@@ -24,14 +24,14 @@ from motet.trainer.run_state import fingerprint, machine
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     rf"threads|(report|alarms)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"cluster\.(?!samplers\.engine|max_lag).*|rollout\.(timeout_seconds|retries)|"
+    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
 """Config keys that may change on resume, because they do not change results.
 
 `threads` is one of them: another number of threads is a warning.
 """
-_WITHOUT_CLUSTER = {"cluster.samplers.engine": "own", "cluster.max_lag": 0}
+_WITHOUT_CLUSTER = {"cluster.samplers.engine": "own"}
 """The settings of `cluster` whose results are those of a run without the section."""
 
 

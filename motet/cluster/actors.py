@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from motet.errors import ConfigError, ProcessLost
+from motet.errors import ConfigError, MotetError, ProcessLost
 
+STARTS = 3
+"""How often a Ray of our own is started, if it does not come up."""
 THREADS = 4
 """Calls that a process handles at the same time, so that it can be stopped while it works."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Bundle:
     """What a process needs: GPUs, and one CPU."""
 
     gpus: int
 
     @property
-    def bundle(self) -> dict[str, float]:
+    def resources(self) -> dict[str, float]:
         return {"CPU": 1, **({"GPU": self.gpus} if self.gpus else {})}
 
 
@@ -102,7 +104,8 @@ def started(address: str | None, processes: int) -> Iterator[None]:
     A Ray of our own ends at the end, with all its processes. If this process has already started
     or connected Ray, that one is used.
 
-    Raises: ConfigError if Ray is not installed, or if there is none at the address.
+    Raises: ConfigError if Ray is not installed, or if there is none at the address; MotetError if
+    Ray does not start.
     """
     try:
         import ray
@@ -121,18 +124,43 @@ def started(address: str | None, processes: int) -> Iterator[None]:
         "include_dashboard": False,
     }
     with _signals_kept():
-        try:
-            ray.init(address or "local", **quiet, **({} if address else own))
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(
-                f"cluster.address is {address}, but Ray cannot be reached: {_why(error)}. Start it "
-                "with ray start --head, or drop the address"
-            ) from error
+        if address:
+            _connect(address, quiet)
+        else:
+            _start({**quiet, **own})
     try:
         yield
     finally:
         with _signals_kept():
             ray.shutdown()
+
+
+def _connect(address: str, options: Mapping[str, Any]) -> None:
+    import ray
+
+    try:
+        ray.init(address, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.address is {address}, but Ray cannot be reached: {_why(error)}. Start it "
+            "with ray start --head, or drop the address"
+        ) from error
+
+
+def _start(options: Mapping[str, Any]) -> None:
+    """Start a Ray of our own. Ray itself waits half a minute, which a busy machine may exceed."""
+    import ray
+
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", **options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise MotetError(
+                    f"Ray did not start in {STARTS} attempts: {_why(error)}"
+                ) from error
 
 
 @contextmanager
@@ -151,7 +179,7 @@ def _signals_kept() -> Iterator[None]:
 
 @contextmanager
 def places(
-    wanted: Mapping[str, Sequence[Place]], seconds: float, *, grows: bool
+    wanted: Mapping[str, Sequence[Bundle]], seconds: float, *, grows: bool
 ) -> Iterator[dict[str, Any]]:
     """Reserve the places of all processes: name -> placement group of Ray.
 
@@ -170,7 +198,7 @@ def places(
     if not grows:
         _refuse_too_many(wanted, ray.cluster_resources())
     groups = {
-        name: placement_group([one.bundle for one in bundles], strategy="PACK")
+        name: placement_group([one.resources for one in bundles], strategy="PACK")
         for name, bundles in wanted.items()
     }
     try:
@@ -184,13 +212,13 @@ def places(
             remove_placement_group(group)
 
 
-def _refuse_too_many(wanted: Mapping[str, Sequence[Place]], has: Mapping[str, float]) -> None:
+def _refuse_too_many(wanted: Mapping[str, Sequence[Bundle]], has: Mapping[str, float]) -> None:
     total = sum(one.gpus for bundles in wanted.values() for one in bundles)
     if total > has.get("GPU", 0):
         raise _no_room(wanted, "they do not fit")
 
 
-def _no_room(wanted: Mapping[str, Sequence[Place]], why: str) -> ConfigError:
+def _no_room(wanted: Mapping[str, Sequence[Bundle]], why: str) -> ConfigError:
     import ray
 
     def shown(amounts: Mapping[str, float]) -> str:
@@ -207,7 +235,9 @@ def _no_room(wanted: Mapping[str, Sequence[Place]], why: str) -> ConfigError:
     )
 
 
-def spawn(name: str, kind: type, group: Any, place: Place, seconds: float, index: int = 0) -> Actor:
+def spawn(
+    name: str, kind: type, group: Any, bundle: Bundle, seconds: float, index: int = 0
+) -> Actor:
     """Start a process that runs an instance of `kind`, which is made without arguments.
 
     It is not started again if it dies, because it would come back with other weights.
@@ -220,7 +250,7 @@ def spawn(name: str, kind: type, group: Any, place: Place, seconds: float, index
     )
     made = ray.remote(kind).options(
         num_cpus=1,
-        num_gpus=place.gpus,
+        num_gpus=bundle.gpus,
         max_restarts=0,
         max_concurrency=THREADS,
         scheduling_strategy=where,

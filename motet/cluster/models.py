@@ -10,7 +10,7 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Place, places, spawn, started
+from motet.cluster.actors import Bundle, places, spawn, started
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.errors import ConfigError
@@ -84,7 +84,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if cluster.samplers.engine == "vllm":
         raise ConfigError("cluster.samplers.engine is vllm, expected own")
     plans = homes_of(setup.config, setup.team)
-    wanted = {plan.name: [Place(plan.gpus)] for plan in plans}
+    wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
     with (
         started(cluster.address, len(wanted)),
         places(
@@ -94,7 +94,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         call_seconds = cluster.deadlines.call_seconds
         homes = {
             plan.name: spawn(
-                f"home {plan.name}", Home, groups[plan.name], Place(plan.gpus), call_seconds
+                f"home {plan.name}", Home, groups[plan.name], Bundle(plan.gpus), call_seconds
             )
             for plan in plans
         }

@@ -15,8 +15,6 @@ def config(**cluster):
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        ({"max_lag": 1}, "cannot play ahead"),
-        ({"max_lag": 2}, "max_lag"),
         ({"learners": {"gpus": 3}}, "one GPU"),
         ({"learners": {"gpus_of": {"p": 2}}}, "one GPU"),
         ({"samplers": {"engine": "sglang"}}, "engine"),

@@ -15,12 +15,10 @@ if importlib.util.find_spec("ray") is None:
 @pytest.fixture(scope="session")
 def ray_here() -> Iterator[None]:
     """A Ray in this process, which runs with a cluster section then use."""
-    import ray
+    from motet.cluster.actors import started
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with started(None, 8):
+        yield
 
 
 @pytest.fixture

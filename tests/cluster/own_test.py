@@ -8,14 +8,16 @@ from tests.small_runs import contents, rows, run_config
 pytestmark = pytest.mark.usefixtures("ray_here")
 CLUSTER = {"learners": {"gpus": 0}}
 LORA = {"model": "tiny", "train": "lora"}
+KL = {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1}
 QUICKSTART = ["warmup.steps=5", "train.steps=3", "evaluation.tasks=4", "report.tensorboard=false"]
 RELAY = [*QUICKSTART, "rollout.samples=[2]", "train.tasks_per_step=2"]
 
 
 def same_run(train, config, overrides=()):
     """Train in this process and in homes. Everything but times must be equal."""
-    alone = train(config, overrides)
-    apart = train(config, [*overrides, "cluster.learners.gpus=0"], runs=alone.parent / "apart")
+    run = train(config, overrides)
+    alone = run.rename(run.with_name("alone"))  # adapters name their base by its whole path
+    apart = train(config, [*overrides, "cluster.learners.gpus=0"])
     assert rows(alone) == rows(apart)
     assert [list(row) for row in rows(alone)] == [list(row) for row in rows(apart)]
     for folder in ("team", "episodes"):
@@ -38,15 +40,12 @@ def test_relay_with_a_critic_that_both_agents_share_is_the_same_run(train):
 
 
 def test_adapters_on_one_base_with_references_are_the_same_run(train):
-    same_run(train, run_config(
-        policies={"p": LORA, "q": LORA}, algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1}
-    ))  # fmt: skip
+    same_run(train, run_config(policies={"p": LORA, "q": LORA}, algorithm=KL))
 
 
 def test_a_reward_model_and_references_of_full_policies_are_the_same_run(train):
     same_run(train, run_config(
-        reward_model={"samples": 4, "iterations": 2},
-        algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1},
+        reward_model={"samples": 4, "iterations": 2}, algorithm=KL
     ))  # fmt: skip
 
 
