@@ -18,6 +18,7 @@ import typer
 
 from motet import __version__
 from motet.cli_episodes import episodes
+from motet.cli_machine import doctor, plan
 from motet.cli_options import AsJson, Overrides, Target, Traceback
 from motet.cli_verifier import verifier
 from motet.console import (
@@ -57,6 +58,8 @@ app = typer.Typer(
 
 app.add_typer(verifier, name="verifier")
 app.command()(episodes)
+app.command()(plan)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -42,12 +42,13 @@ FLOORS = [
         "config.verifier",
         "config.yaml",
     },
-    {"evaluation"},
+    {"doctor", "evaluation", "planning"},
     {"trainer", "verifier"},
     {"assembly", "config.load"},
     {
         "cli",
         "cli_episodes",
+        "cli_machine",
         "cli_verifier",
         "cli_options",
         "exit_codes",
@@ -56,6 +57,7 @@ FLOORS = [
         "api",
         "console",
         "console_evaluation",
+        "console_plan",
         "experiments",
     },
 ]

@@ -43,7 +43,7 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
     }
     at_work = 0
     critic, valued = config.critic or CriticConfig(), _models_of_critics(config)
-    prompts = _prompt_lengths(setup)
+    prompts = prompt_lengths(setup)
     for model, base in config.models.items():
         source = base.embedded or base.path
         assert source is not None
@@ -158,7 +158,7 @@ def _models_of_critics(config: RunConfig) -> list[str]:
 # ------------------------------------------------------------ prompts
 
 
-def _prompt_lengths(setup: TaskSetup) -> dict[str, int]:
+def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
     """Return the token count of each agent's longest first prompt over a few tasks.
 
     If no prompt can be made, the maximum completion length is used instead. Errors of the
