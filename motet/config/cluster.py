@@ -64,9 +64,6 @@ class ClusterConfig(Settings):
     transfer: Literal["auto", "nccl", "files"] = "auto"
     """How vLLM engines get the weights of full policies. auto: nccl if all of them are on GPUs,
     else files."""
-    max_lag: Literal[0, 1] = 0
-    """Steps between the weights that sample and those that learn. 1: step n+1 is played while step
-    n is learnt."""
     restarts: NonNegativeInt = 3
     """How often a process that died or did not answer is replaced in a run. The run then continues
     from its last checkpoint, or the vLLM engine is given the published weights."""
@@ -75,11 +72,6 @@ class ClusterConfig(Settings):
 
     @model_validator(mode="after")
     def _engine_can_do_it(self) -> Self:
-        if self.max_lag and self.samplers.engine == "own":
-            raise ValueError(
-                "got max_lag 1 with samplers.engine own, whose homes sample with the weights that "
-                "they train, so they cannot play ahead: set samplers.engine: vllm, or max_lag: 0"
-            )
         wide = max([self.learners.gpus, *self.learners.gpus_of.values()])
         if wide > 1:
             raise ValueError(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from motet.algorithms import resolve
+from motet.batch.objectives import importance_mode
 from motet.config.schema import RunConfig
 from motet.config.yaml import KeyPath, dotted, place_of
 from motet.credit.baselines import BASELINES
@@ -59,6 +60,7 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
     return [
         *_of_credit(config),
         *_of_kl(config),
+        *_of_importance_sampling(config),
         *_of_turn_weights(config),
         *_of_incentives(config),
         *_of_plan(config),
@@ -140,6 +142,29 @@ def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 algorithm.kl_target is None,
                 "without kl_target the coefficient is fixed",
                 "set kl_target",
+            ),
+        ),
+        ("algorithm",),
+        algorithm,
+        resolve(algorithm.name, {}),
+    )
+
+
+def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    algorithm, lag = config.algorithm, config.train.max_lag
+    same = lag == 0 and (config.cluster is None or config.cluster.samplers.engine == "own")
+    why, instead = (
+        "with train.max_lag: 0 the weights that learn have played",
+        "set train.max_lag: 1",
+    )
+    yield from _following(
+        (
+            ("importance_sampling", same and algorithm.importance_sampling != "none", why, instead),
+            (
+                "importance_cap",
+                same or importance_mode(algorithm, lag) == "none",
+                why if same else f"policy_loss {algorithm.policy_loss} has no importance weights",
+                instead if same else "set importance_sampling: truncate",
             ),
         ),
         ("algorithm",),

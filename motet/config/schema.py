@@ -196,6 +196,7 @@ class RunConfig(Settings):
             or self._unfit_critic()
             or self._unfit_reward_model()
             or self._unfit_preference()
+            or self._unfit_lag()
             or self._unused_names()
             or self._quantised_and_trained()
         )
@@ -333,6 +334,15 @@ class RunConfig(Settings):
             )
             return [(("reward_model", "iterations"), text)]
         return []
+
+    def _unfit_lag(self) -> list[tuple[tuple[str, ...], str]]:
+        if not self.train.max_lag or self.report.episodes != "none":
+            return []
+        text = (
+            "train.max_lag 1 resumes from the recorded episodes of the step that was played ahead, "
+            "but report.episodes is none: set report.episodes: all, or train.max_lag: 0"
+        )
+        return [(("report", "episodes"), text)]
 
     def _unfit_preference(self) -> list[tuple[tuple[str, ...], str]]:
         preference = self.algorithm.preference

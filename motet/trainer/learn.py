@@ -46,7 +46,8 @@ async def learn_samples(
 ) -> dict[str, float]:
     """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
     algorithm, learners = components.algorithm, components.learners
-    objective = policy_objective(algorithm, state.kl_coefficients)
+    objective = policy_objective(algorithm, state.kl_coefficients, components.max_lag)
+    lagged = components.lag(number) > 0
     value_loss = value_objective(algorithm, components.value_coefficient)
     seen: dict[str, list[BatchMetrics]] = {}
     valued: dict[str, list[BatchMetrics]] = {}
@@ -78,13 +79,13 @@ async def learn_samples(
         now: dict[str, list[BatchMetrics]] = {}
         for batch, figures in zip(batches, found, strict=False):
             measured = dict(figures)
-            if batch.policy in seen:
+            if lagged or batch.policy in seen:
                 # After an update the policies differ on purpose.
                 del measured["sampling_logp_difference"]
             now.setdefault(batch.policy, []).append(measured)
         for value_batch, figures in zip(value_batches, found[len(batches) :], strict=True):
             valued.setdefault(value_batch.critic, []).append(figures)
-        for name in [name for name in now if name not in seen]:
+        for name in [name for name in now if name not in seen and not lagged]:
             # The first update of a policy: its weights are still those that sampled.
             own = [batch for batch in batches if batch.policy == name]
             refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
@@ -144,7 +145,7 @@ async def learn_pairs(
             budget = step_config.token_budget
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
-        moved = bool(stepped or preferences.stale)
+        moved = bool(stepped or preferences.stale or components.lag(number))
         logp = await _present_logp(learners, packed(own)) if moved else {}
         margin_P = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_P, beta)

@@ -66,15 +66,22 @@ async def replay(
 ) -> Replay:
     """Train `weights` from the beginning of the run up to `step`, and replay that step.
 
-    Earlier steps are trained from their recorded episodes, or sampled again if there are none.
+    Earlier steps are trained from their recorded episodes, or sampled again if there are none. With
+    `train.max_lag` they must be recorded, and the step is sampled before the step before it is
+    trained, as in the run.
     `on_progress` receives the number of finished steps and their total.
 
     Raises: ConfigError if a record is missing or broken; what the step itself raised, such as
     TrainingDiverged.
     """
-    start, state = _restore(folder.checkpoints, weights, step)
+    before = step - components.lag(step) if sample else step
+    start, state = _restore(folder.checkpoints, weights, before)
+    drawn = tasks_of(step, tasks, components.seed, step_config)
+    ahead: Played | None = None
     for number in range(start + 1, step):
         on_progress(number - start - 1, step - start)
+        if number == before:
+            ahead = await play_step(components, drawn, step)
         state = await _repeat(components, tasks, number, step_config, state, folder)
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
@@ -86,8 +93,7 @@ async def replay(
     fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
-        drawn = tasks_of(step, tasks, components.seed, step_config)
-        played = await play_step(components, drawn, step)
+        played = ahead or await play_step(components, drawn, step)
         if recorded is not None:
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
@@ -123,6 +129,11 @@ async def _repeat(
     """Train on the recorded episodes of a step, or on episodes that are sampled again."""
     fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
     episodes = _recorded(folder, number)
+    if not episodes and components.max_lag:
+        raise ConfigError(
+            f"{folder.episodes('train', number)} does not exist; expected the episodes of step "
+            f"{number}, because train.max_lag is 1 and the weights that played them are gone"
+        )
     drawn = tasks_of(number, tasks, components.seed, step_config)
     played = Played(episodes) if episodes else await play_step(components, drawn, number)
     _, state = await learn_step(

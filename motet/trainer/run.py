@@ -10,8 +10,9 @@
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,10 +24,18 @@ from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.settings import AlarmBounds
 from motet.trainer import figures
+from motet.trainer.ahead import (
+    beside_update,
+    pending_of,
+    pending_state,
+    played_ahead,
+    undisturbed,
+)
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.loop import (
+    Played,
     TrainStep,
     fit_step,
     learn_step,
@@ -110,6 +119,8 @@ class _LastStep:
     """False if an evaluation after this step is still to be done."""
     rank: float | None = None
     saved: bool = False
+    pending: Played | None = None
+    """The games of the next step, if they were played ahead."""
 
 
 class TrainingRun:
@@ -208,24 +219,51 @@ class TrainingRun:
         """Every step after `start`."""
         components, config = self._components, self._step_config
         self._progress.stage("train", config.steps, start.step)
-        credit_state = start.state
+        credit_state, pending = start.state, start.pending
         for number in range(start.step + 1, config.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
             fitted = await self._fit_reward_model(number)
-            tasks = tasks_of(number, self._tasks.train, components.seed, config)
-            self._progress.waiting(f"the games of step {number}")
-            played = await play_step(components, tasks, number, self._notices.see)
-            self._notices.played(played.episodes, components.plan)
-            if self._intervals.record_episodes:
-                with self._run_state.profile.stage("report"):
-                    self._record("train", number, played.episodes)
+            played = pending or await self._play(components, number)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
-            self._progress.waiting(f"the update of step {number}")
-            step, credit_state = await learn_step(
-                components, played, number, config, credit_state, fitted, self._folder.recorded
-            )
-            await self._finish(step, credit_state)
+            async with played_ahead(self._next(number), components.beside) as ahead:
+                self._progress.waiting(f"the update of step {number}")
+                step, credit_state = await learn_step(
+                    components,
+                    played,
+                    number,
+                    config,
+                    credit_state,
+                    fitted,
+                    self._folder.recorded,
+                    ahead,
+                )
+            pending = None if ahead is None else ahead.result()
+            await self._finish(step, credit_state, pending)
+
+    async def _play(self, components: TrainComponents, number: int) -> Played:
+        """Play and record the games of a step."""
+        tasks = tasks_of(number, self._tasks.train, components.seed, self._step_config)
+        self._progress.waiting(f"the games of step {number}")
+        played = await play_step(components, tasks, number, self._notices.see)
+        self._notices.played(played.episodes, components.plan)
+        if self._intervals.record_episodes:
+            with self._run_state.profile.stage("report"):
+                self._record("train", number, played.episodes)
+        return played
+
+    def _next(self, number: int) -> Callable[[], Coroutine[Any, Any, Played]] | None:
+        """Return what plays the step after `number`, if it is played before `number` is learnt."""
+        components = self._components
+        if not components.max_lag or number == self._step_config.steps:
+            return None
+        if not components.beside:
+            return partial(self._play, components, number + 1)
+
+        async def beside() -> Played:
+            return beside_update(await self._play(undisturbed(components), number + 1))
+
+        return beside
 
     async def _fit_reward_model(self, number: int) -> Fitted:
         """Train the reward model if step `number` begins an iteration; record the games of its
@@ -242,7 +280,9 @@ class TrainingRun:
             self._record("pairs", number, fitted.episodes)
         return fitted
 
-    async def _finish(self, step: TrainStep, credit_state: CreditState) -> None:
+    async def _finish(
+        self, step: TrainStep, credit_state: CreditState, pending: Played | None
+    ) -> None:
         """Log a step, then evaluate and save if that is due. A callback may end the training here.
 
         Raises: MotetError if an alarm stops the run; Interrupted.
@@ -254,7 +294,9 @@ class TrainingRun:
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
         facts = self._weights.facts()
-        finished = _LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
+        finished = _LastStep(
+            step.number, credit_state, facts, evaluated=not evaluation_due, pending=pending
+        )
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
@@ -397,6 +439,7 @@ class TrainingRun:
             "tasks": self._fingerprints,
             "metrics_lines": self._metrics.lines,
             "metrics_digest": self._metrics.digest,
+            **pending_state(self._folder, last_step.step, last_step.pending),
         }
         rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
         self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
@@ -415,6 +458,7 @@ class TrainingRun:
             saved["evaluated"],
             resumed.rank,
             saved=True,
+            pending=pending_of(self._folder, resumed.step, saved),
         )
         return self._last_step
 
