@@ -112,6 +112,7 @@ def policy_objective(
         )
     clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
     adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
+    cap = algorithm.importance_cap
 
     def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
         # Set padding to 0 first. Masking only the loss would leave a gradient of 0·inf through
@@ -125,14 +126,10 @@ def policy_objective(
             batch.token_weight_B,
         )
         if mode != "none":
-            cap = algorithm.importance_cap
             factor_BL, counts_BL = importance_weights(logp_BL, old_BL, batch.mask_BL, cap, mode)
             advantages_BL = advantages_BL * factor_BL
-            if algorithm.reduce == "sequence_mean":
-                weight_B = weight_B * _mean_over_counted(batch.mask_BL, counts_BL)
-            measured["importance_weight"] = factor_BL
-            measured["importance_clipped"] = (measured["ratio"] > cap).float()
-            measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
+            weight_B = weight_B * _mean_over_counted(algorithm, batch.mask_BL, counts_BL)
+            measured |= _of_importance(factor_BL, measured["ratio"], cap)
         inputs = LossInputs(logp_BL, old_BL, advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
         if algorithm.kl_in == "loss":
@@ -141,20 +138,32 @@ def policy_objective(
         if algorithm.entropy_coefficient > 0.0:
             loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
         if policy_loss.ratio is not None:
-            ratio_BL, up_BL = policy_loss.ratio(inputs).detach(), batch.advantages_BL > 0.0
-            measured["ratio"] = ratio_BL
-            measured["clip_fraction"] = torch.where(
-                up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
-            ).float()
+            measured |= _of_ratio(policy_loss.ratio(inputs).detach(), batch, clip)
+        if policy_loss.ratio is not None or mode != "none":
             measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
         return reduce(loss_BL, counts_BL, weight_B), _token_means(measured, batch.mask_BL)
 
     return objective
 
 
-def _mean_over_counted(mask_BL: Tensor, counts_BL: Tensor) -> Tensor:
-    """Return the factor, [B], that makes 1/n of a completion of n tokens 1/(tokens that count)."""
-    return mask_BL.sum(dim=1) / counts_BL.sum(dim=1).clamp(min=1)
+def _mean_over_counted(algorithm: Algorithm, mask_BL: Tensor, counts_BL: Tensor) -> Tensor:
+    """Return the factor, [B], that makes 1/n of a completion of n tokens 1/(tokens that count).
+
+    It is 1 if the algorithm's weights have no such mean.
+    """
+    kept_B = counts_BL.sum(dim=1).clamp(min=1)
+    mean = algorithm.reduce == "sequence_mean"
+    return mask_BL.sum(dim=1) / kept_B if mean else torch.ones_like(kept_B)
+
+
+def _of_importance(factor_BL: Tensor, ratio_BL: Tensor, cap: float) -> dict[str, Tensor]:
+    return {"importance_weight": factor_BL, "importance_clipped": (ratio_BL > cap).float()}
+
+
+def _of_ratio(ratio_BL: Tensor, batch: Batch, clip: Clip) -> dict[str, Tensor]:
+    high_BL, low_BL = ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
+    clipped_BL = torch.where(batch.advantages_BL > 0.0, high_BL, low_BL)
+    return {"ratio": ratio_BL, "clip_fraction": clipped_BL.float()}
 
 
 def _divergence(algorithm: Algorithm, batch: Batch, logp_BL: Tensor) -> Tensor:

@@ -35,10 +35,10 @@ from motet.config.parts import (
     ModelConfig,
     Named,
     PolicyConfig,
-    ReportConfig,
     TrainConfig,
     written_out,
 )
+from motet.config.report import ReportConfig
 from motet.config.services import ExpertConfig, SandboxConfig, VerifierConfig
 from motet.errors import ConfigError
 from motet.settings import (

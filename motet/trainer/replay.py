@@ -74,15 +74,16 @@ async def replay(
     Raises: ConfigError if a record is missing or broken; what the step itself raised, such as
     TrainingDiverged.
     """
-    before = step - components.lag(step) if sample else step
-    start, state = _restore(folder.checkpoints, weights, before)
-    drawn = tasks_of(step, tasks, components.seed, step_config)
-    ahead: Played | None = None
-    for number in range(start + 1, step):
-        on_progress(number - start - 1, step - start)
-        if number == before:
-            ahead = await play_step(components, drawn, step)
-        state = await _repeat(components, tasks, number, step_config, state, folder)
+    start, state, ahead = await _up_to(
+        components,
+        weights,
+        tasks,
+        step_config,
+        folder,
+        step,
+        sample=sample,
+        on_progress=on_progress,
+    )
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
@@ -93,7 +94,7 @@ async def replay(
     fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
-        played = ahead or await play_step(components, drawn, step)
+        played = ahead or await _sampled(components, tasks, step, step_config)
         if recorded is not None:
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
@@ -118,6 +119,40 @@ async def replay(
     )
 
 
+async def _up_to(
+    components: TrainComponents,
+    weights: TeamWeights,
+    tasks: Sequence[Task],
+    step_config: StepConfig,
+    folder: RunFolder,
+    step: int,
+    *,
+    sample: bool,
+    on_progress: Callable[[int, int], object],
+) -> tuple[int, CreditState, Played | None]:
+    """Train `weights` from a checkpoint up to the step before `step`.
+
+    Returns the step of the checkpoint, the credit state, and the games of `step` if they are
+    sampled and were played ahead in the run: before the step before it was learnt.
+    """
+    before = step - components.lag(step) if sample else step
+    start, state = _restore(folder.checkpoints, weights, before)
+    ahead: Played | None = None
+    for number in range(start + 1, step):
+        on_progress(number - start - 1, step - start)
+        if number == before:
+            ahead = await _sampled(components, tasks, step, step_config)
+        state = await _repeat(components, tasks, number, step_config, state, folder)
+    return start, state, ahead
+
+
+async def _sampled(
+    components: TrainComponents, tasks: Sequence[Task], number: int, step_config: StepConfig
+) -> Played:
+    drawn = tasks_of(number, tasks, components.seed, step_config)
+    return await play_step(components, drawn, number)
+
+
 async def _repeat(
     components: TrainComponents,
     tasks: Sequence[Task],
@@ -134,8 +169,8 @@ async def _repeat(
             f"{folder.episodes('train', number)} does not exist; expected the episodes of step "
             f"{number}, because train.max_lag is 1 and the weights that played them are gone"
         )
-    drawn = tasks_of(number, tasks, components.seed, step_config)
-    played = Played(episodes) if episodes else await play_step(components, drawn, number)
+    sampled = None if episodes else await _sampled(components, tasks, number, step_config)
+    played = sampled or Played(episodes or ())
     _, state = await learn_step(
         components, played, number, step_config, state, fitted, folder.recorded
     )
