@@ -15,6 +15,7 @@ from motet.losses import (
     POLICY_LOSSES,
     Clip,
     LossInputs,
+    PolicyLoss,
     entropy_bonus,
     importance_weights,
     kl_k3,
@@ -102,14 +103,7 @@ def policy_objective(
     Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
     sample set, unless it learns from pairs.
     """
-    policy_loss = POLICY_LOSSES[algorithm.policy_loss]
-    updates = algorithm.epochs * algorithm.minibatches
-    if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:
-        raise ConfigError(
-            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimizer step "
-            f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
-            f"{updates}. Use policy_loss: clipped_surrogate"
-        )
+    policy_loss = _loss_of(algorithm)
     clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
     adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
     cap = algorithm.importance_cap
@@ -129,7 +123,8 @@ def policy_objective(
             factor_BL, counts_BL = importance_weights(logp_BL, old_BL, batch.mask_BL, cap, mode)
             advantages_BL = advantages_BL * factor_BL
             weight_B = weight_B * _mean_over_counted(algorithm, batch.mask_BL, counts_BL)
-            measured |= _of_importance(factor_BL, measured["ratio"], cap)
+            measured["importance_weight"] = factor_BL
+            measured["importance_clipped"] = (measured["ratio"] > cap).float()
         inputs = LossInputs(logp_BL, old_BL, advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
         if algorithm.kl_in == "loss":
@@ -146,6 +141,18 @@ def policy_objective(
     return objective
 
 
+def _loss_of(algorithm: Algorithm) -> PolicyLoss:
+    policy_loss = POLICY_LOSSES[algorithm.policy_loss]
+    updates = algorithm.epochs * algorithm.minibatches
+    if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:
+        raise ConfigError(
+            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimizer step "
+            f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
+            f"{updates}. Use policy_loss: clipped_surrogate"
+        )
+    return policy_loss
+
+
 def _mean_over_counted(algorithm: Algorithm, mask_BL: Tensor, counts_BL: Tensor) -> Tensor:
     """Return the factor, [B], that makes 1/n of a completion of n tokens 1/(tokens that count).
 
@@ -154,10 +161,6 @@ def _mean_over_counted(algorithm: Algorithm, mask_BL: Tensor, counts_BL: Tensor)
     kept_B = counts_BL.sum(dim=1).clamp(min=1)
     mean = algorithm.reduce == "sequence_mean"
     return mask_BL.sum(dim=1) / kept_B if mean else torch.ones_like(kept_B)
-
-
-def _of_importance(factor_BL: Tensor, ratio_BL: Tensor, cap: float) -> dict[str, Tensor]:
-    return {"importance_weight": factor_BL, "importance_clipped": (ratio_BL > cap).float()}
 
 
 def _of_ratio(ratio_BL: Tensor, batch: Batch, clip: Clip) -> dict[str, Tensor]:

@@ -12,11 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from motet.errors import CannotResume
 from motet.trainer.checkpoint import file_hash
-from motet.trainer.components import TrainComponents
+from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.run_folder import RunFolder
 from motet.trainer.stopping import StopRequest
@@ -45,6 +46,24 @@ async def played_ahead(
     finally:
         games.cancel()  # changes nothing if they have ended
         await asyncio.gather(games, return_exceptions=True)
+
+
+def next_games(
+    components: TrainComponents,
+    number: int,
+    step_config: StepConfig,
+    play: Callable[[TrainComponents, int], Coroutine[Any, Any, Played]],
+) -> Callable[[], Coroutine[Any, Any, Played]] | None:
+    """Return what plays the step after `number`, or None if it is not played ahead."""
+    if not components.max_lag or number == step_config.steps:
+        return None
+    if not components.beside:
+        return partial(play, components, number + 1)
+
+    async def beside() -> Played:
+        return beside_update(await play(undisturbed(components), number + 1))
+
+    return beside
 
 
 def undisturbed(components: TrainComponents) -> TrainComponents:

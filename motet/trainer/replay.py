@@ -14,11 +14,11 @@ from torch import Tensor
 from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError
 from motet.trainer import checkpoint, figures
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
 from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
-from motet.trainer.run import TeamWeights, credit_of
 from motet.trainer.run_folder import RunFolder
+from motet.trainer.saving import credit_of
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,8 @@ async def replay(
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
-        raise ConfigError(
-            f"{folder.episodes('train', step)} does not exist: remove --recorded to sample the "
-            "step again"
-        )
+        missing = folder.episodes("train", step)
+        raise ConfigError(f"{missing} does not exist: remove --recorded to sample the step again")
     fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
@@ -104,8 +102,7 @@ async def replay(
         )
         now = figures.of_step(learned)
     on_progress(step - start, step - start)
-    steps = (row for row in read_metrics(folder.metrics) if "play/tokens" in row)
-    then = next((row for row in steps if row["step"] == step), {})
+    then = _metrics_of(folder, step)
     both = [name for name in now if name in then and not name.startswith("time/")]
     return Replay(
         step=step,
@@ -117,6 +114,11 @@ async def replay(
         different={name: (then[name], now[name]) for name in both if then[name] != now[name]},
         same_weights=_same_weights(folder.checkpoints, weights, step) if learn else None,
     )
+
+
+def _metrics_of(folder: RunFolder, step: int) -> Mapping[str, float]:
+    steps = (row for row in read_metrics(folder.metrics) if "play/tokens" in row)
+    return next((row for row in steps if row["step"] == step), {})
 
 
 async def _up_to(
