@@ -52,6 +52,8 @@ FLOORS = [
     {"assembly", "cluster", "config.load"},
     {
         "cli",
+        "cli_compare",
+        "cli_completion",
         "cli_evaluation",
         "cli_episodes",
         "cli_machine",
@@ -62,6 +64,7 @@ FLOORS = [
         "__main__",
         "api",
         "console",
+        "console_comparison",
         "console_evaluation",
         "console_plan",
         "experiments",

@@ -83,8 +83,7 @@ def policy_objective(
 
     Metrics are means per token:
 
-    - entropy
-    - ratio: π/π_old.
+    - entropy; ratio: π/π_old.
     - sampling_logp_difference: |log π − log-probability recorded by the sampler|. At the first
       update of a step it shows how much sampling and training disagree.
     - approx_kl: k3 divergence from the policy that sampled, which is the one at the beginning of
@@ -100,8 +99,7 @@ def policy_objective(
         kl_coefficients: policy -> its own coefficient, if coefficients adapt.
         max_lag: steps between the weights that sampled and those that learn.
 
-    Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
-    sample set, unless it learns from pairs.
+    Raises: as `_loss_of`.
     """
     policy_loss = _loss_of(algorithm)
     clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
@@ -109,16 +107,12 @@ def policy_objective(
     cap = algorithm.importance_cap
 
     def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
-        # Set padding to 0 first. Masking only the loss would leave a gradient of 0·inf through
-        # exp().
+        # Set padding to 0 first: masking only the loss leaves a gradient of 0·inf through exp().
         logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
         old_BL = batch.behaviour_logp_BL
         measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
-        advantages_BL, counts_BL, weight_B = (
-            batch.advantages_BL,
-            batch.mask_BL,
-            batch.token_weight_B,
-        )
+        advantages_BL, counts_BL = batch.advantages_BL, batch.mask_BL
+        weight_B = batch.token_weight_B
         if mode != "none":
             factor_BL, counts_BL = importance_weights(logp_BL, old_BL, batch.mask_BL, cap, mode)
             advantages_BL = advantages_BL * factor_BL
@@ -142,6 +136,8 @@ def policy_objective(
 
 
 def _loss_of(algorithm: Algorithm) -> PolicyLoss:
+    """Return the policy loss. Raises: ConfigError if it has no ratio and the algorithm takes
+    several gradient steps per sample set, unless it learns from pairs."""
     policy_loss = POLICY_LOSSES[algorithm.policy_loss]
     updates = algorithm.epochs * algorithm.minibatches
     if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:

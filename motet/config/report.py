@@ -1,7 +1,10 @@
-"""The section of a run config about records besides metrics.jsonl and summary.json."""
+"""The section `report` of a run config: where metrics and episodes are written and shown."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from motet.plugins import is_reference
 from motet.settings import Settings
 
 
@@ -18,13 +21,26 @@ class WandbConfig(Settings):
     """Tags of the run."""
 
 
+def _reference(name: str) -> str:
+    if not is_reference(name):
+        raise ValueError(
+            f"got {name!r}, expected a function at package.module:NAME or ./file.py:NAME"
+        )
+    return name
+
+
 class ReportConfig(Settings):
-    """Records besides metrics.jsonl and summary.json."""
+    """Records besides metrics.jsonl and summary.json, and what a terminal shows."""
 
     tensorboard: bool = True
     """Also write the metrics to RUN/tensorboard."""
     wandb: WandbConfig | None = None
     """Also log the metrics to Weights & Biases."""
+    logger: Annotated[str, AfterValidator(_reference)] | None = None
+    """Your own logger: a function at package.module:NAME or ./file.py:NAME. It is called with
+    (step, metrics) for every line of metrics.jsonl and warmup.jsonl."""
+    log_completions: bool = True
+    """On a terminal, show the last completion of each agent below the progress bar."""
     episodes: Literal["all", "none"] = "all"
     """all: write every training episode to RUN/episodes. none: write only the episodes of
     evaluations."""

@@ -75,14 +75,7 @@ async def replay(
     TrainingDiverged.
     """
     start, state, ahead = await _up_to(
-        components,
-        weights,
-        tasks,
-        step_config,
-        folder,
-        step,
-        sample=sample,
-        on_progress=on_progress,
+        components, weights, tasks, step_config, folder, step, sample, on_progress
     )
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
@@ -128,7 +121,6 @@ async def _up_to(
     step_config: StepConfig,
     folder: RunFolder,
     step: int,
-    *,
     sample: bool,
     on_progress: Callable[[int, int], object],
 ) -> tuple[int, CreditState, Played | None]:

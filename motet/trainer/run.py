@@ -29,6 +29,7 @@ from motet.trainer.components import (
     TeamWeights,
     TrainComponents,
 )
+from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     Played,
     TrainStep,
@@ -169,6 +170,7 @@ class TrainingRun:
         self._progress.waiting(f"the games of step {number}")
         played = await play_step(components, tasks, number, self._notices.see)
         self._notices.played(played.episodes, components.plan)
+        self._progress.completions(last_completions(played.episodes))
         if self._intervals.record_episodes:
             with self._run_state.profile.stage("report"):
                 self._record("train", number, played.episodes)
@@ -278,6 +280,7 @@ class TrainingRun:
 
         def on_episode(episode: Episode) -> None:
             self._notices.see(episode)
+            self._progress.completions(last_completions([episode]))
             ended(episode)
 
         evaluation = await components.stop.unless_wished(
