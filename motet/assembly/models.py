@@ -5,6 +5,7 @@ Each base model is loaded once per copy that is needed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from motet.algorithms import credit_function
+from motet.assembly.comparator import Comparator, comparator_of, tokens_for, with_endpoint
 from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
 from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
@@ -41,6 +43,7 @@ class Models:
     """The run and the algorithm that the policies come from, for their README."""
     initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     """The reward model -> its weights at the beginning of the run, in main memory."""
+    comparator: Comparator = field(default_factory=Comparator)
 
     def restart(self, name: str) -> None:
         """Give the reward model its initial weights and a new optimizer."""
@@ -63,6 +66,8 @@ class Models:
                 tensors[f"weights.{name}.{index}"] = parameter.detach()
             moments, facts["optimizers"][name] = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        if self.comparator.past is not None:
+            tensors |= self.comparator.past.state()
         return tensors, facts
 
     def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -79,6 +84,8 @@ class Models:
                 if key.startswith(prefix)
             }
             learner.load_state(name, (moments, facts["optimizers"][name]))
+        if self.comparator.past is not None:
+            self.comparator.past.load(tensors)
         self.sampler.versions |= facts["versions"]
 
     def _backbone(self, name: str) -> Backbone:
@@ -122,15 +129,19 @@ def assemble(
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
+    others = config.comparator.team.values() if train and config.comparator is not None else ()
     policies = {
-        name: _policy(name, config, shared, bases, saved, train) for name in setup.team.policies
+        name: _policy(name, config, shared, bases, saved, train)
+        for name in dict.fromkeys((*setup.team.policies, *others))
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
     critics = critics_of(setup, policies, shared, bases) if train else {}
+    sources = {name: bases[config.policies[name].model] for name in policies} | saved
+    comparator = comparator_of(setup, policies, shared, sources) if train else Comparator()
     sampler = LocalSampler(
-        policies,
+        {**policies, **comparator.copies},
         references=references,
         critics=critics,
         rows_per_batch=config.train.rows_per_batch,
@@ -146,7 +157,7 @@ def assemble(
         if name in critics
     }
     note = f"the run {config.name} with {config.algorithm.name}"
-    return Models(policies, sampler, learners, critics, note, initial)
+    return Models(policies, sampler, learners, critics, note, initial, comparator)
 
 
 def _policy(
@@ -264,7 +275,7 @@ def components_of(
         team=setup.team,
         plan=config.rollout,
         algorithm=config.algorithm,
-        sampler=models.sampler,
+        sampler=with_endpoint(models.sampler, config),
         scorer=models.sampler,
         publisher=models.sampler,
         learners=models.learners,
@@ -276,6 +287,11 @@ def components_of(
         credit=None if config.credit is None else credit_function(config.credit),
         reward_model=config.reward_model,
         restart=models.restart,
+        comparator=models.comparator.policy_of,
+        tokens_for=partial(tokens_for, {**models.policies, **models.comparator.copies}),
+        remember=past.remember
+        if (past := models.comparator.past) is not None
+        else lambda step: None,
         timings=models.sampler.timings,
         stop=stop or StopRequest(),
     )

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import check_plan, resolve
+from motet.config.comparator import ComparatorConfig, unfit_comparator
 from motet.config.foreign_keys import foreign_advice
 from motet.config.parts import (
     AgentConfig,
@@ -38,7 +39,7 @@ from motet.config.parts import (
     TrainConfig,
     written_out,
 )
-from motet.config.services import ExpertConfig, SandboxConfig, VerifierConfig
+from motet.config.services import EndpointConfig, SandboxConfig, VerifierConfig
 from motet.errors import ConfigError
 from motet.settings import (
     AlarmBounds,
@@ -156,6 +157,9 @@ class RunConfig(Settings):
     reward_model: RewardModel | None = None
     """A model that learns the reward from pairs of joint actions. Its scores replace the
     environment's reward in training, not in evaluations."""
+    comparator: ComparatorConfig | None = None
+    """Who plays the second half of the answers that `compare: halves` compares. By default both
+    halves are those of the team itself."""
     schedule: Schedule = Schedule()
     """Which policies are trained at which step."""
     train: TrainConfig
@@ -168,7 +172,7 @@ class RunConfig(Settings):
     """What is recorded."""
     sandbox: SandboxConfig = SandboxConfig()
     """The sandbox that runs code written by models."""
-    expert: ExpertConfig | None = None
+    expert: EndpointConfig | None = None
     """A model that gives feedback between turns, if the environment asks for one."""
     verifier: VerifierConfig | None = None
     """A model that scores completions, if the environment asks for one."""
@@ -192,6 +196,7 @@ class RunConfig(Settings):
             or self._unfit_critic()
             or self._unfit_reward_model()
             or self._unfit_preference()
+            or unfit_comparator(self)
             or self._unused_names()
             or self._quantised_and_trained()
         )
@@ -363,6 +368,7 @@ class RunConfig(Settings):
 
     def _unused_names(self) -> list[tuple[tuple[str, ...], str]]:
         playing = {name for player in self.team.values() for name in player.policy}
+        playing |= set(self.comparator.team.values() if self.comparator is not None else ())
         loaded = {policy.model for policy in self.policies.values()}
         if self.critic is not None and self.critic.model is not None:
             loaded.add(self.critic.model)

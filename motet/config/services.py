@@ -35,9 +35,8 @@ def _web_address(url: str) -> str:
     return url
 
 
-class ExpertConfig(Settings):
-    """A model that gives feedback between turns, served by any endpoint of the OpenAI chat
-    protocol."""
+class EndpointConfig(Settings):
+    """A model behind any endpoint of the OpenAI chat protocol."""
 
     base_url: Annotated[str, AfterValidator(_web_address)]
     """The part of the URL before /chat/completions, such as https://api.openai.com/v1 or
@@ -55,9 +54,11 @@ class ExpertConfig(Settings):
     concurrency: PositiveInt = 8
     """Maximum number of concurrent requests."""
     temperature: NonNegativeFloat | None = None
-    """Sampling temperature of the expert. The default is that of the server."""
+    """Sampling temperature. The default is that of the server, and of a comparator that of the
+    agent."""
     max_tokens: PositiveInt | None = None
-    """Maximum number of tokens of an answer. The default is that of the server."""
+    """Maximum number of tokens of an answer. The default is that of the server, and of a comparator
+    `decode.max_new_tokens`."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the request, as the server names them, such as {max_completion_tokens:
     800}."""
