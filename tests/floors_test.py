@@ -32,6 +32,7 @@ FLOORS = [
         "environments",
         "rollout",
         "models",
+        "config.comparator",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",
@@ -64,6 +65,7 @@ SHARED = (
     FLOORS[6],
     FLOORS[7],
     {
+        "config.comparator",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",

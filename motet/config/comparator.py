@@ -1,15 +1,12 @@
 """The comparator of a run: who plays the second half of the games that are compared."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from motet.config.services import EndpointConfig
 from motet.settings import Pairs, Settings
-
-if TYPE_CHECKING:
-    from motet.config.schema import RunConfig
 
 
 class ComparatorConfig(Settings):
@@ -40,73 +37,70 @@ class ComparatorConfig(Settings):
         return self
 
 
-def compared_in_halves(config: "RunConfig") -> Mapping[str, Pairs]:
-    """Return the sections whose pairs are those of two halves."""
-    sections = {
-        "algorithm.preference": config.algorithm.preference,
-        "reward_model": config.reward_model,
-    }
-    return {
-        name: pairs
-        for name, pairs in sections.items()
-        if pairs is not None and pairs.compare == "halves"
-    }
+def unfit_comparator(
+    comparator: ComparatorConfig,
+    preference: Pairs | None,
+    reward_model: Pairs | None,
+    turns: int,
+    team: Mapping[str, Sequence[str]],
+    policies: Collection[str],
+    frozen: Collection[str],
+) -> list[tuple[tuple[str, ...], str]]:
+    """Return what is wrong with the comparator of a run: (key, text).
 
-
-def unfit_comparator(config: "RunConfig") -> list[tuple[tuple[str, ...], str]]:
-    """Return what is wrong with the comparator: (key, text)."""
-    comparator, turns = config.comparator, len(config.rollout.samples)
-    if comparator is None:
-        return []
-    if not compared_in_halves(config):
+    Args:
+        preference, reward_model: the sections of the config whose pairs it may play for.
+        turns: the number of turns of the plan.
+        team: agent -> its policies.
+    """
+    key = ("comparator",)
+    halves = [one for one in (preference, reward_model) if one and one.compare == "halves"]
+    if not halves:
         text = (
             "comparator plays the second half of the answers, but nothing compares halves: set "
             "compare: halves in algorithm.preference or reward_model, or drop comparator"
         )
-        return [(("comparator",), text)]
+        return [(key, text)]
     if turns > 1:
         text = (
             f"comparator answers in games of one turn, but rollout.samples has {turns} turns: use "
             "one turn, or drop comparator"
         )
-        return [(("comparator",), text)]
-    if config.algorithm.preference is not None:
-        still = [
-            name
-            for player in config.team.values()
-            for name in player.policy
-            if name in config.frozen
-        ]
-        if still:
-            text = (
-                f"policy {still[0]} is frozen, so the comparator's answers have no "
-                "log-probabilities under it: train it, or drop comparator"
-            )
-            return [(("comparator",), text)]
-    return _unfit_team(config, comparator.team)
+        return [(key, text)]
+    still = [name for names in team.values() for name in names if name in frozen]
+    if still and preference is not None:
+        text = (
+            f"policy {still[0]} is frozen, so the comparator's answers have no log-probabilities "
+            "under it: train it, or drop comparator"
+        )
+        return [(key, text)]
+    return _unfit_team(comparator.team, team, policies, frozen)
 
 
 def _unfit_team(
-    config: "RunConfig", players: Mapping[str, str]
+    players: Mapping[str, str],
+    agents: Collection[str],
+    policies: Collection[str],
+    frozen: Collection[str],
 ) -> list[tuple[tuple[str, ...], str]]:
     key = ("comparator", "team")
-    if players and set(players) != set(config.team):
+    if players and set(players) != set(agents):
         text = (
             f"comparator.team names {', '.join(players)}; expected a policy for each of "
-            f"{', '.join(config.team)}"
+            f"{', '.join(agents)}"
         )
         return [(key, text)]
     for agent, name in players.items():
-        if name not in config.policies:
+        if name not in policies:
             text = (
                 f"comparator.team.{agent} names policy {name!r}; policies are: "
-                f"{', '.join(config.policies)}. Use one of these, or add policies.{name}"
+                f"{', '.join(policies)}. Use one of these, or add policies.{name}"
             )
             return [(key, text)]
-        if name not in config.frozen:
+        if name not in frozen:
             text = (
-                f"comparator.team.{agent} names policy {name!r}, which is trained; use one "
-                "with train: frozen (without comparator the present team plays both halves)"
+                f"comparator.team.{agent} names policy {name!r}, which is trained; use one with "
+                "train: frozen (without comparator the present team plays both halves)"
             )
             return [(key, text)]
     return []

@@ -196,7 +196,7 @@ class RunConfig(Settings):
             or self._unfit_critic()
             or self._unfit_reward_model()
             or self._unfit_preference()
-            or unfit_comparator(self)
+            or self._unfit_comparator()
             or self._unused_names()
             or self._quantised_and_trained()
         )
@@ -365,6 +365,14 @@ class RunConfig(Settings):
             )
             return [(("algorithm", "preference"), text)]
         return []
+
+    def _unfit_comparator(self) -> list[tuple[tuple[str, ...], str]]:
+        if self.comparator is None:
+            return []
+        pairs = (self.algorithm.preference, self.reward_model)
+        team = {agent: player.policy for agent, player in self.team.items()}
+        turns = len(self.rollout.samples)
+        return unfit_comparator(self.comparator, *pairs, turns, team, self.policies, self.frozen)
 
     def _unused_names(self) -> list[tuple[tuple[str, ...], str]]:
         playing = {name for player in self.team.values() for name in player.policy}
