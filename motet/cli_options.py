@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from motet.errors import ConfigError
+
 Target = Annotated[
     Path,
     typer.Argument(
@@ -24,6 +26,28 @@ Traceback = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
+Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
+
+
+def check_config(target: Path, overrides: list[str] | None) -> None:
+    """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
+    from motet.config.load import load_target
+
+    load_target(target, overrides or [])
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Read the value of an option that takes numbers. Raises: ConfigError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
+        raise ConfigError(
+            f"{option} is {text!r}; expected different whole numbers separated by commas, such as "
+            "0,1,2"
+        )
+    return [int(part) for part in parts]
+
 
 # ----------------------------------------------------------------------------------- verifier serve
 

@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
+from motet.api.run_warnings import IDLE, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
-from motet.api.training import IDLE, train, warnings_of
+from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import trial_game

@@ -66,15 +66,11 @@ def evaluate(
     (of debates), and selection (by a verifier). Everything except time is the same at every call.
     docs/evaluation.md explains each entry.
     """
-    if best_of and verifier is None:
-        raise ConfigError(
-            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
-        )
+    _refuse_best_of(best_of, verifier)
     one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
     settings = _settings(target, overrides, samples, ks, objects, one=one)
-    if shuffle_turn is not None:
-        _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
+    _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
@@ -134,7 +130,16 @@ def _settings(
     return settings.model_copy(update={"evaluation": evaluation})
 
 
-def _refuse_shuffle(turn: int, turns: int) -> None:
+def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None) -> None:
+    if best_of and verifier is None:
+        raise ConfigError(
+            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
+        )
+
+
+def _refuse_shuffle(turn: int | None, turns: int) -> None:
+    if turn is None:
+        return
     if turns == 1:
         raise ConfigError(
             f"shuffle_turn is {turn}, but the game has one turn; expected a game with a later "

@@ -1,4 +1,4 @@
-"""The sections of a run config for services: expert, verifier and sandbox."""
+"""The sections of a run config for services: expert, verifier, comparator and sandbox."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -76,6 +76,34 @@ class EndpointConfig(Settings):
             raise ValueError(
                 f"extra sets {', '.join(sorted(taken))}; expected other fields, because Motet "
                 "sets these itself"
+            )
+        return self
+
+
+class ComparatorConfig(Settings):
+    """Who gives the second half of the answers to a problem, with `compare: halves`.
+
+    Exactly one of the three. Without this section both halves are those of the present team.
+    Source: comlrl 1.4.3, `comparator_policy` of its iterative trainers.
+    """
+
+    history: PositiveInt | None = None
+    """The team itself, with the weights of this many iterations ago; in the first iterations with
+    its initial weights. A frozen copy of every policy holds them, and checkpoints hold the weights
+    of the iterations since then."""
+    team: dict[str, str] = Field(default_factory=dict)
+    """Agent -> a frozen policy of this run, such as a saved team or a larger model."""
+    endpoint: EndpointConfig | None = None
+    """A model behind a chat endpoint, which answers the prompts of all agents. Unless it says
+    otherwise, requests have the agent's temperature, top_p and max_new_tokens."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) not in (None, {})]
+        if len(given) != 1:
+            raise ValueError(
+                f"got {' and '.join(given) or 'none'} of history, team and endpoint; expected "
+                "exactly one"
             )
         return self
 

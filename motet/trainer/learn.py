@@ -1,6 +1,6 @@
 """The optimizer steps of one training step: on samples with advantages, or on pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -11,6 +11,7 @@ from motet.batch import (
     BatchMetrics,
     Learner,
     Mean,
+    Objective,
     merge,
     minibatches,
     pack,
@@ -43,14 +44,10 @@ async def learn_samples(
     valued: dict[str, list[BatchMetrics]] = {}
     stepped: dict[str, float] = {}
     arrived: set[str] = set()
-    parts = minibatches(
-        samples, algorithm.epochs, algorithm.minibatches, derive(components.seed, number, "learn")
-    )
+    count, seed = algorithm.minibatches, components.seed
+    parts = minibatches(samples, algorithm.epochs, count, derive(seed, number, "learn"))
     value_parts = minibatches(
-        values,
-        components.critic_epochs,
-        algorithm.minibatches,
-        derive(components.seed, number, "values"),
+        values, components.critic_epochs, count, derive(seed, number, "values")
     )
     for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
         batches = pack(
@@ -62,26 +59,15 @@ async def learn_samples(
         )
         value_batches = pack_values(value_part, step_config.token_budget)
         clock.lap("pack")
-        now: dict[str, list[BatchMetrics]] = {}
-        for batch in batches:
-            if not stepped:
-                components.stop.check()
-            measured = dict(await learners[batch.policy].accumulate(batch, objective))
-            if batch.policy in seen:
-                # After an update the policies differ on purpose.
-                del measured["sampling_logp_difference"]
-            now.setdefault(batch.policy, []).append(measured)
+        stoppable = not stepped
+        now = await _accumulate(components, batches, objective, step_config, seen, stoppable)
         for value_batch in value_batches:
-            if not stepped:
+            if stoppable:
                 components.stop.check()
             value_metrics = await learners[value_batch.critic].accumulate_values(
                 value_batch, value_loss
             )
             valued.setdefault(value_batch.critic, []).append(value_metrics)
-        for name in [name for name in now if name not in seen]:
-            # The first update of a policy: its weights are still those that sampled.
-            own = [batch for batch in batches if batch.policy == name]
-            refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
         for name, figures in now.items():
             seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
@@ -95,13 +81,7 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
-    means = _means(seen)
-    values_of = {
-        f"learn/{key}/{name}": mean.value
-        for name, found in valued.items()
-        for key, mean in merge(found).items()
-    }
-    return {**means, **values_of, **stepped}
+    return {**_means(seen), **_means_of_each(valued), **stepped}
 
 
 async def learn_pairs(
@@ -144,18 +124,10 @@ async def learn_pairs(
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
         clock.lap("pack")
-        now: dict[str, list[BatchMetrics]] = {}
-        for batch in batches:
-            if not stepped:
-                components.stop.check()
-            measured = dict(await learners[batch.policy].accumulate(batch, objective))
-            if moved:  # the policies differ on purpose
-                del measured["sampling_logp_difference"]
-            now.setdefault(batch.policy, []).append(measured)
-        if not moved:
-            for name, found in now.items():
-                first = [batch for batch in batches if batch.policy == name]
-                refuse_mismatch(first, found, step_config.max_mismatch, learners[name])
+        updated = [batch.policy for batch in batches] if moved else []
+        now = await _accumulate(
+            components, batches, objective, step_config, updated, stoppable=not stepped
+        )
         for name, found in now.items():
             metrics.setdefault(name, []).extend(found)
         compared.append(_compared(margin_P, beta))
@@ -163,6 +135,37 @@ async def learn_pairs(
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
+
+
+async def _accumulate(
+    components: TrainComponents,
+    batches: Sequence[Batch],
+    objective: Objective,
+    step_config: StepConfig,
+    updated: Collection[str],
+    stoppable: bool,
+) -> dict[str, list[BatchMetrics]]:
+    """Add up the gradients of these batches. Returns the metrics of each policy.
+
+    The weights of a policy that is not `updated` in this step are still those that sampled, so its
+    log-probabilities are compared with those of sampling. Those of the others differ on purpose.
+
+    Raises: MotetError if they disagree; Interrupted if `stoppable` and the run is to end.
+    """
+    learners = components.learners
+    metrics: dict[str, list[BatchMetrics]] = {}
+    for batch in batches:
+        if stoppable:
+            components.stop.check()
+        measured = dict(await learners[batch.policy].accumulate(batch, objective))
+        if batch.policy in updated:
+            del measured["sampling_logp_difference"]
+        metrics.setdefault(batch.policy, []).append(measured)
+    for name, found in metrics.items():
+        if name not in updated:
+            own = [batch for batch in batches if batch.policy == name]
+            refuse_mismatch(own, found, step_config.max_mismatch, learners[name])
+    return metrics
 
 
 async def _present_logp(
@@ -189,12 +192,18 @@ def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
 def _means(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
     """Return the mean of each metric over all policies, and for each policy."""
     overall = merge(found for each in metrics.values() for found in each)
-    own = {
-        f"learn/{key}/{name}": mean.value
-        for name, each in metrics.items()
-        for key, mean in merge(each).items()
+    return {
+        **{f"learn/{key}": mean.value for key, mean in overall.items()},
+        **_means_of_each(metrics),
     }
-    return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **own}
+
+
+def _means_of_each(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
+    return {
+        f"learn/{key}/{name}": mean.value
+        for name, found in metrics.items()
+        for key, mean in merge(found).items()
+    }
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
