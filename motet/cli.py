@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from motet import __version__
+from motet.cli_compare import compare
 from motet.cli_episodes import episodes
-from motet.cli_evaluation import compare, crossplay, evaluate, play, replay
+from motet.cli_evaluation import crossplay, evaluate, play, replay
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.cli_verifier import verifier
-from motet.console import out, print_comparison, print_cost, print_finished, print_warnings
+from motet.console import out, print_cost, print_finished, print_warnings
+from motet.console_comparison import print_comparison
 from motet.errors import ConfigError
 from motet.exit_codes import (
     ends_with_one_line,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="""Train several language models to collaborate, with multi-agent reinforcement learning.
 
@@ -45,7 +46,6 @@ app = typer.Typer(
 )
 
 app.add_typer(verifier, name="verifier")
-app.command()(episodes)
 
 
 def _print_version(wanted: bool) -> None:
@@ -193,7 +193,7 @@ def warmup(
     out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
-for command in (evaluate, play, replay, crossplay, compare):
+for command in (evaluate, play, compare, episodes, replay, crossplay):
     app.command()(command)
 
 

@@ -1,4 +1,4 @@
-"""The commands that play without training: evaluate, play, replay, crossplay, compare."""
+"""The commands that play without training: evaluate, play, replay, crossplay."""
 
 import json
 from enum import StrEnum
@@ -7,8 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from motet.cli_options import AsJson, Overrides, Runs, Target, check_config, numbers
-from motet.console import print_comparison, print_episode, print_replay, print_tree
+from motet.cli_options import (
+    AsJson,
+    Overrides,
+    RunArgument,
+    Runs,
+    Target,
+    Traceback,
+    check_config,
+    check_picture,
+    numbers,
+)
+from motet.console import print_episode, print_replay, print_tree
 from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
 
@@ -20,6 +30,12 @@ class Players(StrEnum):
     reference = "reference"
 
 
+TeamOption = Annotated[
+    Players,
+    typer.Option(
+        help="own: the team of the run or config. reference: the solutions of the environment."
+    ),
+]
 Greedy = Annotated[
     bool,
     typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
@@ -93,12 +109,7 @@ Against = Annotated[
 def evaluate(
     target: Target,
     overrides: Overrides = None,
-    team: Annotated[
-        Players,
-        typer.Option(
-            help="own: the team of the run or config. reference: the solutions of the environment."
-        ),
-    ] = Players.own,
+    team: TeamOption = Players.own,
     greedy: Greedy = False,
     samples: Samples = None,
     pass_at: PassAt = None,
@@ -109,6 +120,7 @@ def evaluate(
     baselines: BaselinesOption = False,
     single: Single = None,
     against: Against = None,
+    traceback: Traceback = False,
     as_json: AsJson = False,
 ) -> None:
     """Play the held-out tasks and report metrics. docs/evaluation.md explains every metric.
@@ -125,10 +137,11 @@ def evaluate(
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
         "--verifier": verifier,
+        "--traceback": traceback,
     }
     _refuse_mixture(baselines, plain | chosen, {"--single": single, "--against": against})
     _refuse_choice(verifier, chosen)
-    _check_picture(plot)
+    check_picture(plot)
     if baselines:
         figures = api.measure_baselines(
             target, overrides or [], samples=samples, single=single, against=against or []
@@ -144,6 +157,7 @@ def evaluate(
             shuffle_turn=shuffle_turn,
             verifier=verifier,
             best_of=_counts("--best-of", best_of),
+            traceback=traceback,
         )
     _plot_selection(figures, plot)
     if as_json:
@@ -178,14 +192,6 @@ def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
         raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
 
 
-def _check_picture(path: Path | None) -> None:
-    """Check the path of a plot before the evaluation, which may take hours."""
-    if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
-        raise ConfigError(
-            f"--plot is {path}; expected a file that ends in .png, in an existing folder"
-        )
-
-
 def play(
     target: Target,
     overrides: Overrides = None,
@@ -200,6 +206,7 @@ def play(
             show_default=False,
         ),
     ] = None,
+    traceback: Traceback = False,
 ) -> None:
     """Show how a team plays one task, or take part: as an agent, or by giving feedback between
     turns.
@@ -215,11 +222,11 @@ def play(
         raise ConfigError(
             f"the input ended before the game; expected one line for every turn of {interactive}"
         ) from error
-    print_episode(episode)
+    print_episode(episode, traceback)
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunArgument,
     step: Annotated[
         int | None,
         typer.Option(help="The step, from 1. Default: the last recorded one.", show_default=False),
@@ -281,7 +288,7 @@ def crossplay(
     from motet import api
     from motet.trainer.plot import cross_matrix
 
-    _check_picture(plot)
+    check_picture(plot)
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
     if plot is not None:
         cross_matrix(
@@ -294,16 +301,3 @@ def crossplay(
         print(json.dumps(asdict(found)))
         return
     print_crossplay(found)
-
-
-def compare(runs: Runs, as_json: AsJson = False) -> None:
-    """Compare runs: their metrics, and how their configs differ from the first one.
-
-    Example: motet compare runs/quickstart runs/quickstart_frozen
-    """
-    from motet import api
-
-    if as_json:
-        print(json.dumps(api.compare(runs)))
-        return
-    print_comparison(api.compare(runs))

@@ -266,6 +266,10 @@ def test_check_plays_the_comparator(chat) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"comparator": {"history": 1}, "cluster": {}},
+            "comparator does not work with models in processes of their own: drop cluster",
+        ),
         ({"comparator": {}}, "got none of history, team and endpoint; expected exactly one"),
         (
             {"comparator": {"history": 1, "team": {"a": "p", "b": "q"}}},

@@ -26,6 +26,7 @@ from motet.evaluation.message_shuffle import shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.rollout.person import PersonSampler
 from motet.timeouts import run_loop
+from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 
 
@@ -42,6 +43,7 @@ def evaluate(
     verifier: VerifierLike | None = None,
     best_of: Sequence[int] | None = None,
     show: Show = "auto",
+    traceback: bool = False,
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Play the held-out tasks with the trained team of a run folder, or with the team that a config
@@ -57,6 +59,7 @@ def evaluate(
             among the answers of k games.
         best_of: the k for the verifier. Default: the powers of two. As many games are played as the
             largest k needs.
+        traceback: show the whole traceback of the first fault of each cause.
         objects: replace what the config names, as in `train`.
 
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
@@ -77,7 +80,7 @@ def evaluate(
         evaluation = run_loop(
             _reference(setup)
             if team == "reference"
-            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show)
+            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show, traceback)
         )
         figures = described(evaluation, setup.environment, pass_at)
         if opened is not None:
@@ -85,11 +88,8 @@ def evaluate(
             figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    return {
-        **figures,
-        "interval": intervals(evaluation, settings.seed),
-        "time": times(evaluation),
-    }
+    found = {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
+    return {**figures, **found}
 
 
 def _settings(
@@ -159,10 +159,12 @@ async def _play(
     greedy: bool,
     shuffle_turn: int | None,
     show: Show,
+    traceback: bool,
 ) -> Evaluation:
     """Play the held-out tasks, and once more with shuffled messages if that is requested."""
     models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
     with Progress(show) as progress:
+        counter = Notices(progress.say, traceback).watching(progress.counter)
 
         async def played(environment: Environment[Any]) -> Evaluation:
             return await play_all(
@@ -175,7 +177,7 @@ async def _play(
                 tag=tag_of(setup, run),
                 samples=config.evaluation.samples,
                 greedy=greedy,
-                on_episode=progress.counter("evaluate", len(tasks["eval"])),
+                on_episode=counter("evaluate", len(tasks["eval"])),
             )
 
         evaluation = await played(setup.environment)

@@ -1,21 +1,23 @@
 """The API functions train and warmup."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from motet.api.objects import Objects
+from motet.api.partial import partial_summary, summarise, warmup_summary
 from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.models import Models, assemble, components_of, step_config_of
+from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError, Interrupted, MotetError
+from motet.errors import ConfigError, Interrupted
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
@@ -29,13 +31,13 @@ from motet.trainer.metrics import (
     MetricsWriter,
     TensorBoardLogger,
     WandbLogger,
+    own_logger,
     read_metrics,
 )
 from motet.trainer.notices import Notices
-from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
 from motet.trainer.run import RunOutputs, TrainingRun
-from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
+from motet.trainer.run_folder import RunFolder, claimed, refuse, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 
@@ -89,15 +91,17 @@ def train(
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 mirrors = _started(settings, folder, found.checkpoint, report)
                 metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
-                progress = stack.enter_context(Progress(show))
+                progress = stack.enter_context(_progress(settings, show))
                 notices = _notices(progress, traceback, found, setup)
                 outputs = RunOutputs(folder, metrics, progress, notices)
-                models = _warmed_up(setup, raw, outputs, mirrors, stop)
+                with _if_stopped(settings, outputs, clock, resume_command, found):
+                    settled = _warmed_up(setup, raw, outputs, mirrors)
+                    models = stack.enter_context(open_models(setup, settled, stop))
             advice = resume_command if advise else None
             run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
-            with _partial_summary(settings, folder, run):
+            with partial_summary(settings, folder, partial(run.summary, finished=False)):
                 summary = run_loop(run.run(found.checkpoint))
-        return _summarise(settings, folder, summary)
+        return summarise(settings, folder, summary)
 
 
 def _resume_command(place: Path, runs: Path) -> str:
@@ -116,6 +120,19 @@ def _interrupt_hint(resume_command: str) -> Iterator[None]:
         ) from error
 
 
+def _progress(settings: RunConfig, show: Show) -> Progress:
+    return Progress(show, log_completions=settings.report.log_completions)
+
+
+def _if_stopped(
+    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str, found: Resumed
+) -> AbstractContextManager[None]:
+    """Write a summary if the warm-up ends early. A run with a checkpoint keeps the one it has."""
+    if found.checkpoint is not None:
+        return nullcontext()
+    return warmup_summary(settings, outputs, clock, resume_command)
+
+
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
     """Show what a user should know before the run."""
     notices = Notices(progress.say, traceback)
@@ -131,20 +148,19 @@ def _warmed_up(
     raw: bases.Bases,
     outputs: RunOutputs,
     mirrors: Sequence[MetricsLogger],
-    stop: StopRequest,
-) -> Models:
-    """Run the warm-up of the `raw` models, and load the results."""
+) -> Mapping[str, str | Path]:
+    """Run the warm-up of the `raw` models. Return where each model is to be loaded from."""
     folder, progress = outputs.folder, outputs.progress
     with _warmup_metrics(setup.config, folder, mirrors) as warmed:
         settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
     progress.stage("load", 0)
     progress.waiting("the models to be loaded")
-    return assemble(setup, settled, train=True, stop=stop)
+    return settled
 
 
 def _run_of(
     setup: TaskSetup,
-    models: Models,
+    models: TeamModels,
     outputs: RunOutputs,
     stop: StopRequest,
     resume_command: str | None,
@@ -164,27 +180,6 @@ def _run_of(
         clock=clock,
         callbacks=callbacks,
     )
-
-
-def _summarise(
-    settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write the summary and the learning curve. Return the summary with the name of the run."""
-    named = {"name": settings.name, **summary}
-    write_json(folder.summary, named)
-    learning_curve(read_metrics(folder.metrics), named, folder.curve)
-    return named
-
-
-@contextmanager
-def _partial_summary(settings: RunConfig, folder: RunFolder, run: TrainingRun) -> Iterator[None]:
-    """If the run ends early, write what it has so far, so that it can be looked at and compared."""
-    try:
-        yield
-    except (MotetError, KeyboardInterrupt):
-        with suppress(MotetError, OSError):  # the error that ended the run is the one to report
-            _summarise(settings, folder, run.summary(finished=False))
-        raise
 
 
 def _started(
@@ -234,6 +229,8 @@ def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> 
                 settings.model_dump(mode="json"),
             )
         )
+    if settings.report.logger is not None:
+        mirrors.append(own_logger(settings.report.logger))
     if settings.report.tensorboard:
         mirrors.append(TensorBoardLogger(folder.tensorboard, resumed_at))
     return mirrors

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from motet.assembly.critics import SharedModels, load_model
 from motet.assembly.services import endpoint_of
-from motet.assembly.task_setup import TaskSetup
+from motet.assembly.task_setup import TeamSetup
 from motet.config.schema import RunConfig
 from motet.core import Completion, Sampler
 from motet.models.backbone import Policy
@@ -28,6 +28,33 @@ class Comparator:
     copies: Mapping[str, Policy] = field(default_factory=dict)
     """The frozen copies of the team's own policies, for the sampler."""
     past: "PastPolicies | None" = None
+    players: Mapping[str, Policy] = field(default_factory=dict)
+    """The policies of the run that are in this process."""
+
+    def tokens_for(self, policy: str, completion: Completion, prompt: int) -> tuple[int, ...]:
+        """Return the tokens of the comparator's completion for `policy`, as far as its context
+        reaches.
+
+        Policies with one vocabulary keep the sampled tokens. Otherwise the text is encoded again,
+        and a completion that ended gets the end-of-sequence token.
+
+        Args:
+            prompt: the number of tokens of the prompt.
+        """
+        known = {**self.players, **self.copies}
+        own, writer = known[policy].backbone, known.get(completion.policy)
+        tokens = completion.tokens
+        if tokens is None or writer is None or not _same_words(own, writer.backbone):
+            said = own.tokenizer.eos_token_id
+            end = (own.eos_ids[0] if said is None else said,) if own.eos_ids else ()
+            tokens = tuple(token_ids(own.tokenizer, completion.text))
+            tokens += end if completion.stop == "stop" or not tokens else ()
+        return tokens[: own.context_length - prompt]
+
+    def remember(self, step: int) -> None:
+        """Begin an iteration with step `step`, before it is played."""
+        if self.past is not None:
+            self.past.remember(step)
 
 
 class PastPolicies:
@@ -92,7 +119,7 @@ def _weights_of(copy: Policy) -> Sequence[nn.Parameter]:
 
 
 def comparator_of(
-    setup: TaskSetup,
+    setup: TeamSetup,
     policies: Mapping[str, Policy],
     shared: SharedModels,
     sources: Mapping[str, str | Path],
@@ -106,9 +133,10 @@ def comparator_of(
     if chosen is None:
         return Comparator()
     if chosen.team:
-        return Comparator(chosen.team)
+        return Comparator(chosen.team, players=policies)
     if chosen.endpoint is not None:
-        return Comparator(dict.fromkeys(config.team, _named(chosen.endpoint.model)))
+        policy_of = dict.fromkeys(config.team, _named(chosen.endpoint.model))
+        return Comparator(policy_of, players=policies)
     assert chosen.history is not None
     trained = {name: policy for name, policy in policies.items() if policy.trainable}
     copies = {name: _copy(f"{name} (earlier)", name, config, shared, sources) for name in trained}
@@ -117,7 +145,7 @@ def comparator_of(
     policy_of = {
         agent: copies[name].name if name in copies else name for agent, name in own.items()
     }
-    return Comparator(policy_of, {copy.name: copy for copy in copies.values()}, past)
+    return Comparator(policy_of, {copy.name: copy for copy in copies.values()}, past, policies)
 
 
 def _copy(
@@ -154,28 +182,6 @@ def with_endpoint(sampler: Sampler, config: RunConfig) -> Sampler:
         return sampler
     endpoint = endpoint_of("comparator.endpoint", chosen, config.seed)
     return EndpointPolicies(sampler, {_named(chosen.model): endpoint})
-
-
-def tokens_for(
-    policies: Mapping[str, Policy], policy: str, completion: Completion, prompt: int
-) -> tuple[int, ...]:
-    """Return the tokens of another policy's completion for `policy`, as far as its context reaches.
-
-    Policies with one vocabulary keep the sampled tokens. Otherwise the text is encoded again, and a
-    completion that ended gets the end-of-sequence token.
-
-    Args:
-        prompt: the number of tokens of the prompt.
-    """
-    own, writer = policies[policy].backbone, policies.get(completion.policy)
-    if completion.tokens is not None and writer is not None and _same_words(own, writer.backbone):
-        tokens = completion.tokens
-    else:
-        said = own.tokenizer.eos_token_id
-        end = (own.eos_ids[0] if said is None else said,) if own.eos_ids else ()
-        tokens = tuple(token_ids(own.tokenizer, completion.text))
-        tokens += end if completion.stop == "stop" or not tokens else ()
-    return tokens[: own.context_length - prompt]
 
 
 def _same_words(first: CausalLM, other: CausalLM) -> bool:

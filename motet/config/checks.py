@@ -208,6 +208,9 @@ def _unfit_comparator(config: RunKeys) -> list[Complaint]:
             "one turn, or drop comparator"
         )
         return [(("comparator",), text)]
+    if config.cluster is not None:
+        text = "comparator does not work with models in processes of their own: drop cluster"
+        return [(("comparator",), text)]
     playing = [name for player in config.team.values() for name in player.policy]
     still = [name for name in playing if name in config.frozen]
     if still and preference is not None:

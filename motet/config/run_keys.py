@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import resolve
+from motet.config.cluster import ClusterConfig
 from motet.config.foreign_keys import foreign_advice
 from motet.config.parts import (
     AgentConfig,
@@ -33,10 +34,10 @@ from motet.config.parts import (
     ModelConfig,
     Named,
     PolicyConfig,
-    ReportConfig,
     TrainConfig,
     written_out,
 )
+from motet.config.report import ReportConfig
 from motet.config.services import (
     ComparatorConfig,
     EndpointConfig,
@@ -179,6 +180,9 @@ class RunKeys(Settings):
     """A model that gives feedback between turns, if the environment asks for one."""
     verifier: VerifierConfig | None = None
     """A model that scores completions, if the environment asks for one."""
+    cluster: ClusterConfig | None = None
+    """Run the models in processes of their own, on several GPUs and machines. By default all models
+    are in this process."""
     _places: Places = PrivateAttr(Places())
 
     @classmethod

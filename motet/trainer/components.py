@@ -115,6 +115,10 @@ class RunTasks:
 class TeamWeights(Protocol):
     """Everything that is trained."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of `state` alone, without reading any tensor."""
+        ...
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
         ...

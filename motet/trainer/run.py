@@ -28,6 +28,7 @@ from motet.trainer.components import (
     TeamWeights,
     TrainComponents,
 )
+from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     TrainStep,
     fit_step,
@@ -134,7 +135,7 @@ class TrainingRun:
 
     async def _begin(self) -> LastStep:
         await self._evaluate_for_summary(0, "before")
-        self._last_step = LastStep(0, CreditState(), self._weights.state()[1])
+        self._last_step = LastStep(0, CreditState(), self._weights.facts())
         self._saver.save(self._last_step, self._run_state)
         return self._last_step
 
@@ -153,6 +154,7 @@ class TrainingRun:
             self._progress.waiting(f"the games of step {number}")
             played = await play_step(components, tasks, number, self._notices.see)
             self._notices.played(played.episodes, components.plan)
+            self._progress.completions(last_completions(played.episodes))
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
@@ -189,7 +191,7 @@ class TrainingRun:
         last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
-        facts = self._weights.state()[1]
+        facts = self._weights.facts()
         finished = LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
@@ -265,6 +267,7 @@ class TrainingRun:
 
         def on_episode(episode: Episode) -> None:
             self._notices.see(episode)
+            self._progress.completions(last_completions([episode]))
             ended(episode)
 
         evaluation = await components.stop.unless_wished(

@@ -119,7 +119,7 @@ class RunSaver:
         """Save the last finished step if the weights are still its own. Returns what failed."""
         try:
             unsaved = last_step is not None and not last_step.saved
-            if last_step and unsaved and self._weights.state()[1] == last_step.facts:
+            if last_step and unsaved and self._weights.facts() == last_step.facts:
                 self.save(last_step, run_state)
             self._writer.wait()
         except (MotetError, OSError) as failed:
