@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from motet.assembly.comparator import Comparator
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Bundle, places, spawn, started
@@ -33,6 +34,7 @@ class ClusterModels:
         self.sampler = self.publisher = OwnSampler(homes, policies)
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
+        self.comparator = Comparator()
 
     def restart(self, name: str) -> None:
         self._homes[name].call_now("restart", name)
