@@ -180,11 +180,12 @@ class Adapters:
         state = get_peft_model_state_dict(
             self._peft, adapter_name=inner, save_embedding_layers=False
         )
-        save_file(
-            {key: tensor.contiguous().cpu() for key, tensor in state.items()},
-            Path(folder) / WEIGHTS,
-        )
-        self._peft.peft_config[inner].save_pretrained(str(folder))
+        tensors = {key: tensor.contiguous().cpu() for key, tensor in state.items()}
+        save_file(tensors, Path(folder) / WEIGHTS)
+        config = self._peft.peft_config[inner]
+        if isinstance(config.target_modules, set):  # its order differs between processes
+            config.target_modules = sorted(config.target_modules)
+        config.save_pretrained(str(folder))
 
     # ----------------------------------------------------------------------------------- activating
 
