@@ -118,8 +118,8 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
         if settings.train.max_lag and steps is not None:
             warnings.append(
                 f"train.steps was {steps} and is {settings.train.steps}: step {steps + 1} "
-                "is played with the newest weights, so the run differs from an uninterrupted one of "
-                "this length (train.max_lag 1)"
+                "is played with the newest weights, so the run differs from an uninterrupted one "
+                "of this length (train.max_lag 1)"
             )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
