@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
@@ -182,7 +182,7 @@ class Adapters:
         )
         tensors = {key: tensor.contiguous().cpu() for key, tensor in state.items()}
         save_file(tensors, Path(folder) / WEIGHTS)
-        config = self._peft.peft_config[inner]
+        config: Any = self._peft.peft_config[inner]
         if isinstance(config.target_modules, set):  # its order differs between processes
             config.target_modules = sorted(config.target_modules)
         config.save_pretrained(str(folder))
