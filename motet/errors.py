@@ -77,5 +77,9 @@ class OutOfMemory(MotetError):
     less."""
 
 
+class ProcessLost(MotetError):
+    """A process of the cluster died, or did not answer in time. Its weights are lost."""
+
+
 class TrainingDiverged(MotetError):
     """A loss or a gradient is not finite. The run stops before any weight is changed."""

@@ -10,7 +10,8 @@ import torch
 
 import motet
 from motet.assembly import bases
-from motet.assembly.models import Models, assemble, components_of, step_config_of
+from motet.assembly.components import components_of, step_config_of
+from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.core import CreditState
 from motet.trainer.loop import one_step

@@ -32,6 +32,7 @@ FLOORS = [
         "environments",
         "rollout",
         "models",
+        "config.cluster",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",
@@ -44,7 +45,7 @@ FLOORS = [
     },
     {"evaluation"},
     {"trainer", "verifier"},
-    {"assembly", "config.load"},
+    {"assembly", "cluster", "config.load"},
     {
         "cli",
         "cli_episodes",
@@ -64,6 +65,7 @@ SHARED = (
     FLOORS[6],
     FLOORS[7],
     {
+        "config.cluster",
         "config.foreign_keys",
         "config.no_effect",
         "config.parts",

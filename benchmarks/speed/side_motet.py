@@ -10,7 +10,8 @@ from pace import Job, Pace
 from task import prompt, reward, second_prompt
 
 from motet.api.memory_estimate import memory_of
-from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.components import components_of, step_config_of
+from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.config.schema import RunConfig
 from motet.core import CreditState, Environment, Reply, Task, Transition

@@ -9,7 +9,8 @@ from typing import Unpack
 from motet.api.objects import Objects
 from motet.api.setup import Show, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.components import components_of, step_config_of
+from motet.assembly.models import assemble
 from motet.assembly.task_setup import steps_of, use_threads
 from motet.blocking import blocking
 from motet.errors import ConfigError

@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
-from motet.assembly.models import Models, assemble, step_config_of
+from motet.assembly.components import step_config_of
+from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig

@@ -11,7 +11,7 @@ from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
 from motet.assembly import bases
-from motet.assembly.models import assemble, components_of, step_config_of
+from motet.assembly.components import components_of, open_models, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
 from motet.blocking import blocking
 from motet.config.load import dump_config
@@ -109,7 +109,7 @@ def train(
                     settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
                 progress.stage("load", 0)
                 progress.waiting("the models to be loaded")
-                models = assemble(setup, settled, train=True, stop=stop)
+                models = stack.enter_context(open_models(setup, settled, stop))
             run = TrainingRun(
                 components_of(setup, models, stop),
                 models,

@@ -1,10 +1,10 @@
 """The base models that policies and critics share, the critics of a run, and its reward model."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Literal
 
-from motet.assembly.task_setup import TaskSetup
+from motet.assembly.task_setup import TeamSetup
 from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
@@ -47,17 +47,18 @@ def load_model(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone
 
 
 def critics_of(
-    setup: TaskSetup,
+    setup: TeamSetup,
     policies: Mapping[str, Policy],
     shared: SharedModels,
     bases: Mapping[str, str | Path],
+    only: Container[str] | None = None,
 ) -> dict[str, Critic]:
     """Build every critic of the team, on the trunk that the config chooses, and the reward
-    model."""
+    model. With `only`, those with these names; `policies` then has the ones they judge."""
     config, critics = setup.config, {}
     chosen = config.critic or CriticConfig()
     for agent, name in setup.team.critics.items():
-        if name in critics:
+        if name in critics or (only is not None and name not in only):
             continue
         player = policies[setup.team.policy_of(agent, 0)]
         if chosen.train == "policy":
@@ -65,7 +66,8 @@ def critics_of(
         else:
             model = chosen.model or config.policies[player.name].model
             critics[name] = _critic(name, chosen.train, model, chosen.lora, config, shared, bases)
-    if (wanted := config.reward_model) is not None:
+    wanted = config.reward_model
+    if wanted is not None and (only is None or REWARD_MODEL in only):
         critics[REWARD_MODEL] = _critic(
             REWARD_MODEL,
             wanted.train,

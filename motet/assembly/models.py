@@ -3,7 +3,7 @@
 Each base model is loaded once per copy that is needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from motet.algorithms import credit_function
 from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
 from motet.assembly.model_card import model_card
-from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
-from motet.config.parts import CriticConfig
+from motet.assembly.task_setup import TeamSetup, steps_of
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
-from motet.trainer.components import REWARD_MODEL, StepConfig, TrainComponents
+from motet.trainer.components import REWARD_MODEL
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest
 
@@ -50,20 +48,35 @@ class Models:
         self._backbone(name).sync_from_master()
         self.learners[name].load_state(name, ({}, {"step": 0}))
 
+    @property
+    def scorer(self) -> LocalSampler:
+        return self.sampler
+
+    @property
+    def publisher(self) -> LocalSampler:
+        return self.sampler
+
+    def timings(self) -> dict[str, float]:
+        return self.sampler.timings()
+
+    def facts(self) -> dict[str, Any]:
+        """Return plain values of every trained policy and critic, such as the weight versions."""
+        steps = {name: learner.facts(name) for name, learner in self.learners.items()}
+        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
 
         The tensors are weights and optimizer states, named `weights.NAME.i` and
-        `optimizer.NAME.KEY`. The facts are plain values, such as the weight versions.
+        `optimizer.NAME.KEY`.
         """
         tensors: dict[str, Tensor] = {}
-        facts: dict[str, Any] = {"versions": dict(self.sampler.versions), "optimizers": {}}
         for name, learner in self.learners.items():
             for index, parameter in enumerate(self._parameters(name)):
                 tensors[f"weights.{name}.{index}"] = parameter.detach()
-            moments, facts["optimizers"][name] = learner.state(name)
+            moments, _ = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
-        return tensors, facts
+        return tensors, self.facts()
 
     def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -106,12 +119,13 @@ class Models:
 
 
 def assemble(
-    setup: TaskSetup,
+    setup: TeamSetup,
     bases: Mapping[str, str | Path],
     *,
     train: bool,
     trained: Mapping[str, Path] | None = None,
     stop: StopRequest | None = None,
+    only: Container[str] | None = None,
 ) -> Models:
     """Load every model once per copy that is needed, add adapters, and build sampler and learners.
 
@@ -119,16 +133,19 @@ def assemble(
         bases: model name -> where to load it from.
         trained: policy -> the folder it was saved in, to continue with a trained team.
         stop: checked between tokens.
+        only: the policies and critics to load; by default all.
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
     policies = {
-        name: _policy(name, config, shared, bases, saved, train) for name in setup.team.policies
+        name: _policy(name, config, shared, bases, saved, train)
+        for name in setup.team.policies
+        if only is None or name in only
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
-    critics = critics_of(setup, policies, shared, bases) if train else {}
+    critics = critics_of(setup, policies, shared, bases, only) if train else {}
     sampler = LocalSampler(
         policies,
         references=references,
@@ -198,7 +215,7 @@ def _references(
 
 
 def _learners(
-    setup: TaskSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
+    setup: TeamSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
 ) -> dict[str, LocalLearner]:
     config, due = setup.config, _updates(setup)
     on: dict[int, tuple[list[Policy], list[Critic]]] = {}
@@ -216,7 +233,7 @@ def _learners(
     return learners
 
 
-def _updates(setup: TaskSetup) -> dict[str, int]:
+def _updates(setup: TeamSetup) -> dict[str, int]:
     """Policy or critic -> its number of gradient steps in the run, where its schedule ends."""
     config, team = setup.config, setup.team
     policy_turns = team.policy_turns(len(config.rollout.samples))
@@ -248,41 +265,3 @@ def critic_epochs(config: RunConfig) -> int:
     """Passes of the critics over the value samples of a step."""
     chosen = config.critic.epochs if config.critic is not None else None
     return chosen or config.algorithm.epochs
-
-
-def components_of(
-    setup: TaskSetup, models: Models, stop: StopRequest | None = None
-) -> TrainComponents:
-    """Return what the trainer needs of the run."""
-    config = setup.config
-    longest: dict[str, int] = {}
-    for agent, names in setup.team.agents.items():
-        for name in names:
-            longest[name] = max(longest.get(name, 0), setup.team.decode[agent].max_new_tokens)
-    return TrainComponents(
-        environment=setup.environment,
-        team=setup.team,
-        plan=config.rollout,
-        algorithm=config.algorithm,
-        sampler=models.sampler,
-        scorer=models.sampler,
-        publisher=models.sampler,
-        learners=models.learners,
-        longest=longest,
-        seed=config.seed,
-        schedule=config.schedule,
-        critic_epochs=critic_epochs(config),
-        value_coefficient=(config.critic or CriticConfig()).coefficient,
-        credit=None if config.credit is None else credit_function(config.credit),
-        reward_model=config.reward_model,
-        restart=models.restart,
-        timings=models.sampler.timings,
-        stop=stop or StopRequest(),
-    )
-
-
-def step_config_of(setup: TaskSetup) -> StepConfig:
-    chosen = setup.config.train
-    bound = setup.config.alarms.max_mismatch
-    tasks = tasks_per_step_of(setup)
-    return StepConfig(steps_of(setup), tasks, chosen.token_budget, chosen.max_fault_share, bound)

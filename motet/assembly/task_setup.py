@@ -3,10 +3,10 @@
 All errors in them are found here, before any expensive work.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers.utils.logging import disable_progress_bar
@@ -20,7 +20,7 @@ from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.validation import validate_options
 from motet.config.yaml import KeyPath, place_of
-from motet.core import Environment, Team
+from motet.core import Environment, Task, Team
 from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
@@ -253,7 +253,20 @@ def use_threads(config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
 
 
-def steps_of(setup: TaskSetup) -> int:
+class TeamSetup(Protocol):
+    """The part of a `TaskSetup` that the models of a run depend on."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def team(self) -> Team: ...
+
+    @property
+    def tasks(self) -> Mapping[str, Sequence[Task]]: ...
+
+
+def steps_of(setup: TeamSetup) -> int:
     """Return the number of training steps of the run."""
     length = setup.config.train
     if length.steps is not None:
@@ -262,7 +275,7 @@ def steps_of(setup: TaskSetup) -> int:
     return -(-length.epochs * len(setup.tasks["train"]) // tasks_per_step_of(setup))
 
 
-def tasks_per_step_of(setup: TaskSetup) -> int:
+def tasks_per_step_of(setup: TeamSetup) -> int:
     """Return the number of tasks of one training step."""
     chosen = setup.config.train.tasks_per_step
     return len(setup.tasks["train"]) if chosen == "all" else chosen

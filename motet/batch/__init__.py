@@ -9,7 +9,7 @@ learner.py      the protocol of what trains one backbone
 """
 
 from motet.batch.batches import Batch, ValueBatch
-from motet.batch.learner import Learner, OptimizerState
+from motet.batch.learner import Learner
 from motet.batch.objectives import (
     BatchMetrics,
     Mean,
@@ -28,7 +28,6 @@ __all__ = [
     "Learner",
     "Mean",
     "Objective",
-    "OptimizerState",
     "ValueBatch",
     "ValueObjective",
     "merge",

@@ -1,15 +1,12 @@
 """The protocol of what trains one backbone."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from torch import Tensor
 
 from motet.batch.batches import Batch, ValueBatch
 from motet.batch.objectives import BatchMetrics, Objective, ValueObjective
-
-OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
-"""State of an optimiser: named tensors, and JSON values."""
 
 
 class Learner(Protocol):
@@ -50,7 +47,3 @@ class Learner(Protocol):
         """Return the class of the batch's policy, and possible causes of a mismatch between the
         log-probabilities of training and sampling."""
         ...
-
-    def state(self, name: str) -> OptimizerState: ...
-
-    def load_state(self, name: str, state: OptimizerState) -> None: ...

@@ -66,6 +66,7 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
         *_of_optimizers(config),
         *_of_schedule(config),
         *_of_bounds(config),
+        *_of_cluster(config),
     ]
 
 
@@ -307,6 +308,12 @@ def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         alarms,
         type(alarms)(),
     )
+
+
+def _of_cluster(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    for name, section, rules in config.cluster.unread() if config.cluster else ():
+        path = ("cluster", name) if name else ("cluster",)
+        yield from _following(rules, path, section, type(section)())
 
 
 def _following(

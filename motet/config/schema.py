@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import check_plan, resolve
+from motet.config.cluster import ClusterConfig
 from motet.config.foreign_keys import foreign_advice
 from motet.config.parts import (
     AgentConfig,
@@ -172,6 +173,9 @@ class RunConfig(Settings):
     """A model that gives feedback between turns, if the environment asks for one."""
     verifier: VerifierConfig | None = None
     """A model that scores completions, if the environment asks for one."""
+    cluster: ClusterConfig | None = None
+    """Run the models in processes of their own, on several GPUs and machines. By default all models
+    are in this process."""
     _places: Places = PrivateAttr(Places())
 
     @classmethod

@@ -7,12 +7,13 @@ them whether a partner is trained.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from motet.batch import Batch, BatchMetrics, Objective, OptimizerState, ValueBatch, ValueObjective
+from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
 from motet.errors import ConfigError, TrainingDiverged
 from motet.models import devices
 from motet.models.backbone import Policy
@@ -27,6 +28,9 @@ from motet.settings import Optimizer
 
 _LESS = "lower train.token_budget, or set checkpointing: true for the model"
 _SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a smaller model"
+
+OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+"""State of an optimiser: named tensors, and JSON values."""
 
 
 @dataclass
@@ -205,14 +209,18 @@ class LocalLearner:
 
     # ---------------------------------------------------------------------------------- checkpoints
 
+    def facts(self, name: str) -> dict[str, int]:
+        """Return `{"step": steps done}`."""
+        return {"step": self._train_states[name].steps_done}
+
     def state(self, name: str) -> OptimizerState:
-        """Return the optimizer state and `{"step": steps done}`.
+        """Return the optimizer state, and its facts.
 
         The state is flat tensors of the policy's i-th parameter, named as in `optimizers.state_of`
         (`exp_avg.<i>`, ...).
         """
         state = self._train_states[name]
-        return state_of(state.adamw, state.parameters), {"step": state.steps_done}
+        return state_of(state.adamw, state.parameters), self.facts(name)
 
     def load_state(self, name: str, state: OptimizerState) -> None:
         """Continue from `state`.

@@ -1,8 +1,11 @@
 """The optimizer steps of one training step: on samples with advantages, or on pairs."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
+from typing import TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -11,6 +14,9 @@ from motet.batch import (
     BatchMetrics,
     Learner,
     Mean,
+    Objective,
+    ValueBatch,
+    ValueObjective,
     merge,
     minibatches,
     pack,
@@ -24,6 +30,9 @@ from motet.seeding import derive
 from motet.trainer.alarms import refuse_mismatch
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.timing import Stopwatch
+
+T = TypeVar("T")
+_Work: TypeAlias = tuple[Learner, Callable[[Learner], Awaitable[BatchMetrics]]]
 
 
 async def learn_samples(
@@ -62,33 +71,30 @@ async def learn_samples(
         )
         value_batches = pack_values(value_part, step_config.token_budget)
         clock.lap("pack")
+        check = None if stepped else components.stop.check
+        work = [_policy_batch(learners, batch, objective) for batch in batches]
+        work += [_value_batch(learners, batch, value_loss) for batch in value_batches]
+        found = await side_by_side(work, check)
         now: dict[str, list[BatchMetrics]] = {}
-        for batch in batches:
-            if not stepped:
-                components.stop.check()
-            measured = dict(await learners[batch.policy].accumulate(batch, objective))
+        for batch, figures in zip(batches, found, strict=False):
+            measured = dict(figures)
             if batch.policy in seen:
                 # After an update the policies differ on purpose.
                 del measured["sampling_logp_difference"]
             now.setdefault(batch.policy, []).append(measured)
-        for value_batch in value_batches:
-            if not stepped:
-                components.stop.check()
-            value_metrics = await learners[value_batch.critic].accumulate_values(
-                value_batch, value_loss
-            )
-            valued.setdefault(value_batch.critic, []).append(value_metrics)
+        for value_batch, figures in zip(value_batches, found[len(batches) :], strict=True):
+            valued.setdefault(value_batch.critic, []).append(figures)
         for name in [name for name in now if name not in seen]:
             # The first update of a policy: its weights are still those that sampled.
             own = [batch for batch in batches if batch.policy == name]
             refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
-        for name, figures in now.items():
-            seen.setdefault(name, []).extend(figures)
+        for name, each in now.items():
+            seen.setdefault(name, []).extend(each)
         if algorithm.stop_at_kl is not None:
             arrived |= {
                 name
-                for name, figures in now.items()
-                if merge(figures)["approx_kl"].value > algorithm.stop_at_kl
+                for name, each in now.items()
+                if merge(each)["approx_kl"].value > algorithm.stop_at_kl
             }
         due = [name for name in now if name not in arrived]
         stepped |= await _step(
@@ -98,8 +104,8 @@ async def learn_samples(
     means = _means(seen)
     values_of = {
         f"learn/{key}/{name}": mean.value
-        for name, found in valued.items()
-        for key, mean in merge(found).items()
+        for name, each in valued.items()
+        for key, mean in merge(each).items()
     }
     return {**means, **values_of, **stepped}
 
@@ -144,11 +150,11 @@ async def learn_pairs(
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
         clock.lap("pack")
+        check = None if stepped else components.stop.check
+        work = [_policy_batch(learners, batch, objective) for batch in batches]
         now: dict[str, list[BatchMetrics]] = {}
-        for batch in batches:
-            if not stepped:
-                components.stop.check()
-            measured = dict(await learners[batch.policy].accumulate(batch, objective))
+        for batch, figures in zip(batches, await side_by_side(work, check), strict=True):
+            measured = dict(figures)
             if moved:  # the policies differ on purpose
                 del measured["sampling_logp_difference"]
             now.setdefault(batch.policy, []).append(measured)
@@ -169,11 +175,60 @@ async def _present_logp(
     learners: Mapping[str, Learner], batches: Sequence[Batch]
 ) -> dict[SampleId, float]:
     """Return the log-probability of each completion under the present policies, in nats."""
+
+    async def logprobs(learner: Learner, batch: Batch) -> Tensor:
+        return await learner.logprobs(batch)
+
+    work = [(learners[batch.policy], partial(logprobs, batch=batch)) for batch in batches]
     logp: dict[SampleId, float] = {}
-    for batch in batches:
-        logp_BL = await learners[batch.policy].logprobs(batch)
+    for batch, logp_BL in zip(batches, await side_by_side(work), strict=True):
         logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
     return logp
+
+
+def _policy_batch(learners: Mapping[str, Learner], batch: Batch, objective: Objective) -> _Work:
+    async def accumulate(learner: Learner) -> BatchMetrics:
+        return await learner.accumulate(batch, objective)
+
+    return learners[batch.policy], accumulate
+
+
+def _value_batch(
+    learners: Mapping[str, Learner], batch: ValueBatch, objective: ValueObjective
+) -> _Work:
+    async def accumulate(learner: Learner) -> BatchMetrics:
+        return await learner.accumulate_values(batch, objective)
+
+    return learners[batch.critic], accumulate
+
+
+async def side_by_side(
+    work: Sequence[tuple[Learner, Callable[[Learner], Awaitable[T]]]],
+    check: Callable[[], object] | None = None,
+) -> list[T]:
+    """Do the work of all learners at the same time, that of each learner in order.
+
+    Returns the results in the order of `work`, whichever learner is faster. `check` is called
+    before each piece and may raise.
+
+    Raises: the exception of the first learner in the order of `work` that failed, after all have
+    ended.
+    """
+    places: dict[Learner, list[int]] = {}
+    for place, (learner, _) in enumerate(work):
+        places.setdefault(learner, []).append(place)
+    found: dict[int, T] = {}
+
+    async def do(learner: Learner) -> None:
+        for place in places[learner]:
+            if check is not None:
+                check()
+            found[place] = await work[place][1](learner)
+
+    for ended in await asyncio.gather(*map(do, places), return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
+    return [found[place] for place in range(len(work))]
 
 
 def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
@@ -202,10 +257,14 @@ async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[s
 
     Every learner is called, also without names: it then drops its accumulated gradients.
     """
-    figures: dict[str, float] = {}
-    for learner in dict.fromkeys(learners.values()):
-        for name, said in (
-            await learner.step([n for n in names if learners[n] is learner])
-        ).items():
-            figures |= {f"learn/{key}/{name}": value for key, value in said.items()}
-    return figures
+
+    async def step(learner: Learner) -> Mapping[str, Mapping[str, float]]:
+        return await learner.step([name for name in names if learners[name] is learner])
+
+    work = [(learner, step) for learner in dict.fromkeys(learners.values())]
+    return {
+        f"learn/{key}/{name}": value
+        for stepped in await side_by_side(work)
+        for name, said in stepped.items()
+        for key, value in said.items()
+    }

@@ -47,6 +47,10 @@ from motet.trainer.run_state import Clock, RunState, fingerprint
 class TeamWeights(Protocol):
     """Everything that is trained."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of `state` alone, without reading any tensor."""
+        ...
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
         ...
@@ -194,7 +198,7 @@ class TrainingRun:
 
     async def _begin(self) -> _LastStep:
         await self._evaluate_for_summary(0, "before")
-        self._last_step = _LastStep(0, CreditState(), self._weights.state()[1])
+        self._last_step = _LastStep(0, CreditState(), self._weights.facts())
         self._save(self._last_step)
         return self._last_step
 
@@ -249,7 +253,7 @@ class TrainingRun:
         last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
-        facts = self._weights.state()[1]
+        facts = self._weights.facts()
         finished = _LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
@@ -424,7 +428,7 @@ class TrainingRun:
         last_step, lost = self._last_step, ""
         try:
             unsaved = last_step is not None and not last_step.saved
-            if last_step and unsaved and self._weights.state()[1] == last_step.facts:
+            if last_step and unsaved and self._weights.facts() == last_step.facts:
                 self._save(last_step)
             self._writer.wait()
         except (MotetError, OSError) as failed:

@@ -1,0 +1,83 @@
+"""Which process trains what: the homes of a run with a `cluster` section."""
+
+from dataclasses import dataclass
+
+from motet.config.schema import RunConfig
+from motet.core import Team
+from motet.errors import ConfigError
+from motet.trainer.components import REWARD_MODEL
+
+
+@dataclass(frozen=True)
+class HomePlan:
+    """A process with one base model in training, and everything that lives on it.
+
+    It has a fully trained policy with its reference, or a model with its adapters and frozen
+    policies. Each critic lives with the policy that plays its first agent at the first turn, and
+    the reward model with that of the first agent.
+    """
+
+    name: str
+    """The name of the policy, or of the model that carries adapters and frozen policies."""
+    model: str
+    policies: tuple[str, ...]
+    critics: tuple[str, ...]
+    gpus: int
+
+    @property
+    def residents(self) -> tuple[str, ...]:
+        """All policies and critics that live here."""
+        return (*self.policies, *self.critics)
+
+
+def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
+    """Return the homes of a run, in the order of the team's policies.
+
+    Raises: ConfigError for two homes of one name, for GPUs of an unknown home, and for a model
+    whose device does not go with the GPUs of its home.
+    """
+    assert config.cluster is not None
+    policies: dict[tuple[str, str], list[str]] = {}
+    """(kind, name of the home) -> its policies."""
+    home_of: dict[str, tuple[str, str]] = {}
+    for name in team.policies:
+        chosen = config.policies[name]
+        home = ("policies", name) if chosen.train == "full" else ("models", chosen.model)
+        policies.setdefault(home, []).append(name)
+        home_of[name] = home
+    critics: dict[tuple[str, str], list[str]] = {home: [] for home in policies}
+    for critic in dict.fromkeys(team.critics.values()):
+        agent = next(agent for agent in team.critics if team.critics[agent] == critic)
+        critics[home_of[team.policy_of(agent, 0)]].append(critic)
+    if config.reward_model is not None:
+        critics[home_of[team.policy_of(next(iter(team.agents)), 0)]].append(REWARD_MODEL)
+    names = [name for _, name in policies]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"policies.{name} and models.{name} would both be the home {name}; expected "
+                "different names: rename one of them"
+            )
+    learners = config.cluster.learners
+    unknown = sorted(set(learners.gpus_of) - set(names))
+    if unknown:
+        raise ConfigError(
+            f"cluster.learners.gpus_of names {unknown[0]}; homes are: {', '.join(names)}"
+        )
+    found = []
+    for home, own in policies.items():
+        gpus = learners.gpus_of.get(home[1], learners.gpus)
+        model = config.policies[own[0]].model
+        _check_device(config, home[1], model, gpus)
+        found.append(HomePlan(home[1], model, tuple(own), tuple(critics[home]), gpus))
+    return found
+
+
+def _check_device(config: RunConfig, home: str, model: str, gpus: int) -> None:
+    device = config.models[model].device
+    expected = "auto or cuda" if gpus else "auto or cpu"
+    if device not in expected.split(" or "):
+        raise ConfigError(
+            f"models.{model}.device is {device}, but home {home} has {gpus} GPUs by "
+            f"cluster.learners; expected {expected}, because Ray chooses the GPU"
+        )

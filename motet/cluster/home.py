@@ -1,0 +1,178 @@
+"""Inside a process of the cluster: one base model in training, with everything that lives on it.
+
+It uses Motet's own `assemble`, learners and sampler, unchanged.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from motet.assembly.models import Models, assemble
+from motet.assembly.task_setup import use_threads
+from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
+from motet.config.schema import RunConfig
+from motet.core import (
+    Fault,
+    Sampled,
+    SampleRequest,
+    ScoreRequest,
+    Task,
+    Team,
+    ValueEstimate,
+    ValueRequest,
+)
+from motet.errors import ConfigError
+from motet.models.forward import score_requests
+from motet.models.learner import LocalLearner
+from motet.trainer.stopping import StopRequest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class HomeSetup:
+    """What a home needs to load its models. `config.train.steps` is set."""
+
+    config: RunConfig
+    team: Team
+    bases: Mapping[str, str | Path]
+    residents: tuple[str, ...]
+    """The policies and critics that live there."""
+    folder: Path
+    """The folder that relative paths of the config start from."""
+    threads: int
+    """CPU threads of torch. Results depend on them to the last bits."""
+    tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HomeFacts:
+    """What the driver knows of a home."""
+
+    process: int
+    learners: tuple[tuple[str, ...], ...]
+    """The policies and critics of each learner."""
+    precision: Mapping[str, str]
+    """Trained policy -> `Learner.precision`."""
+
+
+class Home:
+    """The methods of a process. One of them works at a time, except `stop`.
+
+    Weights are only read and changed here. The driver keeps the versions of policies.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._stop = StopRequest()
+        self._loaded: Models | None = None
+
+    @property
+    def _models(self) -> Models:
+        assert self._loaded is not None
+        return self._loaded
+
+    def load(self, setup: HomeSetup) -> HomeFacts:
+        """Load everything that lives here. Raises: ConfigError."""
+        try:
+            os.chdir(setup.folder)
+        except OSError as error:
+            raise ConfigError(
+                f"{setup.folder} is not on the machine {os.uname().nodename}; expected the folder "
+                "of the run on all machines: use a shared disk"
+            ) from error
+        torch.set_num_threads(setup.threads)
+        use_threads(setup.config)
+        self._loaded = assemble(
+            setup, setup.bases, train=True, stop=self._stop, only=setup.residents
+        )
+        groups: dict[LocalLearner, list[str]] = {}
+        for name, learner in self._models.learners.items():
+            groups.setdefault(learner, []).append(name)
+        precision = {
+            name: self._models.learners[name].precision(name)
+            for name, policy in self._models.policies.items()
+            if policy.trainable
+        }
+        return HomeFacts(os.getpid(), tuple(map(tuple, groups.values())), precision)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        with self._turn:
+            return asyncio.run(work)
+
+    def stop(self) -> None:
+        """End the sampling at the next token. It samples no more after that."""
+        self._stop.wish()
+
+    # ------------------------------------------------------------------------------------- learning
+
+    def learn_logprobs(self, batch: Batch) -> Tensor:
+        return self._run(self._models.learners[batch.policy].logprobs(batch))
+
+    def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
+        return self._run(self._models.learners[batch.policy].accumulate(batch, objective))
+
+    def accumulate_values(self, batch: ValueBatch, objective: ValueObjective) -> BatchMetrics:
+        learner = self._models.learners[batch.critic]
+        return self._run(learner.accumulate_values(batch, objective))
+
+    def step(self, learner: str, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """`learner` is one of the names that the learner trains."""
+        return self._run(self._models.learners[learner].step(names))
+
+    def suspect(self, batch: Batch) -> str:
+        with self._turn:
+            return self._models.learners[batch.policy].suspect(batch)
+
+    def restart(self, name: str) -> None:
+        with self._turn:
+            self._models.restart(name)
+
+    # ------------------------------------------------------------------------- sampling and scoring
+
+    def sample(
+        self, requests: Sequence[SampleRequest], versions: Mapping[str, int]
+    ) -> tuple[list[Sampled | Fault], dict[str, float]]:
+        """Return the answers, and all seconds of sampling so far."""
+        sampler = self._models.sampler
+        sampler.versions |= {name: versions[name] for name in self._models.policies}
+        return self._run(sampler.sample(requests)), sampler.timings()
+
+    def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        return self._run(self._models.sampler.logprobs(requests))
+
+    def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
+        return self._run(self._models.sampler.values(requests))
+
+    def present_logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
+        """Return log-probabilities of one policy as it is now, not of its reference."""
+        policy = self._models.policies[requests[0].policy]
+        with self._turn, policy.active():
+            return score_requests(policy.backbone, requests)
+
+    # -------------------------------------------------------------------------------------- weights
+
+    def state(self) -> dict[str, Tensor]:
+        with self._turn:
+            return {name: tensor.cpu() for name, tensor in self._models.state()[0].items()}
+
+    def load_state(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        with self._turn:
+            self._models.load(tensors, facts)
+
+    def save(self, folder: Path) -> None:
+        """Save the trained policies that live here, as `Models.save`."""
+        with self._turn:
+            self._models.save(folder)
+
+    def save_policy(self, name: str, folder: Path) -> None:
+        """Save the present weights of one policy, for another process to read."""
+        with self._turn:
+            self._models.policies[name].save(folder)

@@ -1,0 +1,136 @@
+"""All models of a run in processes of their own: load them, save and restore their weights."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from motet.assembly.homes import HomePlan, homes_of
+from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.cluster.actors import Place, place, spawn, started
+from motet.cluster.home import Home, HomeFacts, HomeSetup
+from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
+from motet.errors import ConfigError
+from motet.timeouts import run_loop
+
+
+class ClusterModels:
+    """The models of a training run, as `assembly.components.TeamModels`.
+
+    `homes` maps each policy and critic to its home.
+    """
+
+    def __init__(
+        self,
+        homes: Mapping[str, Process],
+        learners: Mapping[str, RemoteLearner],
+        policies: Sequence[str],
+    ) -> None:
+        self._homes, self.learners = homes, learners
+        self.sampler = self.publisher = OwnSampler(homes, policies)
+        self.scorer = RemoteScorer(homes)
+        self.timings = self.sampler.timings
+
+    def restart(self, name: str) -> None:
+        self._homes[name].call_now("restart", name)
+        self.learners[name].steps[name] = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts without asking a home, which may be dead."""
+        steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}
+        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        found: dict[str, Tensor] = {}
+        for home in dict.fromkeys(self._homes.values()):
+            found |= home.call_now("state")
+        ordered = {
+            key: found[key]
+            for name in self.learners
+            for key in found
+            if key.startswith((f"weights.{name}.", f"optimizer.{name}."))
+        }
+        return ordered, self.facts()
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        for home in dict.fromkeys(self._homes.values()):
+            here = [name for name in self.learners if self._homes[name] is home]
+            prefixes = tuple(
+                f"{kind}.{name}." for kind in ("weights", "optimizer") for name in here
+            )
+            own = {key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)}
+            steps = {name: facts["optimizers"][name] for name in here}
+            home.call_now("load_state", own, {"versions": {}, "optimizers": steps})
+        for name, learner in self.learners.items():
+            learner.steps[name] = facts["optimizers"][name]["step"]
+        self.sampler.versions |= facts["versions"]
+
+    def save(self, folder: Path) -> None:
+        for home in dict.fromkeys(self._homes.values()):
+            home.call_now("save", folder.resolve())
+
+
+@contextmanager
+def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[ClusterModels]:
+    """Place the homes of a run, and load their models. They end at the end.
+
+    Raises: ConfigError.
+    """
+    cluster = setup.config.cluster
+    assert cluster is not None
+    if cluster.samplers.engine == "vllm":
+        raise ConfigError("cluster.samplers.engine is vllm, expected own")
+    plans = homes_of(setup.config, setup.team)
+    wanted = {plan.name: [Place(plan.gpus)] for plan in plans}
+    with started(cluster.address, len(wanted)):
+        groups = place(wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None)
+        call_seconds = cluster.deadlines.call_seconds
+        homes = {
+            plan.name: spawn(
+                f"home {plan.name}", Home, groups[plan.name], Place(plan.gpus), call_seconds
+            )
+            for plan in plans
+        }
+        yield run_loop(_loaded(setup, bases, plans, homes))
+
+
+async def _loaded(
+    setup: TaskSetup,
+    bases: Mapping[str, str | Path],
+    plans: Sequence[HomePlan],
+    homes: Mapping[str, Process],
+) -> ClusterModels:
+    config = setup.config
+    length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
+    config = config.model_copy(update={"train": length})
+    sources = {name: _absolute(source) for name, source in bases.items()}
+    facts: dict[str, HomeFacts] = {}
+
+    async def load(plan: HomePlan) -> None:
+        facts[plan.name] = await homes[plan.name].call(
+            "load",
+            HomeSetup(
+                config, setup.team, sources, plan.residents, Path.cwd(), torch.get_num_threads()
+            ),
+        )
+
+    await together(*map(load, plans))
+    learners: dict[str, RemoteLearner] = {}
+    for plan in plans:
+        for names in facts[plan.name].learners:
+            learner = RemoteLearner(homes[plan.name], names, facts[plan.name].precision)
+            learners |= dict.fromkeys(names, learner)
+    order = [*setup.team.policies, *(critic for plan in plans for critic in plan.critics)]
+    return ClusterModels(
+        {name: homes[plan.name] for plan in plans for name in plan.residents},
+        {name: learners[name] for name in order if name in learners},
+        tuple(setup.team.policies),
+    )
+
+
+def _absolute(source: str | Path) -> str | Path:
+    """Return a folder with its whole path. A name of the hub stays as it is."""
+    return Path(source).resolve() if Path(source).is_dir() else source

@@ -1,0 +1,99 @@
+"""The section of a run config for several GPUs and machines."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from motet.settings import Settings
+
+Rules: TypeAlias = Sequence[tuple[str, bool, str, str]]
+"""`no_effect.KeyRules`."""
+
+
+class LearnersConfig(Settings):
+    """The GPUs of the homes.
+
+    A home is a process with one base model in training: a fully trained policy with its reference
+    and critics, or a model with all its adapters. A home has the name of its policy or model.
+    """
+
+    gpus: NonNegativeInt = 1
+    """GPUs of each home. With 0 homes compute on the CPU."""
+    gpus_of: dict[str, PositiveInt] = Field(default_factory=dict)
+    """Home -> its number of GPUs, where it differs from `gpus`."""
+
+
+class SamplersConfig(Settings):
+    """What samples the completions."""
+
+    engine: Literal["own", "vllm"] = "own"
+    """own: each home samples with the weights that it trains. vllm: vLLM engines sample, and get
+    the new weights after each update."""
+    replicas: PositiveInt = 1
+    """vLLM engines of each home."""
+    gpus: NonNegativeInt = 1
+    """GPUs of each vLLM engine. With 0 engines compute on the CPU."""
+    memory: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9
+    """The share of the memory of its GPU that a vLLM engine uses."""
+
+
+class DeadlinesConfig(Settings):
+    """How long the run waits for other processes."""
+
+    place_seconds: PositiveFloat = 300.0
+    """The longest time until Ray has found a place for all processes."""
+    call_seconds: PositiveFloat = 1800.0
+    """The longest time of one call: to load a model, to sample a wave of completions, or to learn
+    from a batch. A process that takes longer is ended, as if it had died."""
+
+
+class ClusterConfig(Settings):
+    """Run the models in processes of their own, placed by Ray on several GPUs and machines.
+
+    It needs pip install "motet[cluster]".
+    """
+
+    address: str | None = None
+    """The address of a Ray cluster, as host:port, or auto for the one of this machine. By default
+    the run starts a Ray of its own, which ends with the run."""
+    learners: LearnersConfig = LearnersConfig()
+    """The GPUs of the homes, which train."""
+    samplers: SamplersConfig = SamplersConfig()
+    """What samples the completions."""
+    transfer: Literal["auto", "nccl", "files"] = "auto"
+    """How vLLM engines get the weights of full policies. auto: nccl if all of them are on GPUs,
+    else files."""
+    max_lag: Literal[0, 1] = 0
+    """Steps between the weights that sample and those that learn. 1: step n+1 is played while step
+    n is learnt."""
+    restarts: NonNegativeInt = 3
+    """How often a process that died or did not answer is replaced in a run. The run then continues
+    from its last checkpoint, or the vLLM engine is given the published weights."""
+    deadlines: DeadlinesConfig = DeadlinesConfig()
+    """How long the run waits for other processes."""
+
+    @model_validator(mode="after")
+    def _engine_can_do_it(self) -> Self:
+        if self.max_lag and self.samplers.engine == "own":
+            raise ValueError(
+                "got max_lag 1 with samplers.engine own, whose homes sample with the weights that "
+                "they train, so they cannot play ahead: set samplers.engine: vllm, or max_lag: 0"
+            )
+        wide = max([self.learners.gpus, *self.learners.gpus_of.values()])
+        if wide > 1:
+            raise ValueError(
+                f"got {wide} GPUs for a home in learners, but a home computes on one GPU: set "
+                "gpus: 1, and train adapters (train: lora) if the model does not fit"
+            )
+        return self
+
+    def unread(self) -> Iterator[tuple[str, Settings, Rules]]:
+        """Yield (section, its settings, rules), for `no_effect`. The section of this one is ""."""
+        own = self.samplers.engine == "own"
+        why, instead = "engine: own has no engines", "set samplers.engine: vllm"
+        yield "samplers", self.samplers, [(k, own, why, instead) for k in _OF_VLLM]
+        yield "", self, [("transfer", own, "engine: own transfers no weights", instead)]
+
+
+_OF_VLLM = ("replicas", "gpus", "memory")
