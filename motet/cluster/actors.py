@@ -195,7 +195,15 @@ def _no_room(wanted: Mapping[str, Sequence[Place]], why: str) -> ConfigError:
     )
 
 
-def spawn(name: str, kind: type, group: Any, place: Place, seconds: float, index: int = 0) -> Actor:
+def spawn(
+    name: str,
+    kind: type,
+    group: Any,
+    place: Place,
+    seconds: float,
+    index: int = 0,
+    threads: int = THREADS,
+) -> Actor:
     """Start a process that runs an instance of `kind`, which is made without arguments.
 
     It is not started again if it dies, because it would come back with other weights.
@@ -210,7 +218,7 @@ def spawn(name: str, kind: type, group: Any, place: Place, seconds: float, index
         num_cpus=1,
         num_gpus=place.gpus,
         max_restarts=0,
-        max_concurrency=THREADS,
+        max_concurrency=threads,
         scheduling_strategy=where,
     )
     return Actor(name, made.remote(), seconds)

@@ -49,6 +49,7 @@ class EnginePool:
 
     Args:
         start: starts the process of replica number `n`, which has no model yet.
+        settings: what an engine loads.
         restore: gives a new engine, replica number `n`, the published weights.
     """
 
@@ -57,11 +58,13 @@ class EnginePool:
         home: str,
         replicas: int,
         start: Callable[[int], EngineProcess],
+        settings: Any,
         restarts: Restarts,
         restore: Callable[["EnginePool", int], Awaitable[None]],
     ) -> None:
         self.home = home
-        self._start, self._restarts, self._restore = start, restarts, restore
+        self._start, self._settings = start, settings
+        self._restarts, self._restore = restarts, restore
         self.engines = [start(number) for number in range(replicas)]
         self._turns = [asyncio.Lock() for _ in range(replicas)]
 
@@ -96,7 +99,7 @@ class EnginePool:
     async def _load(self, number: int) -> None:
         engine = self.engines[number]
         try:
-            await engine.call("load")
+            await engine.call("load", self._settings)
         except ProcessLost as error:
             await self._replace(number, engine, error, restore=False)
 
@@ -113,7 +116,7 @@ class EnginePool:
                 self.engines[number].end()
                 self.engines[number] = self._start(number)
                 try:
-                    await self.ask_now(number, "load")
+                    await self.ask_now(number, "load", self._settings)
                     if restore:
                         await self._restore(self, number)
                     break

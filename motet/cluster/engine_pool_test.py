@@ -48,7 +48,7 @@ class Company:
         self.restored.append(number)
 
     def pool(self, replicas: int, allowed: int = 3) -> EnginePool:
-        return EnginePool("h", replicas, self.start, Restarts(allowed), self.restore)
+        return EnginePool("h", replicas, self.start, "model", Restarts(allowed), self.restore)
 
 
 def test_a_dead_engine_is_replaced_and_the_new_one_is_asked_again() -> None:
@@ -57,7 +57,7 @@ def test_a_dead_engine_is_replaced_and_the_new_one_is_asked_again() -> None:
     assert asyncio.run(pool.ask(0, "generate", "rows")) == (0, "generate", "rows")
     dead, new = company.started
     assert dead.ended
-    assert new.asked == [("load",), ("weights",), ("generate", "rows")]
+    assert new.asked == [("load", "model"), ("weights",), ("generate", "rows")]
 
 
 def test_calls_beside_each_other_replace_a_dead_engine_once() -> None:
@@ -70,7 +70,7 @@ def test_calls_beside_each_other_replace_a_dead_engine_once() -> None:
     assert asyncio.run(both()) == [(0, "a"), (0, "b")]
     assert len(company.started) == 2
     # No call comes before the weights.
-    assert company.started[1].asked[:2] == [("load",), ("weights",)]
+    assert company.started[1].asked[:2] == [("load", "model"), ("weights",)]
 
 
 def test_an_engine_that_dies_while_it_is_given_its_weights_is_replaced_too() -> None:
@@ -98,7 +98,7 @@ def test_an_engine_that_dies_while_it_loads_first_gets_no_weights_yet() -> None:
     company = Company((0,))
     pool = company.pool(2)
     asyncio.run(pool.load())
-    assert [engine.asked for engine in company.started] == [[("load",)], [("load",)], [("load",)]]
+    assert [engine.asked for engine in company.started] == 3 * [[("load", "model")]]
     assert company.restored == []
 
 

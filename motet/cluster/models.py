@@ -10,10 +10,12 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Place, place, spawn, started
+from motet.cluster.actors import Actor, Place, place, spawn, started
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
-from motet.errors import ConfigError
+from motet.cluster.vllm_engine import VllmEngine
+from motet.cluster.vllm_sampler import VllmSampler
+from motet.cluster.vllm_setup import check_installed, vllm_sampler
 from motet.timeouts import run_loop
 
 
@@ -27,10 +29,10 @@ class ClusterModels:
         self,
         homes: Mapping[str, Process],
         learners: Mapping[str, RemoteLearner],
-        policies: Sequence[str],
+        sampler: OwnSampler | VllmSampler,
     ) -> None:
         self._homes, self.learners = homes, learners
-        self.sampler = self.publisher = OwnSampler(homes, policies)
+        self.sampler = self.publisher = sampler
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
 
@@ -66,7 +68,7 @@ class ClusterModels:
             home.call_now("load_state", own, {"versions": {}, "optimizers": steps})
         for name, learner in self.learners.items():
             learner.steps[name] = facts["optimizers"][name]["step"]
-        self.sampler.versions |= facts["versions"]
+        self.sampler.loaded(facts["versions"])
 
     def save(self, folder: Path) -> None:
         for home in dict.fromkeys(self._homes.values()):
@@ -81,11 +83,15 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     """
     cluster = setup.config.cluster
     assert cluster is not None
-    if cluster.samplers.engine == "vllm":
-        raise ConfigError("cluster.samplers.engine is vllm, expected own")
+    samplers = cluster.samplers if cluster.samplers.engine == "vllm" else None
+    if samplers:
+        check_installed()
     plans = homes_of(setup.config, setup.team)
     wanted = {plan.name: [Place(plan.gpus)] for plan in plans}
-    with started(cluster.address, len(wanted)):
+    if samplers:
+        engines = [Place(samplers.gpus)] * samplers.replicas
+        wanted |= {f"engines of {plan.name}": engines for plan in plans}
+    with started(cluster.address, sum(map(len, wanted.values()))):
         groups = place(wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None)
         call_seconds = cluster.deadlines.call_seconds
         homes = {
@@ -94,19 +100,37 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             )
             for plan in plans
         }
-        yield run_loop(_loaded(setup, bases, plans, homes))
+
+        def engine(home: str, number: int) -> Actor:
+            assert samplers is not None
+            name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            # One thread: vLLM is loaded and used in the main thread.
+            return spawn(
+                name, VllmEngine, group, Place(samplers.gpus), call_seconds, number, threads=1
+            )
+
+        sources = {name: _absolute(source) for name, source in bases.items()}
+        sampler = (
+            vllm_sampler(setup.config, plans, sources, homes, engine)
+            if samplers
+            else OwnSampler(
+                {name: homes[plan.name] for plan in plans for name in plan.residents},
+                tuple(setup.team.policies),
+            )
+        )
+        yield run_loop(_loaded(setup, sources, plans, homes, sampler))
 
 
 async def _loaded(
     setup: TaskSetup,
-    bases: Mapping[str, str | Path],
+    sources: Mapping[str, str | Path],
     plans: Sequence[HomePlan],
     homes: Mapping[str, Process],
+    sampler: OwnSampler | VllmSampler,
 ) -> ClusterModels:
     config = setup.config
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
     config = config.model_copy(update={"train": length})
-    sources = {name: _absolute(source) for name, source in bases.items()}
     facts: dict[str, HomeFacts] = {}
 
     async def load(plan: HomePlan) -> None:
@@ -117,7 +141,8 @@ async def _loaded(
             ),
         )
 
-    await together(*map(load, plans))
+    engines = [sampler.load()] if isinstance(sampler, VllmSampler) else []
+    await together(*map(load, plans), *engines)
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
         for names in facts[plan.name].learners:
@@ -127,7 +152,7 @@ async def _loaded(
     return ClusterModels(
         {name: homes[plan.name] for plan in plans for name in plan.residents},
         {name: learners[name] for name in order if name in learners},
-        tuple(setup.team.policies),
+        sampler,
     )
 
 

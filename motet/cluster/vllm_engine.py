@@ -36,8 +36,6 @@ class EngineSettings:
     dtype: str
     rows: int
     """The most rows that are sampled at once."""
-    eos: tuple[int, ...]
-    """The tokens that end a completion."""
     rank: int = 0
     """The largest rank of an adapter; 0 if the policy has none."""
     adapters: int = 1
@@ -92,26 +90,25 @@ def vllm_rank(rank: int) -> int:
 class VllmEngine:
     """One replica. `load` loads the model; every other call needs it first."""
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._adapters: dict[str, Any] = {}
         """Policy -> the LoRARequest of its published version."""
         self._last_id = 0
         self._connected = False
 
-    def load(self) -> dict[str, float]:
+    def load(self, settings: EngineSettings) -> dict[str, float]:
         """Load the base model. Return the process id and the seconds that it took.
 
         Raises: ConfigError if vLLM cannot load it.
         """
         begun = perf_counter()
-        _set_environment(self._settings)
+        self._settings = chosen = settings
+        _set_environment(chosen)
         from vllm import LLM
 
         from motet.cluster.files_transfer import NAME, register
 
         register()
-        chosen = self._settings
         _check_head_size(chosen)
         lora: dict[str, Any] = {}
         if chosen.rank:
@@ -148,8 +145,11 @@ class VllmEngine:
 
     # ----------------------------------------------------------------------------------- sampling
 
-    def generate(self, rows: Sequence[EngineRow]) -> list[EngineAnswer]:
-        """Return one answer per row, in order. The same rows give the same answers on a CPU."""
+    def generate(self, rows: Sequence[EngineRow], eos: Sequence[int]) -> list[EngineAnswer]:
+        """Return one answer per row, in order. The same rows give the same answers on a CPU.
+
+        `eos` are the tokens that end a completion.
+        """
         from vllm import SamplingParams, TokensPrompt
 
         if not self._settings.gpus:
@@ -166,7 +166,7 @@ class VllmEngine:
                     seed=row.key % 2**63,
                     logprobs=0,  # of the sampled token alone
                     ignore_eos=True,  # stop_token_ids has every token that Motet stops at
-                    stop_token_ids=list(self._settings.eos) if row.ends else None,
+                    stop_token_ids=list(eos) if row.ends else None,
                     stop=list(row.stops) or None,
                     include_stop_str_in_output=True,
                     detokenize=bool(row.stops),

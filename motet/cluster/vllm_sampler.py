@@ -56,13 +56,15 @@ class EnginePolicy:
 class VllmSampler:
     """A `core.Sampler` and a `core.Publisher`.
 
-    `versions` counts the publications of each policy, and is part of a checkpoint.
+    `versions` counts the publications of each policy, and is part of a checkpoint. `homes` maps
+    names of homes to their processes.
     """
 
     def __init__(
         self,
         policies: Sequence[EnginePolicy],
         homes: Mapping[str, Process],
+        *,
         on_long_prompt: OnLongPrompt,
         restarts: Restarts,
     ) -> None:
@@ -79,7 +81,8 @@ class VllmSampler:
         self._floors: dict[str, float] = {}
         """Trained policy -> the mean difference that rounding explains."""
         self._behind = {policy.name for policy in policies if policy.sent}
-        self._loaded = False
+        self._ends: dict[str, tuple[int, ...]] = {}
+        """Home -> the tokens that end a completion."""
         self._turn = asyncio.Lock()
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="sampler")
         self._seconds = {"prefill": 0.0, "decode": 0.0}
@@ -151,6 +154,7 @@ class VllmSampler:
                 )
                 for request, row in zip(asked, rows, strict=True)
             ],
+            self._ends[pool.home],
         )
         answers: dict[str, list[tuple[CompletionRow, SampledAnswer]]] = {}
         for request, row, one in zip(asked, rows, said, strict=True):
@@ -205,12 +209,16 @@ class VllmSampler:
         self.versions |= versions
         self._behind = {name for name, policy in self._policies.items() if policy.sent}
 
+    async def load(self) -> None:
+        """Load the base models in all engines. Raises: ConfigError if vLLM cannot load one."""
+        await gathered([pool.load() for pool in self.pools.values()])
+
     async def _catch_up(self) -> None:
-        """Load the engines, rehearse, and send what the homes have, if that is not done yet."""
+        """Rehearse, and send the engines what the homes have, if that is not done yet."""
         async with self._turn:
-            if not self._loaded:
-                await gathered([pool.load() for pool in self.pools.values()])
-                self._loaded = True
+            if not self._ends:
+                ends = await gathered([self._homes[home].call("ends") for home in self.pools])
+                self._ends = dict(zip(self.pools, ends, strict=True))
             behind, self._behind = sorted(self._behind), set()
             if not behind:
                 return
@@ -246,7 +254,7 @@ class VllmSampler:
         for name, record in self._records.items():
             policy = self._policies[name]
             if policy.home == pool.home:
-                said = await pool.ask_now(number, "generate", self._probe_of(policy))
+                said = await pool.ask_now(number, "generate", *self._probe_of(policy))
                 self._check(policy, number, against_record(said, record))
 
     # ------------------------------------------------------------------------------- verification
@@ -294,8 +302,9 @@ class VllmSampler:
         return dict(zip(names, found, strict=True))
 
     async def _difference(self, policy: EnginePolicy, keep: bool) -> Difference:
-        rows = self._probe_of(policy)
-        said: list[list[EngineAnswer]] = await self.pools[policy.home].ask_all("generate", rows)
+        rows, ends = self._probe_of(policy)
+        pool = self.pools[policy.home]
+        said: list[list[EngineAnswer]] = await pool.ask_all("generate", rows, ends)
         answers = [answer for own in said for answer in own]
         scored = await self._homes[policy.home].call(
             "present_logprobs",
@@ -310,8 +319,9 @@ class VllmSampler:
             self._records[policy.name] = ProbeRecord(first, tuple(scored[: len(first)]))
         return difference(answers, scored)
 
-    def _probe_of(self, policy: EnginePolicy) -> list[EngineRow]:
-        return probe_rows(policy.name, len(policy.tokenizer))
+    def _probe_of(self, policy: EnginePolicy) -> tuple[list[EngineRow], tuple[int, ...]]:
+        """Return what `VllmEngine.generate` takes."""
+        return probe_rows(policy.name, len(policy.tokenizer)), self._ends[policy.home]
 
 
 def deal(rows: Sequence[CompletionRow], engines: int) -> list[Sequence[CompletionRow]]:

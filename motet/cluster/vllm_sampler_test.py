@@ -17,6 +17,7 @@ from motet.models.tiny import EOS, PAD, byte_level_bpe
 from motet.settings import Decode
 
 CONTEXT = 12
+ENDS = (1,)
 
 
 def logprob(weight: float, token: int) -> float:
@@ -42,14 +43,15 @@ class FakeEngine:
     def end(self) -> None:
         pass
 
-    def load(self) -> None:
+    def load(self, settings: object) -> None:
         pass
 
     def load_adapter(self, policy: str, label: str, files: dict[str, float]) -> None:
         if not self.stale or policy not in self.weights:
             self.weights[policy] = files["weight"]
 
-    def generate(self, rows: list[EngineRow]) -> list[EngineAnswer]:
+    def generate(self, rows: list[EngineRow], eos: tuple[int, ...]) -> list[EngineAnswer]:
+        assert eos == ENDS
         self.asked.append(rows)
         if len(self.asked) == self.dies_at:
             raise ProcessLost("killed")
@@ -73,6 +75,9 @@ class FakeHome:
 
     def notify(self, verb: str) -> None:
         pass
+
+    def ends(self) -> tuple[int, ...]:
+        return ENDS
 
     def export(self, policy: str) -> list[dict[str, float]]:
         return [{"weight": self.weights[policy]}]
@@ -119,8 +124,10 @@ def stage(tokenizer: PreTrainedTokenizerFast) -> Any:
             used.append(waiting.pop(0) if waiting else FakeEngine())
             return used[-1]
 
-        sampler = VllmSampler(policies, {"h": home}, "fault", Restarts(1))
-        sampler.pools["h"] = EnginePool("h", replicas, start, sampler.restarts, sampler.restore)
+        sampler = VllmSampler(policies, {"h": home}, on_long_prompt="fault", restarts=Restarts(1))
+        sampler.pools["h"] = EnginePool(
+            "h", replicas, start, None, sampler.restarts, sampler.restore
+        )
         return Stage(sampler, home, used)
 
     return build
