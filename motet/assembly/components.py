@@ -37,6 +37,10 @@ class TeamModels(TeamWeights, Protocol):
         """Give the reward model its initial weights and a new optimizer."""
         ...
 
+    def publish_metrics(self) -> Mapping[str, float]:
+        """Return what the last publication measured, as metrics."""
+        ...
+
     def timings(self) -> Mapping[str, float]:
         """Return the wall seconds of all sampling so far, by kind of work."""
         ...
@@ -87,6 +91,7 @@ def components_of(
         reward_model=config.reward_model,
         restart=models.restart,
         timings=models.timings,
+        publish_metrics=models.publish_metrics,
         stop=stop or StopRequest(),
     )
 

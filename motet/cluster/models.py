@@ -35,6 +35,7 @@ class ClusterModels:
         self.sampler = self.publisher = sampler
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
+        self.publish_metrics = self.sampler.metrics
 
     def restart(self, name: str) -> None:
         self._homes[name].call_now("restart", name)

@@ -166,6 +166,10 @@ class OwnSampler:
     def timings(self) -> dict[str, float]:
         return dict(self._seconds)
 
+    def metrics(self) -> dict[str, float]:
+        """Nothing: publishing transfers no weights."""
+        return {}
+
 
 def by_home(homes: Mapping[str, Process], names: Sequence[str]) -> dict[Process, list[int]]:
     """Return the places of the requests for each home, given the resident of each request."""
