@@ -12,7 +12,7 @@ from motet.models.backbone import Policy
 from motet.sandbox import temporary
 from motet.seeding import derive
 
-NOISE = 0.1
+NOISE = 0.2
 """The noise of a rehearsal, as a share of the root mean square of each weight matrix."""
 NOISE_ON_ZEROS = 0.02
 """The noise on a matrix of zeros: one factor of a new adapter."""

@@ -20,7 +20,7 @@ LARGEST = 1e-3
 """float32: the largest difference of a log-probability, in nats."""
 TIMES_FLOOR = 3.0
 """bfloat16: the largest mean difference, as a multiple of the one that the rehearsal measured."""
-SHARE_OF_NOISE = 0.05
+SHARE_OF_NOISE = 0.1
 """The largest mean difference after the noise is published, as a share of the one before."""
 
 
