@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         train_verifier,
         warmup,
     )
+    from motet.api.many_runs import runs
     from motet.api.objects import Objects
     from motet.api.runs import load_run
     from motet.api.teams import team_config, train_team, write_config
@@ -111,6 +112,7 @@ _LATER = {
     "team_config": "motet.api.teams",
     "write_config": "motet.api.teams",
     "load_run": "motet.api.runs",
+    "runs": "motet.api.many_runs",
     "Callback": "motet.trainer.callbacks",
     "CreditStep": "motet.credit.own",
     "Objects": "motet.api.objects",
@@ -202,6 +204,7 @@ __all__ = [
     "policy_objective",
     "read_config",
     "replay",
+    "runs",
     "sample_answers",
     "score",
     "serve_verifier",

@@ -7,31 +7,22 @@ Exit codes: 0 success; 1 the run failed; 2 the input is wrong and nothing was ch
 by the user.
 """
 
-import json
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from motet import __version__
+from motet.cli_compare import compare
 from motet.cli_episodes import episodes
-from motet.cli_options import AsJson, Overrides, Target, Traceback
+from motet.cli_evaluation import crossplay, evaluate, play, replay
+from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.cli_verifier import verifier
-from motet.console import (
-    out,
-    print_comparison,
-    print_cost,
-    print_episode,
-    print_finished,
-    print_replay,
-    print_tree,
-    print_warnings,
-)
-from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
-from motet.errors import ConfigError, MotetError
+from motet.console import out, print_cost, print_finished, print_warnings
+from motet.console_comparison import print_comparison
+from motet.errors import ConfigError
 from motet.exit_codes import (
     ends_with_one_line,
     new_run_hint,
@@ -45,7 +36,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="""Train several language models to collaborate, with multi-agent reinforcement learning.
 
@@ -56,7 +46,6 @@ app = typer.Typer(
 )
 
 app.add_typer(verifier, name="verifier")
-app.command()(episodes)
 
 
 def _print_version(wanted: bool) -> None:
@@ -75,28 +64,6 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
-
-
-ConfigArgument = Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)]
-Runs = Annotated[list[Path], typer.Argument(help="Two or more run folders.", show_default=False)]
-Greedy = Annotated[
-    bool,
-    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
-]
-
-
-class Players(StrEnum):
-    """Which team plays in an evaluation."""
-
-    own = "own"
-    reference = "reference"
-
-
-def _check_config(target: Path, overrides: list[str] | None) -> None:
-    """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
-    from motet.config.load import load_target
-
-    load_target(target, overrides or [])
 
 
 START_AGAIN = "start again with --overwrite"
@@ -133,7 +100,7 @@ def train(
 
     Example: motet train configs/relay.yaml train.steps=100 --seeds 0,1,2
     """
-    _check_config(config, overrides)
+    check_config(config, overrides)
     from motet import api
 
     with traceback_shown(traceback):
@@ -146,7 +113,7 @@ def train(
             return
         settings = [
             api.read_config(config, [*(overrides or []), f"seed={seed}"])
-            for seed in _numbers("--seeds", seeds)
+            for seed in numbers("--seeds", seeds)
         ]
         _train_all(settings, runs, resume, overwrite, traceback)
 
@@ -187,16 +154,6 @@ def _train_all(
         print_comparison(api.compare(folders))
 
 
-def _numbers(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
-        raise ConfigError(
-            f"{option} is {text!r}; expected different whole numbers separated by commas, such as "
-            "0,1,2"
-        )
-    return [int(part) for part in parts]
-
-
 def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     """Print the resolved config, and what a training step samples and how much memory it needs.
     Nothing is started."""
@@ -223,7 +180,7 @@ def warmup(
 
     Example: motet warmup configs/quickstart.yaml warmup.steps=200 --into models/warm
     """
-    _check_config(config, overrides)
+    check_config(config, overrides)
     from motet import api
 
     warm = api.warmup(config, overrides or [], into=into)
@@ -236,291 +193,8 @@ def warmup(
     out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
-Samples = Annotated[
-    int | None,
-    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
-]
-PassAt = Annotated[
-    str | None,
-    typer.Option(
-        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
-        show_default=False,
-    ),
-]
-ShuffleTurn = Annotated[
-    int | None,
-    typer.Option(
-        help="After this turn, agents get the replies of another task. This measures whether "
-        "messages matter.",
-        show_default=False,
-    ),
-]
-Chooser = Annotated[
-    str | None,
-    typer.Option(
-        help="A verifier that chooses among the answers of several games: the address of its "
-        "server, or its folder.",
-        show_default=False,
-    ),
-]
-BestOf = Annotated[
-    str | None,
-    typer.Option(
-        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
-        "number is played.",
-        show_default=False,
-    ),
-]
-Curves = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --verifier: also plot accuracy against tokens to this PNG file.",
-        show_default=False,
-    ),
-]
-BaselinesOption = Annotated[
-    bool,
-    typer.Option(
-        "--baselines",
-        help="Compare with the untrained team, a single agent, untrained communication, and "
-        "best-of-n sampling.",
-    ),
-]
-Single = Annotated[
-    str | None,
-    typer.Option(
-        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
-        show_default=False,
-    ),
-]
-Against = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="With --baselines: another run on the same tasks. Can be repeated.",
-        show_default=False,
-    ),
-]
-
-
-@app.command()
-def evaluate(
-    target: Target,
-    overrides: Overrides = None,
-    team: Annotated[
-        Players,
-        typer.Option(
-            help="own: the team of the run or config. reference: the solutions of the environment."
-        ),
-    ] = Players.own,
-    greedy: Greedy = False,
-    samples: Samples = None,
-    pass_at: PassAt = None,
-    shuffle_turn: ShuffleTurn = None,
-    verifier: Chooser = None,
-    best_of: BestOf = None,
-    plot: Curves = None,
-    baselines: BaselinesOption = False,
-    single: Single = None,
-    against: Against = None,
-    as_json: AsJson = False,
-) -> None:
-    """Play the held-out tasks and report metrics. docs/evaluation.md explains every metric.
-
-    Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
-    """
-    _check_config(target, overrides)
-    from motet import api
-
-    chosen = {"--best-of": best_of, "--plot": plot}
-    plain = {
-        "--team": team is not Players.own,
-        "--greedy": greedy,
-        "--pass-at": pass_at,
-        "--shuffle-turn": shuffle_turn,
-    }
-    _refuse_mixture(
-        baselines,
-        {**plain, "--verifier": verifier, **chosen},
-        {"--single": single, "--against": against},
-    )
-    _refuse_choice(verifier, chosen)
-    _check_picture(plot)
-    if baselines:
-        figures = api.measure_baselines(
-            target, overrides or [], samples=samples, single=single, against=against or []
-        )
-    else:
-        figures = api.evaluate(
-            target,
-            overrides or [],
-            team=team.value,
-            greedy=greedy,
-            samples=samples,
-            pass_at=None if pass_at is None else _numbers("--pass-at", pass_at),
-            shuffle_turn=shuffle_turn,
-            verifier=verifier,
-            best_of=None if best_of is None else _numbers("--best-of", best_of),
-        )
-    if plot is not None:
-        from motet.trainer.plot import selection_curves
-
-        selection_curves(figures["selection"]["turns"], plot)
-    if as_json:
-        print(json.dumps(figures))
-    elif baselines:
-        print_baselines(target, figures)
-    else:
-        print_evaluation(target, figures)
-
-
-def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
-    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
-    given = [option for option, value in (plain if baselines else compared).items() if value]
-    if given and baselines:
-        raise ConfigError(f"got --baselines and {', '.join(given)}; expected only one of them")
-    if given:
-        raise ConfigError(f"got {', '.join(given)} without --baselines: add --baselines")
-
-
-def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
-    given = [option for option, value in chosen.items() if value]
-    if given and verifier is None:
-        raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
-
-
-def _check_picture(path: Path | None) -> None:
-    """Check the path of a plot before the evaluation, which may take hours."""
-    if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
-        raise ConfigError(
-            f"--plot is {path}; expected a file that ends in .png, in an existing folder"
-        )
-
-
-@app.command()
-def play(
-    target: Target,
-    overrides: Overrides = None,
-    task: Annotated[int, typer.Option(help="The number of the held-out task, from 0.")] = 0,
-    greedy: Greedy = False,
-    interactive: Annotated[
-        str | None,
-        typer.Option(
-            "--interactive",
-            help="Take part by typing: the name of an agent to write its answers, or feedback to "
-            "write the feedback between turns.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Show how a team plays one task, or take part: as an agent, or by giving feedback between
-    turns.
-
-    Example: motet play runs/quickstart --task 3 --interactive aux
-    """
-    _check_config(target, overrides)
-    from motet import api
-
-    try:
-        episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
-    except EOFError as error:
-        raise ConfigError(
-            f"the input ended before the game; expected one line for every turn of {interactive}"
-        ) from error
-    print_episode(episode)
-
-
-@app.command()
-def replay(
-    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
-    step: Annotated[
-        int | None,
-        typer.Option(help="The step, from 1. Default: the last recorded one.", show_default=False),
-    ] = None,
-    recorded: Annotated[
-        bool,
-        typer.Option(
-            "--recorded", help="Train on the recorded episodes instead of sampling again."
-        ),
-    ] = False,
-    episode: Annotated[
-        str | None,
-        typer.Option(
-            help="Only sample this episode again, and show it.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
-
-    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
-    if anything differs.
-
-    Example: motet replay runs/quickstart --step 12
-    """
-    from motet import api
-
-    again = api.replay(run, step=step, recorded=recorded, episode=episode)
-    if episode is not None:
-        print_tree(again.episodes[0])
-    print_replay(again)
-    if not again.same:
-        raise MotetError(
-            f"step {again.step} differs from the record: check whether it was recorded on another "
-            "machine or with other versions"
-        )
-
-
-@app.command()
-def crossplay(
-    runs: Runs,
-    tasks: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of held-out tasks. Default: evaluation.tasks.", show_default=False
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also plot the matrix to this PNG file.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Play the first agent of every run with the other agents of every run: which agents can work
-    together?
-
-    Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
-    """
-    from dataclasses import asdict
-
-    from motet import api
-    from motet.trainer.plot import cross_matrix
-
-    _check_picture(plot)
-    found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
-    if plot is not None:
-        cross_matrix(
-            found.success,
-            [Path(run).name for run in found.runs],
-            plot,
-            (found.agents[0], ", ".join(found.agents[1:])),
-        )
-    if as_json:
-        print(json.dumps(asdict(found)))
-        return
-    print_crossplay(found)
-
-
-@app.command()
-def compare(runs: Runs, as_json: AsJson = False) -> None:
-    """Compare runs: their metrics, and how their configs differ from the first one.
-
-    Example: motet compare runs/quickstart runs/quickstart_frozen
-    """
-    from motet import api
-
-    if as_json:
-        print(json.dumps(api.compare(runs)))
-        return
-    print_comparison(api.compare(runs))
+for command in (evaluate, play, compare, episodes, replay, crossplay):
+    app.command()(command)
 
 
 @app.command()
@@ -542,7 +216,7 @@ def check(
 
     Example: motet check configs/relay.yaml
     """
-    _check_config(config, overrides)
+    check_config(config, overrides)
     from motet import api
 
     with traceback_shown(traceback):

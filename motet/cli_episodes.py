@@ -1,11 +1,11 @@
 """The command `motet episodes`: recorded episodes as a chat between named agents."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
+from motet.cli_options import RunArgument
 from motet.console import listed, out
 from motet.core import Path as TreePath
 from motet.core import Prompt, Round, SampleId, walk
@@ -13,8 +13,6 @@ from motet.visible import styled, visible
 
 if TYPE_CHECKING:
     from motet.api.recorded import RecordedEpisode
-
-RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 
 
 def episodes(

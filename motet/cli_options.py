@@ -6,11 +6,15 @@ from typing import Annotated
 
 import typer
 
+from motet.cli_completion import complete_config, complete_run, complete_target
+from motet.errors import ConfigError
+
 Target = Annotated[
     Path,
     typer.Argument(
         help="A run folder (its trained team), or a config file (its untrained team).",
         show_default=False,
+        autocompletion=complete_target,
     ),
 ]
 Overrides = Annotated[
@@ -24,6 +28,49 @@ Traceback = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+ConfigArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A config file (YAML).", show_default=False, autocompletion=complete_config
+    ),
+]
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run folder.", show_default=False, autocompletion=complete_run)
+]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Two or more run folders.", show_default=False, autocompletion=complete_run
+    ),
+]
+
+
+def check_picture(path: Path | None) -> None:
+    """Check the path of a plot before the work, which may take hours. Raises: ConfigError."""
+    if path is not None and (path.suffix != ".png" or not path.parent.is_dir()):
+        raise ConfigError(
+            f"--plot is {path}; expected a file that ends in .png, in an existing folder"
+        )
+
+
+def check_config(target: Path, overrides: list[str] | None) -> None:
+    """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
+    from motet.config.load import load_target
+
+    load_target(target, overrides or [])
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Read the value of an option that takes numbers. Raises: ConfigError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
+        raise ConfigError(
+            f"{option} is {text!r}; expected different whole numbers separated by commas, such as "
+            "0,1,2"
+        )
+    return [int(part) for part in parts]
+
 
 # ----------------------------------------------------------------------------------- verifier serve
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.core import Episode, walk
+from motet.rollout.summary import episode_stats
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
@@ -127,13 +128,19 @@ def print_warnings(lines: Sequence[str]) -> None:
         out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
 
 
-def print_episode(episode: Episode) -> None:
-    """Print one path turn by turn: prompts, completions and rewards."""
+def print_episode(episode: Episode, traceback: bool = False) -> None:
+    """Print one path turn by turn: prompts, completions and rewards.
+
+    `traceback`: also print the whole traceback of a fault.
+    """
     from motet.trainer.highlights import shown
 
     out.print(styled("task", "bold", f" {episode.task.id}"))
     if episode.fault is not None:
-        out.print(styled("fault", "red", f" {episode.fault}"))
+        out.print(styled("fault", "red", f" {episode.fault}"), soft_wrap=True)
+    if traceback:
+        for fault in episode_stats(episode).faults:
+            out.print(fault.trace.rstrip(), soft_wrap=True)
     round_ = episode.root
     while round_ is not None:
         outcome = round_.outcomes[0]
@@ -144,7 +151,7 @@ def print_episode(episode: Episode) -> None:
             out.print(round_.samples[agent][0].text, style="green")
         out.print()
         if outcome.fault is not None:
-            out.print(styled("fault", "red", f" {outcome.fault}"))
+            out.print(styled("fault", "red", f" {outcome.fault}"), soft_wrap=True)
         else:
             out.print(f"reward: {listed(outcome.rewards)}")
             if outcome.terms:
@@ -199,34 +206,3 @@ def print_replay(again: "Replay") -> None:
     if again.same_weights is not None:
         beside = "  weights and optimizers, compared with the checkpoint of this step: "
         out.print(Text.assemble(beside, verdict[again.same_weights]))
-
-
-def print_comparison(rows: Sequence[dict[str, Any]]) -> None:
-    """Print a table that compares runs."""
-    table = titled(
-        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
-    )
-    for row in rows:
-        table.add_row(
-            Path(row["run"]).name,
-            str(row["seed"]),
-            str(row["steps"]) if row["finished"] else f"{row['steps']} (stopped)",
-            figure(row["before"]),
-            figure(row["after"]),
-            figure(row["reward"]),
-            f"{row['wall_seconds']:.0f}",
-        )
-    out.print(table)
-    after = [row["after"] for row in rows if row["after"] is not None]
-    if after:
-        out.print(
-            f"  after: mean {sum(after) / len(after):.3f}, lowest {min(after):.3f}, highest "
-            f"{max(after):.3f}"
-        )
-    for row in rows:
-        if row["differs"]:
-            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
-            out.print(
-                f"  {name} differs from {first}: {', '.join(row['differs'])}",
-                soft_wrap=True,
-            )

@@ -1,5 +1,6 @@
 """Callbacks, reports and an own optimizer in whole runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,44 @@ def test_callbacks_get_the_metrics_of_steps_and_evaluations():
     }
     assert list(evaluated) == [0, 2, 4, 6]
     assert [step for step, _ in reported] == [row["step"] for row in rows(run)]
+
+
+LOGGER = """
+import json
+from pathlib import Path
+
+
+def log(step, metrics):
+    with Path("logged.jsonl").open("a") as file:
+        file.write(json.dumps([step, sorted(metrics)]) + "\\n")
+
+
+number = 3
+"""
+
+
+def test_an_own_logger_is_named_in_a_config(tmp_path):
+    Path("own.py").write_text(LOGGER)
+    train(["report.logger=./own.py:log"])
+    logged = [json.loads(line) for line in Path("logged.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text().splitlines()]
+    assert logged == [[line.pop("step"), sorted(line)] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("log", "report.logger: got 'log', expected a function at package.module:NAME or ./file"),
+        ("./own.py:logg", "report.logger: .*defines no 'logg' .did you mean 'log'"),
+        ("./own.py:number", "report.logger is .* of type int; expected a function"),
+    ],
+)
+@pytest.mark.parametrize("how", [motet.train, motet.check, motet.dry_run])
+def test_a_wrong_logger_is_refused_before_anything_is_written(how, name, said):
+    Path("own.py").write_text(LOGGER)
+    with pytest.raises(motet.ConfigError, match=said):
+        how(run_config(), [f"report.logger={name}"])
+    assert not Path("runs").exists()
 
 
 def test_a_callback_changes_nothing_but_the_end():

@@ -19,13 +19,14 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
 def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     found = blocks("python", PYTHON_PAGE)
-    assert len(found) == 6
+    assert len(found) == 7
     (tmp_path / "examples" / "page.py").write_text("\n".join(found))
     said = run("python page.py", tmp_path / "examples")
     assert "True\n" in said, "the replay of a run with an own credit function is exact"
     assert "step 4: reward" in said
+    assert (tmp_path / "examples" / "seeds.png").is_file()
     runs = {path.name for path in (tmp_path / "examples" / "runs").iterdir()}
-    assert runs == {"team", "close", "lenient", "watched", "sgd"}
+    assert runs == {"team", "close", "lenient", "watched", "sgd", "seeds-seed0", "seeds-seed1"}
 
 
 def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_page_runs(tmp_path):

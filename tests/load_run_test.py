@@ -29,6 +29,27 @@ def test_metrics_summary_and_config(folder):
     assert run.config.team["a"].policy == ("p",)
 
 
+def test_the_losses_of_the_warm_up(tmp_path):
+    taught = run_config(environment={"name": "quickstart"}, warmup={"steps": 3, "batch_size": 2})
+    taught |= {"team": {"aux": "p", "main": "q"}, "decode": {"max_new_tokens": 4}}
+    motet.train(taught, ["train.steps=1"], runs=tmp_path, show="silent")
+    warmup = motet.load_run(tmp_path / "run").warmup
+    assert list(warmup.index) == [1, 2, 3]
+    assert list(warmup.columns) == ["warmup/loss/tiny"]
+    assert warmup["warmup/loss/tiny"].notna().all()
+
+
+def test_a_notebook_shows_a_small_table(folder, tmp_path):
+    run = motet.load_run(folder / "run")
+    shown = run._repr_html_()
+    assert shown.startswith("<table><caption>run: 2 steps</caption>")
+    assert f"<td>{run.summary['heldout']['after']['reward']:.3f}</td>" in shown
+    (tmp_path / "<b>").mkdir()
+    (tmp_path / "<b>" / "config.yaml").write_text((folder / "run" / "config.yaml").read_text())
+    started = motet.load_run(tmp_path / "<b>")._repr_html_()
+    assert started.endswith("&lt;b&gt;&#x27;)</code>: no summary.json yet")
+
+
 def test_episodes_are_read_when_they_are_needed(folder):
     run = motet.load_run(folder / "run")
     found = run.episodes()

@@ -97,6 +97,33 @@ def test_a_lambda_cannot_be_written_for_the_command_line():
     assert not Path("written").exists()
 
 
+def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):
+    folder = model_folder("qwen3")
+    small = [line for line in SMALL if "embedded" not in line]
+    summary = motet.train_team(
+        ROWS,
+        {"writer": writer, "critic": critic},
+        reward,
+        model=str(folder),
+        steps=2,
+        overrides=[*small, "models.base.device=cpu"],
+        show="silent",
+    )
+    assert summary["steps"] == 2
+    run = motet.load_run("runs/team")
+    assert {policy.train for policy in run.config.policies.values()} == {"lora"}
+    named = json.loads((run.path / "team" / "writer" / "adapter_config.json").read_text())
+    assert named["base_model_name_or_path"] == str(folder)
+    tensors = [
+        (run.path / "team" / agent / "adapter_model.safetensors").read_bytes()
+        for agent in ("writer", "critic")
+    ]
+    assert tensors[0] != tensors[1], "each agent has learned its own adapter"
+    assert type(run.model("writer", device="cpu")).__name__.startswith("PeftModel")
+    with run.team() as played:
+        assert isinstance(played.ask("critic", "sea"), str)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

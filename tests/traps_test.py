@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from motet.api.memory_estimate import KNOBS
 from motet.cli import main
 
 CONFIG = """\
@@ -179,12 +180,69 @@ def test_with_traceback_all_of_it_is_shown(motet, command):
     assert "KeyError: 'middle'" in err
 
 
+@pytest.mark.parametrize("command", ["evaluate", "play", "evaluate --baselines"])
+def test_evaluations_and_games_name_the_line_of_an_exception_too(motet, command):
+    _, out, err = motet(f"{command} run.yaml environment=./game.py:Broken")
+    said = out + err
+    assert 'in step: return replies["middle"])' in said
+    assert "Traceback" not in said
+    if command != "play":
+        assert err.index("first fault, in episode") < err.index("evaluate")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play"])
+def test_evaluations_and_games_show_the_whole_traceback(motet, command):
+    _, out, err = motet(f"{command} run.yaml environment=./game.py:Broken --traceback")
+    assert "Traceback (most recent call last)" in out + err
+    assert "KeyError: 'middle'" in out + err
+
+
 def test_an_exception_while_a_file_is_loaded_names_its_line(motet, tmp_path):
     (tmp_path / "points.py").write_text("def points(text):\n    return 1\n\n\nnumber = 1 / 0\n")
     code, _, err = motet("check run.yaml")
     assert code == 2
     assert "game.py cannot be imported: ZeroDivisionError" in err
     assert "points.py:5 in <module>: number = 1 / 0" in err
+
+
+# ---------------------------------------------------------------------- short forms and own modules
+
+
+@pytest.mark.parametrize(
+    "short", ["algorithm=marloo", "reward=./mine.py:high", "environment=game:Game"]
+)
+def test_a_name_alone_is_the_short_form_of_a_section(motet, tmp_path, short):
+    (tmp_path / "mine.py").write_text("def high(task, texts):\n    return 1.0\n")
+    code, _, err = motet(f"check run.yaml {short}")
+    assert code == 0, err
+    key, _, name = short.partition("=")
+    out = motet(f"show run.yaml {short}")[1]
+    written = name if name in ("marloo", "game:Game") else f"{tmp_path}/mine.py:high"
+    assert f"{key}:\n  name: {written}\n" in out
+
+
+def test_files_that_import_each_other_are_named(motet, tmp_path):
+    (tmp_path / "points.py").write_text(
+        "from game import Game\n\ndef points(text):\n    return 1\n"
+    )
+    code, _, err = motet("check run.yaml")
+    assert code == 2
+    assert "circular import, game.py -> points.py -> game.py" in err
+    assert "move what both need into a third file" in err
+
+
+# ------------------------------------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+def test_rows_that_a_file_does_not_have_are_said(motet, tmp_path, command):
+    (tmp_path / "rows.jsonl").write_text('{"q": 1}\n{"q": 2}\n{"q": 3}\n')
+    line = f"{command} run.yaml {LONG} environment=./game.py:talk data.train.path=rows.jsonl"
+    code, out, err = motet(f"{line} data.train.split=train[:9]")
+    assert code == 0, err
+    assert (out + err).count("[:9]") >= 1
+    code, _, err = motet(f"{line} name=other data.train.split=train[5:]")
+    assert (code, "selects none of the 3 rows" in err) == (2, True), err
 
 
 # ------------------------------------------------------------------------------- runs that stop
@@ -334,11 +392,13 @@ def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(mot
     assert "model small has a context of 256. Set decode.max_new_tokens=2" in out + err
 
 
-@pytest.mark.parametrize("command", ["train --dry-run", "train"])
+@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
 def test_more_memory_than_the_device_has_is_said_with_what_helps(
     motet, model, monkeypatch, command
 ):
     monkeypatch.setattr("motet.api.memory_estimate.memory_of_device", lambda device: 1000)
     code, out, err = motet(f"{command} run.yaml {model}")
     assert code == 0, err
-    assert "the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is" in out + err
+    said = out + err
+    assert said.count("the run needs about 0.0 GiB, but cpu has 0.0 GiB. Most of it is") == 1
+    assert any(f": use {knob}" in said for knob in KNOBS.values())

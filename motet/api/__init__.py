@@ -4,11 +4,12 @@ A config is a path or a mapping. Results are plain values that can be written as
 """
 
 from motet.api.answers import balance_answers, sample_answers
-from motet.api.comparing import compare, crossplay, measure_baselines
+from motet.api.comparing import crossplay, measure_baselines
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.recorded import episodes
 from motet.api.replaying import replay
+from motet.api.run_rows import compare
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup
 from motet.api.verifying import serve_verifier, train_verifier

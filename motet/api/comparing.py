@@ -1,4 +1,4 @@
-"""Compare teams: with baselines, with the teams of other runs, and run with run."""
+"""Compare teams: with baselines, and with the teams of other runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from motet.api.objects import Objects
+from motet.api.run_rows import differing, refuse_others
 from motet.api.setup import (
     ConfigLike,
     Show,
@@ -26,8 +27,8 @@ from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play
 from motet.evaluation.crossplay import Crossplay
 from motet.evaluation.crossplay import crossplay as play_crossplay
 from motet.models.sampler import LocalSampler
-from motet.reading import read_json
 from motet.timeouts import run_loop
+from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 
 TRAINED = "trained team"
@@ -158,7 +159,7 @@ def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> 
         config.seed,
         tag,
         config.evaluation.samples,
-        progress.counter,
+        Notices(progress.say).watching(progress.counter),
     )
 
 
@@ -166,58 +167,7 @@ def _lineup(setup: TaskSetup) -> Lineup:
     return Lineup("the untrained team", setup.environment, setup.team, setup.config.rollout)
 
 
-# --------------------------------------------------------------------------------- several runs
-
-
-def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Return one row per run: its settings and results.
-
-    `differs` lists the keys whose values differ from the first run's config.
-    """
-    _refuse_others(runs, "compare")
-    configs = [read_config(run).model_dump(mode="json") for run in runs]
-    rows = []
-    for run, config in zip(runs, configs, strict=True):
-        summary = _summary(Path(run))
-        heldout = summary["heldout"]
-        changed = differing(configs[0], config)
-        rows.append(
-            {
-                "run": str(run),
-                "seed": summary["seed"],
-                "steps": summary["steps"],
-                "finished": summary["finished"],
-                "before": heldout["before"]["success"] if "before" in heldout else None,
-                "after": heldout["after"]["success"] if "after" in heldout else None,
-                "reward": heldout["after"]["reward"] if "after" in heldout else None,
-                "wall_seconds": summary["wall_seconds"],
-                "cpu_seconds": summary["cpu_seconds"],
-                "differs": [
-                    line for line in changed if line.partition("=")[0] not in ("name", "seed")
-                ],
-            }
-        )
-    return rows
-
-
-def _summary(run: Path) -> dict[str, Any]:
-    path = run / "summary.json"
-    if not path.is_file():
-        raise ConfigError(
-            f"{run} has no summary.json: expected the folder of a run that finished or was stopped"
-        )
-    found: dict[str, Any] = read_json(path)
-    return {"finished": True, **found}  # summaries of earlier versions do not say so
-
-
-def differing(one: Any, other: Any, at: str = "") -> list[str]:
-    """Return `key=value` for each dotted key whose values differ, with the value of `other`."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        found: list[str] = []
-        for key in dict.fromkeys([*one, *other]):
-            found += differing(one.get(key), other.get(key), f"{at}.{key}" if at else key)
-        return [line for line in found if line]
-    return [] if one == other else [f"{at}={other}"]
+# -------------------------------------------------------------------------------------- crossplay
 
 
 @blocking
@@ -229,7 +179,7 @@ def crossplay(
 
     Raises: ConfigError if the runs' environments differ.
     """
-    _refuse_others(runs, "crossplay")
+    refuse_others(runs, "crossplay")
     configs = [read_config(run, overrides, **objects) for run in runs]
     _refuse_strangers(runs, configs)
     use_threads(configs[0])
@@ -255,18 +205,6 @@ def crossplay(
                 seed=configs[0].seed,
             )
         )
-
-
-def _refuse_others(runs: Sequence[str | Path], command: str) -> None:
-    """Raise ConfigError if there are fewer than two runs, or if one is not a run folder."""
-    if len(runs) < 2:
-        raise ConfigError(f"{command} got {len(runs)} run folders, expected at least two")
-    for run in runs:
-        if not (Path(run) / "config.yaml").is_file():
-            raise ConfigError(
-                f"{run} is not a run folder: expected a folder with a config.yaml, such as "
-                "runs/quickstart"
-            )
 
 
 def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
+from motet.api.run_warnings import IDLE, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
-from motet.api.training import IDLE, train, warnings_of
+from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import trial_game
@@ -22,6 +23,7 @@ from motet.models.loading import load_tokenizer
 from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
+from motet.trainer.metrics import own_logger
 from motet.trainer.notices import too_few_turns
 
 
@@ -42,12 +44,17 @@ class Cost:
 
 
 def _model_warnings(settings: RunConfig) -> list[str]:
-    """Return the warnings about the run's own models, as far as they are folders here."""
+    """Return the warnings about the run's own models, as far as they are folders here.
+
+    The memory is estimated if all of them are.
+    """
     paths = [base.path for base in settings.models.values() if base.path is not None]
-    if not any(look_at(Path(path)) == "folder" for path in paths):
+    here = [path for path in paths if look_at(Path(path)) == "folder"]
+    if not here:
         return []
     with open_task_setup(settings, train=True) as setup:
-        return prompt_warnings(setup, only_folders=True)
+        memory = memory_warnings(setup, memory_of(setup)) if here == paths else []
+        return prompt_warnings(setup, only_folders=True) + memory
 
 
 STAND_IN_SCORE = 0.5
@@ -135,6 +142,8 @@ def check(
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
     short = make_config(plain, places=settings.places)
+    if settings.report.logger is not None:
+        own_logger(settings.report.logger)  # it must be there, and is not called
     warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:

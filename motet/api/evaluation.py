@@ -26,6 +26,7 @@ from motet.evaluation.message_shuffle import shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.rollout.person import PersonSampler
 from motet.timeouts import run_loop
+from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 
 
@@ -42,6 +43,7 @@ def evaluate(
     verifier: VerifierLike | None = None,
     best_of: Sequence[int] | None = None,
     show: Show = "auto",
+    traceback: bool = False,
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Play the held-out tasks with the trained team of a run folder, or with the team that a config
@@ -57,6 +59,7 @@ def evaluate(
             among the answers of k games.
         best_of: the k for the verifier. Default: the powers of two. As many games are played as the
             largest k needs.
+        traceback: show the whole traceback of the first fault of each cause.
         objects: replace what the config names, as in `train`.
 
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
@@ -66,22 +69,18 @@ def evaluate(
     (of debates), and selection (by a verifier). Everything except time is the same at every call.
     docs/evaluation.md explains each entry.
     """
-    if best_of and verifier is None:
-        raise ConfigError(
-            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
-        )
+    _refuse_best_of(best_of, verifier)
     one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
     settings = _settings(target, overrides, samples, ks, objects, one=one)
-    if shuffle_turn is not None:
-        _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
+    _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
         evaluation = run_loop(
             _reference(setup)
             if team == "reference"
-            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show)
+            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show, traceback)
         )
         figures = described(evaluation, setup.environment, pass_at)
         if opened is not None:
@@ -89,11 +88,8 @@ def evaluate(
             figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    return {
-        **figures,
-        "interval": intervals(evaluation, settings.seed),
-        "time": times(evaluation),
-    }
+    found = {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
+    return {**figures, **found}
 
 
 def _settings(
@@ -134,7 +130,16 @@ def _settings(
     return settings.model_copy(update={"evaluation": evaluation})
 
 
-def _refuse_shuffle(turn: int, turns: int) -> None:
+def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None) -> None:
+    if best_of and verifier is None:
+        raise ConfigError(
+            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
+        )
+
+
+def _refuse_shuffle(turn: int | None, turns: int) -> None:
+    if turn is None:
+        return
     if turns == 1:
         raise ConfigError(
             f"shuffle_turn is {turn}, but the game has one turn; expected a game with a later "
@@ -154,10 +159,12 @@ async def _play(
     greedy: bool,
     shuffle_turn: int | None,
     show: Show,
+    traceback: bool,
 ) -> Evaluation:
     """Play the held-out tasks, and once more with shuffled messages if that is requested."""
     models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
     with Progress(show) as progress:
+        counter = Notices(progress.say, traceback).watching(progress.counter)
 
         async def played(environment: Environment[Any]) -> Evaluation:
             return await play_all(
@@ -170,7 +177,7 @@ async def _play(
                 tag=tag_of(setup, run),
                 samples=config.evaluation.samples,
                 greedy=greedy,
-                on_episode=progress.counter("evaluate", len(tasks["eval"])),
+                on_episode=counter("evaluate", len(tasks["eval"])),
             )
 
         evaluation = await played(setup.environment)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypedDict
 from torch import Tensor
 
 from motet.algorithms import ALGORITHMS
-from motet.config.schema import DEFAULT_ALGORITHM
+from motet.config.run_keys import DEFAULT_ALGORITHM
 from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.credit.own import CreditStep

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from motet.api.html import table_of
 from motet.api.objects import Objects
 from motet.api.setup import models_of, read_config, run_of, setup_in_scratch
 from motet.assembly.models import Models
@@ -51,6 +53,12 @@ class LoadedRun:
     def __repr__(self) -> str:
         return f"LoadedRun({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        """Show the held-out results in a notebook, or that there is no summary yet."""
+        if self._folder.summary.is_file():
+            return table_of(self.summary)
+        return f"<code>{escape(repr(self))}</code>: no summary.json yet"
+
     @property
     def config(self) -> RunConfig:
         """The complete config."""
@@ -70,13 +78,11 @@ class LoadedRun:
     @property
     def metrics(self) -> "DataFrame":
         """One row per step, and one column per metric of docs/metrics.md. Step 0 has the evaluation
-        before training. A metric that was not measured at a step is NaN. The warm-up is left
-        out."""
+        before training. A metric that was not measured at a step is NaN."""
         from pandas import DataFrame  # takes half a second to import
 
-        rows = [row for row in read_metrics(self._folder.metrics) if "warmup/step" not in row]
         steps: dict[int, dict[str, Any]] = {}
-        for row in rows:
+        for row in read_metrics(self._folder.metrics):
             steps.setdefault(row["step"], {}).update(row)
         ordered = [steps[step] for step in sorted(steps)]
         return DataFrame(ordered, columns=_columns(ordered)).set_index("step")
@@ -86,8 +92,9 @@ class LoadedRun:
         """One row per step of the warm-up, with the loss of each model. It may be empty."""
         from pandas import DataFrame
 
-        rows = [row for row in read_metrics(self._folder.metrics) if "warmup/step" in row]
-        return DataFrame(rows, columns=_columns(rows)).drop(columns="step", errors="ignore")
+        file = self._folder.warmup
+        rows = read_metrics(file) if file.is_file() else []
+        return DataFrame(rows, columns=_columns(rows)).set_index("step")
 
     def episodes(self, kind: str = "train", step: int | None = None) -> Iterator[Episode]:
         """Yield the recorded episodes in the order of the steps. One file is read at a time.

@@ -1,26 +1,28 @@
 """The API functions train and warmup."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from motet.algorithms import cautions
-from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
+from motet.api.partial import partial_summary, summarise, warmup_summary
 from motet.api.resuming import Resumed, resumed
-from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch, shortened_contexts
+from motet.api.run_warnings import memory_of_run, warnings_of
+from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.components import components_of, open_models, step_config_of
-from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
+from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError, Interrupted, MotetError
+from motet.errors import ConfigError, Interrupted
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint, Retention
+from motet.trainer.components import Intervals, RunTasks
 from motet.trainer.lock import alone
 from motet.trainer.metrics import (
     BorrowedLogger,
@@ -29,18 +31,15 @@ from motet.trainer.metrics import (
     MetricsWriter,
     TensorBoardLogger,
     WandbLogger,
+    own_logger,
     read_metrics,
 )
 from motet.trainer.notices import Notices
-from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
-from motet.trainer.run import Intervals, RunOutputs, RunTasks, TrainingRun
-from motet.trainer.run_folder import RunFolder, claimed, refuse, write_json, write_whole
+from motet.trainer.run import RunOutputs, TrainingRun
+from motet.trainer.run_folder import RunFolder, claimed, refuse, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
-
-IDLE = "the schedule does not train"
-"""The beginning of a warning that depends on the number of steps."""
 
 
 @blocking
@@ -79,9 +78,7 @@ def train(
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
-    resume_command = f"motet train {place / 'config.yaml'} --resume" + (
-        "" if Path(runs) == Path("runs") else f" --runs {runs}"
-    )
+    resume_command = _resume_command(place, Path(runs))
     stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
@@ -90,69 +87,99 @@ def train(
         scratch = stack.enter_context(temporary.folder())
         found = resumed(place, settings, setup.tasks) if resume else Resumed()
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
-        try:
+        with _interrupt_hint(resume_command):
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 mirrors = _started(settings, folder, found.checkpoint, report)
                 metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
-                progress = stack.enter_context(Progress(show))
-                notices = Notices(progress.say, traceback)
-                for line in found.skipped:
-                    progress.say(line)
-                for line in (
-                    *found.warnings,
-                    *warnings_of(setup),
-                    *setup.warnings,
-                    *memory_of_run(setup),
-                ):
-                    notices.say(line)
-                with _warmup_metrics(settings, folder, mirrors) as warmed:
-                    settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
-                progress.stage("load", 0)
-                progress.waiting("the models to be loaded")
-                models = stack.enter_context(open_models(setup, settled, stop))
-            run = TrainingRun(
-                components_of(setup, models, stop),
-                models,
-                RunTasks(
-                    setup.tasks["train"], setup.tasks["eval"] if "eval" in setup.tasks else ()
-                ),
-                step_config_of(setup),
-                _intervals(settings),
-                settings.alarms,
-                RunOutputs(folder, metrics, progress, notices),
-                resume_command=resume_command if advise else None,
-                facts={"sandbox_level": setup.sandbox_level},
-                clock=clock,
-                callbacks=callbacks,
-            )
-            with _partial_summary(settings, folder, run):
+                progress = stack.enter_context(_progress(settings, show))
+                notices = _notices(progress, traceback, found, setup)
+                outputs = RunOutputs(folder, metrics, progress, notices)
+                with _if_stopped(settings, outputs, clock, resume_command, found):
+                    settled = _warmed_up(setup, raw, outputs, mirrors)
+                    models = stack.enter_context(open_models(setup, settled, stop))
+            advice = resume_command if advise else None
+            run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
+            with partial_summary(settings, folder, partial(run.summary, finished=False)):
                 summary = run_loop(run.run(found.checkpoint))
-        except KeyboardInterrupt as error:
-            raise Interrupted(
-                f"stopped at once. Resume from the last checkpoint with: {resume_command}"
-            ) from error
-        return _summarise(settings, folder, summary)
+        return summarise(settings, folder, summary)
 
 
-def _summarise(
-    settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write the summary and the learning curve. Return the summary with the name of the run."""
-    named = {"name": settings.name, **summary}
-    write_json(folder.summary, named)
-    learning_curve(read_metrics(folder.metrics), named, folder.curve)
-    return named
+def _resume_command(place: Path, runs: Path) -> str:
+    elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
+    return f"motet train {place / 'config.yaml'} --resume{elsewhere}"
 
 
 @contextmanager
-def _partial_summary(settings: RunConfig, folder: RunFolder, run: TrainingRun) -> Iterator[None]:
-    """If the run ends early, write what it has so far, so that it can be looked at and compared."""
+def _interrupt_hint(resume_command: str) -> Iterator[None]:
+    """Say how to resume if Ctrl-C ends the run at once. Raises: Interrupted."""
     try:
         yield
-    except (MotetError, KeyboardInterrupt):
-        with suppress(MotetError, OSError):  # the error that ended the run is the one to report
-            _summarise(settings, folder, run.summary(finished=False))
-        raise
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            f"stopped at once. Resume from the last checkpoint with: {resume_command}"
+        ) from error
+
+
+def _progress(settings: RunConfig, show: Show) -> Progress:
+    return Progress(show, log_completions=settings.report.log_completions)
+
+
+def _if_stopped(
+    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str, found: Resumed
+) -> AbstractContextManager[None]:
+    """Write a summary if the warm-up ends early. A run with a checkpoint keeps the one it has."""
+    if found.checkpoint is not None:
+        return nullcontext()
+    return warmup_summary(settings, outputs, clock, resume_command)
+
+
+def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
+    """Show what a user should know before the run."""
+    notices = Notices(progress.say, traceback)
+    for line in found.skipped:
+        progress.say(line)
+    for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):
+        notices.say(line)
+    return notices
+
+
+def _warmed_up(
+    setup: TaskSetup,
+    raw: bases.Bases,
+    outputs: RunOutputs,
+    mirrors: Sequence[MetricsLogger],
+) -> Mapping[str, str | Path]:
+    """Run the warm-up of the `raw` models. Return where each model is to be loaded from."""
+    folder, progress = outputs.folder, outputs.progress
+    with _warmup_metrics(setup.config, folder, mirrors) as warmed:
+        settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
+    progress.stage("load", 0)
+    progress.waiting("the models to be loaded")
+    return settled
+
+
+def _run_of(
+    setup: TaskSetup,
+    models: TeamModels,
+    outputs: RunOutputs,
+    stop: StopRequest,
+    resume_command: str | None,
+    clock: Clock,
+    callbacks: Sequence[Callback],
+) -> TrainingRun:
+    return TrainingRun(
+        components_of(setup, models, stop),
+        models,
+        RunTasks(setup.tasks["train"], setup.tasks["eval"] if "eval" in setup.tasks else ()),
+        step_config_of(setup),
+        _intervals(setup.config),
+        setup.config.alarms,
+        outputs,
+        resume_command=resume_command,
+        facts={"sandbox_level": setup.sandbox_level},
+        clock=clock,
+        callbacks=callbacks,
+    )
 
 
 def _started(
@@ -188,66 +215,6 @@ def _warmup_metrics(
         yield metrics
 
 
-def memory_of_run(setup: TaskSetup) -> list[str]:
-    """Return a warning if the run needs more memory than its device has."""
-    loads = any(base.path is not None for base in setup.config.models.values())
-    return memory_warnings(setup, memory_of(setup)) if loads else []
-
-
-def warnings_of(setup: TaskSetup) -> list[str]:
-    """Return warnings about settings that are allowed but may be unwanted."""
-    settings, found = setup.config, []
-    biased = [
-        a
-        for a in settings.team
-        if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0
-    ]
-    if biased:
-        found.append(
-            f"top_p or top_k restricts the tokens of {', '.join(biased)}, which biases the policy "
-            "gradient"
-        )
-    found += cautions(settings.algorithm, settings.rollout, len(settings.team))
-    found += shortened_contexts(
-        base.path for base in settings.models.values() if base.path is not None
-    )
-    found += setup.tasks.warnings
-    both = setup.tasks.shared
-    if both:
-        found.append(
-            f"{both} held-out tasks are also training tasks: use splits of data.train and "
-            "data.eval that do not overlap"
-        )
-    found += [
-        f"{count} rows of data.{split} give no task"
-        for split, count in setup.tasks.passed_over.items()
-    ]
-    idle, steps = _never_due(setup), steps_of(setup)
-    if idle:
-        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
-    return found
-
-
-def _never_due(setup: TaskSetup) -> list[str]:
-    """Return which policies and turns should be trained but never are, because the schedule has no
-    step for them."""
-    schedule, policy_turns = (
-        setup.config.schedule,
-        setup.team.policy_turns(len(setup.config.rollout.samples)),
-    )
-    # the first step of every block
-    firsts = [
-        1,
-        *(schedule.warmup + schedule.block * block + 1 for block in range(len(policy_turns))),
-    ]
-    begun = [step for step in firsts if step <= steps_of(setup)]
-    return [
-        f"{policy} at turn {turn + 1}"
-        for policy, turn in policy_turns
-        if not any(schedule.trains(step, policy, turn, policy_turns) for step in begun)
-    ]
-
-
 def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[MetricsLogger]:
     mirrors: list[MetricsLogger] = []
     if settings.report.wandb is not None:
@@ -262,6 +229,8 @@ def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> 
                 settings.model_dump(mode="json"),
             )
         )
+    if settings.report.logger is not None:
+        mirrors.append(own_logger(settings.report.logger))
     if settings.report.tensorboard:
         mirrors.append(TensorBoardLogger(folder.tensorboard, resumed_at))
     return mirrors

@@ -11,8 +11,7 @@ from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.batch import Learner
 from motet.config.parts import CriticConfig
 from motet.core import Publisher, Sampler, Scorer
-from motet.trainer.components import StepConfig, TrainComponents
-from motet.trainer.run import TeamWeights
+from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
 from motet.trainer.stopping import StopRequest
 
 

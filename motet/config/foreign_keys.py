@@ -106,6 +106,7 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
         ("models.NAME.attention", "auto, sdpa, flash_attention_2 or eager"),
     ),
     **dict.fromkeys(("report_to", "wandb", "logger", "logging"), _REPORT),
+    "log_completions": ("report.log_completions", "true or false, on a terminal"),
     **dict.fromkeys(
         ("output_dir", "run_name", "experiment_name", "project_name"),
         ("name", "the run folder is runs/NAME; --runs FOLDER replaces runs"),

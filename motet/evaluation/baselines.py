@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from motet.core import Environment, Sampler, Task, Team
+from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
 from motet.evaluation.budget import affordable, groups, tokens_per_group
 from motet.evaluation.evaluate import Evaluation, evaluate
@@ -44,7 +44,7 @@ class EvalContext:
     tag: str
     samples: int
     """Games per task, unless the protocol needs another number."""
-    counter: Callable[[str, int], Callable[[object], None]]
+    counter: Callable[[str, int], Callable[[Episode], None]]
     """(name, total) -> a function that is called after each of `total` episodes."""
 
     async def play(self, protocol: str, lineup: Lineup, samples: int | None = None) -> Evaluation:

@@ -1,13 +1,17 @@
-"""What a training step needs: the parts that play and learn, and the sizes of a run."""
+"""What a run needs: the parts that play and learn, the tasks, the weights, and its sizes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
 
 from motet.batch import Learner
-from motet.core import Environment, Publisher, Sampler, Scorer, Team
+from motet.core import Environment, Publisher, Sampler, Scorer, Task, Team
 from motet.credit.own import CreditFunction
 from motet.settings import Algorithm, Plan, RewardModel, Schedule
+from motet.trainer.checkpoint import Retention
 from motet.trainer.stopping import StopRequest
 
 REWARD_MODEL = "reward-model"
@@ -67,3 +71,46 @@ class StepConfig:
     """The run stops if a larger share of the joint actions of a step fails."""
     max_mismatch: float | Literal["dtype"] | None
     """`AlarmBounds.max_mismatch`."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How often a run evaluates and saves, in steps. 0 means at the end only (checkpoints), or
+    before and after training only (evaluations)."""
+
+    checkpoint_every: int
+    retention: Retention
+    keep_best: str | None
+    """The metric that ranks checkpoints."""
+    beside: bool
+    """Whether checkpoints are written in the background."""
+    evaluate_every: int
+    samples: int
+    """Rollouts per held-out task."""
+    record_episodes: bool
+
+
+@dataclass(frozen=True)
+class RunTasks:
+    """The tasks of a run. `eval` may be empty."""
+
+    train: Sequence[Task]
+    eval: Sequence[Task]
+
+
+class TeamWeights(Protocol):
+    """Everything that is trained."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of `state` alone, without reading any tensor."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
+        ...
+
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None: ...
+
+    def save(self, folder: Path) -> None:
+        """Write one subfolder per trained policy, in the format of transformers or PEFT."""
+        ...

@@ -87,6 +87,18 @@ def _transcript(root: Round, title: str) -> list[dict[str, Any]]:
     return turns
 
 
+def last_completions(episodes: Sequence[Episode]) -> dict[str, str]:
+    """Return agent -> its last completion on the first path of the last episode that was played."""
+    texts: dict[str, str] = {}
+    played = [episode.root for episode in episodes if episode.root is not None]
+    round_ = played[-1] if played else None
+    while round_ is not None:
+        first = round_.outcomes[0]
+        texts |= {agent: round_.samples[agent][pick].text for agent, pick in first.picks.items()}
+        round_ = first.next
+    return texts
+
+
 def shown(prompt: Prompt) -> str:
     """Return a prompt as readable text."""
     if isinstance(prompt, str):

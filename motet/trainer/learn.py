@@ -1,7 +1,7 @@
 """The optimizer steps of one training step: on samples with advantages, or on pairs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -52,14 +52,10 @@ async def learn_samples(
     valued: dict[str, list[BatchMetrics]] = {}
     stepped: dict[str, float] = {}
     arrived: set[str] = set()
-    parts = minibatches(
-        samples, algorithm.epochs, algorithm.minibatches, derive(components.seed, number, "learn")
-    )
+    count, seed = algorithm.minibatches, components.seed
+    parts = minibatches(samples, algorithm.epochs, count, derive(seed, number, "learn"))
     value_parts = minibatches(
-        values,
-        components.critic_epochs,
-        algorithm.minibatches,
-        derive(components.seed, number, "values"),
+        values, components.critic_epochs, count, derive(seed, number, "values")
     )
     for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
         batches = pack(
@@ -71,43 +67,26 @@ async def learn_samples(
         )
         value_batches = pack_values(value_part, step_config.token_budget)
         clock.lap("pack")
-        check = None if stepped else components.stop.check
         work = [_policy_batch(learners, batch, objective) for batch in batches]
         work += [_value_batch(learners, batch, value_loss) for batch in value_batches]
-        found = await side_by_side(work, check)
-        now: dict[str, list[BatchMetrics]] = {}
-        for batch, figures in zip(batches, found, strict=False):
-            measured = dict(figures)
-            if batch.policy in seen:
-                # After an update the policies differ on purpose.
-                del measured["sampling_logp_difference"]
-            now.setdefault(batch.policy, []).append(measured)
-        for value_batch, figures in zip(value_batches, found[len(batches) :], strict=True):
-            valued.setdefault(value_batch.critic, []).append(figures)
-        for name in [name for name in now if name not in seen]:
-            # The first update of a policy: its weights are still those that sampled.
-            own = [batch for batch in batches if batch.policy == name]
-            refuse_mismatch(own, now[name], step_config.max_mismatch, learners[name])
-        for name, each in now.items():
-            seen.setdefault(name, []).extend(each)
+        found = await side_by_side(work, None if stepped else components.stop.check)
+        now = _by_policy(components, batches, found[: len(batches)], step_config, seen)
+        for value_batch, value_metrics in zip(value_batches, found[len(batches) :], strict=True):
+            valued.setdefault(value_batch.critic, []).append(value_metrics)
+        for name, figures in now.items():
+            seen.setdefault(name, []).extend(figures)
         if algorithm.stop_at_kl is not None:
             arrived |= {
                 name
-                for name, each in now.items()
-                if merge(each)["approx_kl"].value > algorithm.stop_at_kl
+                for name, figures in now.items()
+                if merge(figures)["approx_kl"].value > algorithm.stop_at_kl
             }
         due = [name for name in now if name not in arrived]
         stepped |= await _step(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
-    means = _means(seen)
-    values_of = {
-        f"learn/{key}/{name}": mean.value
-        for name, each in valued.items()
-        for key, mean in merge(each).items()
-    }
-    return {**means, **values_of, **stepped}
+    return {**_means(seen), **_means_of_each(valued), **stepped}
 
 
 async def learn_pairs(
@@ -150,25 +129,44 @@ async def learn_pairs(
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
         clock.lap("pack")
-        check = None if stepped else components.stop.check
+        updated = [batch.policy for batch in batches] if moved else []
         work = [_policy_batch(learners, batch, objective) for batch in batches]
-        now: dict[str, list[BatchMetrics]] = {}
-        for batch, figures in zip(batches, await side_by_side(work, check), strict=True):
-            measured = dict(figures)
-            if moved:  # the policies differ on purpose
-                del measured["sampling_logp_difference"]
-            now.setdefault(batch.policy, []).append(measured)
-        if not moved:
-            for name, found in now.items():
-                first = [batch for batch in batches if batch.policy == name]
-                refuse_mismatch(first, found, step_config.max_mismatch, learners[name])
-        for name, found in now.items():
-            metrics.setdefault(name, []).extend(found)
+        found = await side_by_side(work, None if stepped else components.stop.check)
+        now = _by_policy(components, batches, found, step_config, updated)
+        for name, figures in now.items():
+            metrics.setdefault(name, []).extend(figures)
         compared.append(_compared(margin_P, beta))
         stepped |= await _step(learners, list(now))
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
+
+
+def _by_policy(
+    components: TrainComponents,
+    batches: Sequence[Batch],
+    found: Sequence[BatchMetrics],
+    step_config: StepConfig,
+    updated: Collection[str],
+) -> dict[str, list[BatchMetrics]]:
+    """Return the metrics of each policy, of the metrics that its batches gave.
+
+    The weights of a policy that is not `updated` in this step are still those that sampled, so its
+    log-probabilities are compared with those of sampling. Those of the others differ on purpose.
+
+    Raises: MotetError if they disagree.
+    """
+    metrics: dict[str, list[BatchMetrics]] = {}
+    for batch, figures in zip(batches, found, strict=True):
+        measured = dict(figures)
+        if batch.policy in updated:
+            del measured["sampling_logp_difference"]
+        metrics.setdefault(batch.policy, []).append(measured)
+    for name, each in metrics.items():
+        if name not in updated:
+            own = [batch for batch in batches if batch.policy == name]
+            refuse_mismatch(own, each, step_config.max_mismatch, components.learners[name])
+    return metrics
 
 
 async def _present_logp(
@@ -244,12 +242,18 @@ def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
 def _means(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
     """Return the mean of each metric over all policies, and for each policy."""
     overall = merge(found for each in metrics.values() for found in each)
-    own = {
-        f"learn/{key}/{name}": mean.value
-        for name, each in metrics.items()
-        for key, mean in merge(each).items()
+    return {
+        **{f"learn/{key}": mean.value for key, mean in overall.items()},
+        **_means_of_each(metrics),
     }
-    return {**{f"learn/{key}": mean.value for key, mean in overall.items()}, **own}
+
+
+def _means_of_each(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
+    return {
+        f"learn/{key}/{name}": mean.value
+        for name, found in metrics.items()
+        for key, mean in merge(found).items()
+    }
 
 
 async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:

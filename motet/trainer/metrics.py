@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from uuid import uuid4
 
 from motet.errors import ConfigError, MotetError
+from motet.plugins import load_function
 from motet.reading import ROWS, read_bytes
 from motet.trainer.run_folder import write_whole, writing
 
@@ -210,6 +211,13 @@ class FunctionLogger:
 
     def close(self) -> None:
         """Do nothing: the function is the user's own."""
+
+
+def own_logger(name: str) -> FunctionLogger:
+    """Return the logger that `report.logger` names. Raises: ConfigError if it is no function."""
+    return FunctionLogger(
+        load_function(name, "report.logger", "a function that is called with (step, metrics)")
+    )
 
 
 def check_wandb() -> None:

@@ -5,10 +5,14 @@ plan, that is said after the first evaluation or step.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from motet.core import Episode
 from motet.rollout.summary import episode_stats, never_ended
 from motet.settings import Plan
+
+EpisodeCounter: TypeAlias = Callable[[str, int], Callable[[Episode], None]]
+"""(name of a stage, number of its games) -> a function that is called with each game."""
 
 
 class Notices:
@@ -37,6 +41,20 @@ class Notices:
             self.say(f"first fault, in episode {episode.id}: {fault}")
             if self._traceback and fault.trace:
                 self._say(fault.trace.rstrip())
+
+    def watching(self, counter: Callable[[str, int], Callable[[object], None]]) -> EpisodeCounter:
+        """Return `counter` of a Progress, whose function also sees every episode that it counts."""
+
+        def watched(name: str, total: int) -> Callable[[Episode], None]:
+            count = counter(name, total)
+
+            def ended(episode: Episode) -> None:
+                self.see(episode)
+                count(episode)
+
+            return ended
+
+        return watched
 
     def played(self, episodes: Sequence[Episode], plan: Plan) -> None:
         """Warn once if no game ended within the turns of the plan."""

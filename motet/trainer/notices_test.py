@@ -39,6 +39,20 @@ def test_with_traceback_all_of_it_is_said():
     assert said[1] == "Traceback (most recent call last): ..."
 
 
+def test_a_watched_counter_sees_and_counts_every_episode():
+    said, counted = [], []
+
+    def counter(name, total):
+        counted.append((name, total))
+        return counted.append
+
+    one = failed("1:t", "KeyError")
+    ended = Notices(said.append).watching(counter)("evaluate", 2)
+    ended(one)
+    assert counted == [("evaluate", 2), one]
+    assert said[0].startswith("first fault, in episode 1:t: environment/KeyError")
+
+
 def test_no_end_within_the_plan_is_said_once():
     said: list[str] = []
     notices = Notices(said.append)

@@ -40,7 +40,7 @@ def learning_curve(
             they
             exist.
     """
-    figure = _figure(8.0, 5.6)
+    figure = new_figure(8.0, 5.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
     _curve(above, *_series(rows, "play/success"), TRAINED, "training")
     _curve(below, *_series(rows, "play/reward"), REWARD, "training")
@@ -73,9 +73,9 @@ def reliability_curve(bins: Sequence[Any], title: str, path: Path) -> None:
 
     `bins` have `score`, `right` and `count`.
     """
-    figure = _figure(4.6, 4.6)
+    figure = new_figure(4.6, 4.6)
     axes = figure.subplots()
-    _plain(axes)
+    plain_axes(axes)
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle="--")
     axes.plot(
         [one.score for one in bins], [one.right for one in bins], color=TRAINED, linewidth=1.5
@@ -103,9 +103,9 @@ def cross_matrix(
     `matrix[i][j]` is the first agent of run i together with the second agent of run j.
     """
     size = 1.0 * len(labels)
-    figure = _figure(3.0 + size, 2.1 + size)
+    figure = new_figure(3.0 + size, 2.1 + size)
     axes = figure.subplots()
-    _plain(axes)
+    plain_axes(axes)
     axes.grid(False)
     axes.imshow(matrix, cmap="YlGnBu", vmin=0.0, vmax=1.0)
     for i, row in enumerate(matrix):
@@ -134,12 +134,12 @@ def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -
     number of games.
     """
     count = max(1, len(turns))
-    figure = _figure(1.6 + 3.8 * count, 4.4)
+    figure = new_figure(1.6 + 3.8 * count, 4.4)
     panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
     counted = all(row["tokens_per_task"] for rows in turns for row in rows if row["tasks"])
     axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
     for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
-        _plain(axes)
+        plain_axes(axes)
         shown = [row for row in rows if row["tasks"]]
         for method, (color, style) in LINES.items():
             values = [row["accuracy"][method]["mean"] for row in shown]
@@ -174,7 +174,7 @@ def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:
     columns = max(map(len, drawing.panels))
     widest, highest = max(len(grid[0]) for grid in grids), max(map(len, grids))
     unit = min(0.3, 14.0 / (columns * widest))
-    figure = _figure(
+    figure = new_figure(
         max(4.0, columns * (unit * widest + 0.4)),
         1.2 + len(drawing.panels) * (unit * highest + 0.5),
     )
@@ -218,7 +218,7 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], li
 def _curve(
     axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str, label: str
 ) -> None:
-    _plain(axes)
+    plain_axes(axes)
     width = max(1, len(values) // 12) | 1
     axes.plot(steps, values, color=color, alpha=0.28, linewidth=1.0)
     if steps:
@@ -276,7 +276,8 @@ def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
     return {when: value for when, value in found.items() if value is not None}
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
+    """Return an empty figure of this size in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -285,7 +286,8 @@ def _figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _plain(axes: "Axes") -> None:
+def plain_axes(axes: "Axes") -> None:
+    """Draw a grid and no frame."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GRID)
     axes.tick_params(colors=FAINT, labelcolor=INK, length=3)

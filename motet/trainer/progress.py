@@ -1,24 +1,39 @@
 """Progress display of a run.
 
-Without a terminal there is at least one line a minute: a thread prints what is being waited for if
-nothing else was printed.
+On a terminal, the lines below the bar show the last completion of each agent. Without a terminal
+there is at least one line a minute: a thread prints what is being waited for if nothing else was
+printed.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from itertools import count
 from time import monotonic
 from typing import Literal, Self
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
-from motet.visible import Console
+from motet.visible import Console, on_one_line
 
 SILENCE_SECONDS = 60.0
 """Without a terminal, the longest time without a line."""
 _LOOK_SECONDS = 5.0
+_MOST_CHARACTERS = 400
+"""Of a completion; no terminal is wider."""
+
+
+class BarWithCompletions(Bar):
+    """Progress bars, and lines of text below them."""
+
+    lines: tuple[Text, ...] = ()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        yield from self.lines
 
 
 class Progress:
@@ -38,11 +53,14 @@ class Progress:
         console: Console | None = None,
         every: int = 10,
         clock: Callable[[], float] = monotonic,
+        log_completions: bool = True,
     ) -> None:
         """Create the display.
 
-        `every`: steps per line if there is no terminal. It is increased for long stages, so that a
-        stage prints about six lines at most.
+        Args:
+            every: steps per line if there is no terminal. It is increased for long stages, so that
+                a stage prints about six lines at most.
+            log_completions: whether `completions` shows anything.
         """
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
@@ -54,7 +72,8 @@ class Progress:
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}", markup=False),
         )
-        self._bar = Bar(
+        self._log_completions = log_completions
+        self._bar = BarWithCompletions(
             *columns, console=self._console, disable=self._silent or not self._console.is_terminal
         )
         self._tasks: dict[str, TaskID] = {}
@@ -68,6 +87,7 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
+        self._bar.lines = ()
         self._bar.stop()
 
     def _watch(self) -> None:
@@ -137,6 +157,19 @@ class Progress:
         elif done % max(self._every, self._total // 6) == 0 or done == self._total:
             width = len(str(self._total))
             self._print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", now)
+
+    def completions(self, texts: Mapping[str, str]) -> None:
+        """Show on a terminal what each agent wrote last: one line each, cut at its width."""
+        if self._log_completions:
+            self._bar.lines = tuple(
+                Text.assemble(
+                    (f"{on_one_line(agent):<9} ", "cyan"),
+                    on_one_line(text[:_MOST_CHARACTERS]),
+                    no_wrap=True,
+                    overflow="ellipsis",
+                )
+                for agent, text in texts.items()
+            )
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

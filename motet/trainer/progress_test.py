@@ -79,3 +79,30 @@ def test_a_line_of_its_own_is_enough_for_a_minute():
     now[0] = 110.0
     progress.break_silence()
     assert out.getvalue().splitlines() == ["a warning", "load       working, 0:01:50 so far"]
+
+
+def with_completions(terminal: bool, **how) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=40, _environ={})
+    with Progress(console=console, **how) as progress:
+        progress.stage("train", total=2)
+        progress.completions({"ann": "first\nsecond \x1b[2J" + "x" * 90, "bob": "[bold]yes"})
+        progress._bar.refresh()
+        progress.completions({"ann": "later"})
+        progress._bar.refresh()
+    return out.getvalue()
+
+
+def test_on_a_terminal_each_agent_has_one_line_with_its_last_completion():
+    text = with_completions(terminal=True)
+    lines = [line for line in text.splitlines() if "first" in line]
+    assert lines
+    assert all("first\\nsecond \\x1b[2Jxx" in line and "…" in line for line in lines)
+    assert "[bold]yes" in text
+    assert text.index("[bold]yes") < text.index("later")
+
+
+def test_completions_are_not_shown_without_a_terminal_or_if_turned_off():
+    assert with_completions(terminal=False) == ""
+    assert "later" not in with_completions(terminal=True, log_completions=False)
+    assert "later" not in with_completions(terminal=True, mode="silent")

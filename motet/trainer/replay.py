@@ -14,11 +14,11 @@ from torch import Tensor
 from motet.core import CreditState, Episode, Task
 from motet.errors import ConfigError
 from motet.trainer import checkpoint, figures
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
 from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
-from motet.trainer.run import TeamWeights, credit_of
 from motet.trainer.run_folder import RunFolder
+from motet.trainer.saving import credit_of
 
 
 @dataclass(frozen=True)

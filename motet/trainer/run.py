@@ -9,23 +9,26 @@
 `TrainingRun.run` is that list as code. The verbs of one step are in `loop.py`.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from torch import Tensor
-
-from motet.core import CreditState, Environment, Episode, Task
-from motet.errors import ConfigError, Interrupted, MotetError, TrainingDiverged
+from motet.core import CreditState, Environment, Episode
+from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.settings import AlarmBounds
 from motet.trainer import figures
 from motet.trainer.callbacks import Callback, Callbacks
-from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.checkpoint import Checkpoint
+from motet.trainer.components import (
+    Intervals,
+    RunTasks,
+    StepConfig,
+    TeamWeights,
+    TrainComponents,
+)
+from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     TrainStep,
     fit_step,
@@ -37,54 +40,11 @@ from motet.trainer.loop import (
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.notices import Notices
 from motet.trainer.plot import drawn_grids
-from motet.trainer.prepare import whole_folder
 from motet.trainer.progress import Progress
 from motet.trainer.reward_model import Fitted, first_steps
-from motet.trainer.run_folder import RunFolder, write_json, writing
-from motet.trainer.run_state import Clock, RunState, fingerprint
-
-
-class TeamWeights(Protocol):
-    """Everything that is trained."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts of `state` alone, without reading any tensor."""
-        ...
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
-        ...
-
-    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None: ...
-
-    def save(self, folder: Path) -> None:
-        """Write one subfolder per trained policy, in the format of transformers or PEFT."""
-        ...
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """How often a run evaluates and saves, in steps. 0 means at the end only (checkpoints), or
-    before and after training only (evaluations)."""
-
-    checkpoint_every: int
-    retention: Retention
-    keep_best: str | None
-    """The metric that ranks checkpoints."""
-    beside: bool
-    """Whether checkpoints are written in the background."""
-    evaluate_every: int
-    samples: int
-    """Rollouts per held-out task."""
-    record_episodes: bool
-
-
-@dataclass(frozen=True)
-class RunTasks:
-    """The tasks of a run. `eval` may be empty."""
-
-    train: Sequence[Task]
-    eval: Sequence[Task]
+from motet.trainer.run_folder import RunFolder, writing
+from motet.trainer.run_state import Clock, RunState
+from motet.trainer.saving import LastStep, RunSaver, last_step_of
 
 
 @dataclass(frozen=True)
@@ -95,21 +55,6 @@ class RunOutputs:
     metrics: MetricsWriter
     progress: Progress
     notices: Notices
-
-
-@dataclass
-class _LastStep:
-    """The last finished step, with what a checkpoint of it needs."""
-
-    step: int
-    state: CreditState
-    facts: Mapping[str, Any]
-    """The facts of the weights after this step. Every update changes them, so they tell whether the
-    weights are still those of this step."""
-    evaluated: bool = True
-    """False if an evaluation after this step is still to be done."""
-    rank: float | None = None
-    saved: bool = False
 
 
 class TrainingRun:
@@ -143,17 +88,11 @@ class TrainingRun:
         self._callbacks = Callbacks(callbacks)
         self._ending: Evaluation | None = None
         """The evaluation at which a callback has ended the training: it is also the last one."""
-        self._fingerprints = {
-            "train": fingerprint(tasks.train),
-            "eval": fingerprint(tasks.eval),
-        }
         self._run_state = RunState(alarm_bounds, clock)
-        self._writer = CheckpointWriter(self._folder.checkpoints, intervals.retention)
-        self._unsynced: list[Path] = []
-        """Files that must be on disk before the next checkpoint counts."""
+        self._saver = RunSaver(self._folder, self._metrics, weights, tasks, intervals)
         self._done = 0
         """The number of finished steps."""
-        self._last_step: _LastStep | None = None
+        self._last_step: LastStep | None = None
         """None before step 0 is complete, and while the log of a step is being written."""
 
     async def run(self, resumed: Checkpoint | None) -> dict[str, Any]:
@@ -173,9 +112,7 @@ class TrainingRun:
                 await self._train(start)
                 await self._evaluate_for_summary(self._reached, "after")
             self._progress.waiting("the last checkpoint and the team to be written")
-            self._writer.wait()
-            with whole_folder(self._folder.team) as folder:
-                self._weights.save(folder)
+            self._saver.save_team()
         except MotetError as error:
             raise self._describe_failure(error) from error
         return self.summary(finished=True)
@@ -196,15 +133,15 @@ class TrainingRun:
         """The last step of the training so far."""
         return self._last_step.step if self._last_step is not None else self._step_config.steps
 
-    async def _begin(self) -> _LastStep:
+    async def _begin(self) -> LastStep:
         await self._evaluate_for_summary(0, "before")
-        self._last_step = _LastStep(0, CreditState(), self._weights.facts())
-        self._save(self._last_step)
+        self._last_step = LastStep(0, CreditState(), self._weights.facts())
+        self._saver.save(self._last_step, self._run_state)
         return self._last_step
 
     # ---------------------------------------------------------------------------- training
 
-    async def _train(self, start: _LastStep) -> None:
+    async def _train(self, start: LastStep) -> None:
         """Every step after `start`."""
         components, config = self._components, self._step_config
         self._progress.stage("train", config.steps, start.step)
@@ -217,6 +154,7 @@ class TrainingRun:
             self._progress.waiting(f"the games of step {number}")
             played = await play_step(components, tasks, number, self._notices.see)
             self._notices.played(played.episodes, components.plan)
+            self._progress.completions(last_completions(played.episodes))
             if self._intervals.record_episodes:
                 with self._run_state.profile.stage("report"):
                     self._record("train", number, played.episodes)
@@ -234,7 +172,7 @@ class TrainingRun:
         settings = components.reward_model
         due = settings is not None and number in first_steps(settings, config.steps)
         if due and last is not None and not last.saved:
-            self._save(last)  # its reward model is about to change
+            self._saver.save(last, self._run_state)  # its reward model is about to change
         fitted = await fit_step(
             components, self._tasks.train, number, config, self._folder.recorded
         )
@@ -254,19 +192,19 @@ class TrainingRun:
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
         facts = self._weights.facts()
-        finished = _LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
+        finished = LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
                 measured |= await self._evaluate_after(finished)
             self._progress.stage("train", self._step_config.steps, step.number)
             last = self._is_last(step.number)
-        self._keep_best(finished, measured)
+        self._saver.keep_best(finished, self._run_state, measured)
         every = self._intervals.checkpoint_every
         if last or (every and step.number % every == 0):
             # The time of this checkpoint is not part of what the checkpoint itself stores.
             with self._run_state.profile.stage("checkpoint"):
-                self._save(finished)
+                self._saver.save(finished, self._run_state)
         if alarm is not None and self._alarm_bounds.stop:
             raise MotetError(f"{alarm}. Set alarms.stop=false to continue, or another bound")
         if not last:
@@ -294,7 +232,7 @@ class TrainingRun:
         with writing(path), path.open("w", encoding="utf-8") as file:
             for episode in episodes:
                 write_episode(file, episode)
-        self._unsynced.append(path)
+        self._saver.sync_later(path)
 
     # ---------------------------------------------------------------------------- evaluation
 
@@ -314,7 +252,7 @@ class TrainingRun:
             drawing = environment.drawing(game.task, game.last_words)
             drawn_grids(drawing, f"{game.task.id}, {name} training", self._folder.drawing(name))
 
-    async def _evaluate_after(self, last_step: _LastStep) -> dict[str, float]:
+    async def _evaluate_after(self, last_step: LastStep) -> dict[str, float]:
         """The evaluation between two steps, as metrics."""
         evaluation = await self._evaluate(last_step.step, f"step {last_step.step}")
         last_step.evaluated = True
@@ -329,6 +267,7 @@ class TrainingRun:
 
         def on_episode(episode: Episode) -> None:
             self._notices.see(episode)
+            self._progress.completions(last_completions([episode]))
             ended(episode)
 
         evaluation = await components.stop.unless_wished(
@@ -353,69 +292,12 @@ class TrainingRun:
         self._callbacks.evaluation(number, measured)
         return evaluation
 
-    # ---------------------------------------------------------------------------- saving
+    # ---------------------------------------------------------------------------- after a stop
 
-    def _keep_best(self, last_step: _LastStep, measured: Mapping[str, float]) -> None:
-        """Save the team to `best` if it has the highest value of `keep_best` so far.
-
-        Raises: ConfigError if the run has no such metric.
-        """
-        metric = self._intervals.keep_best
-        if metric is None:
-            return
-        evaluated = any(name.startswith("evaluate/") for name in measured)
-        if metric not in measured:
-            if metric.startswith("evaluate/") and not evaluated:
-                return
-            known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
-            raise ConfigError(
-                f"train.keep_best is {metric}, which is not a metric of this run; expected one of "
-                f"{', '.join(known)}"
-            )
-        last_step.rank = float(measured[metric])
-        if self._run_state.best is not None and last_step.rank <= self._run_state.best:
-            return
-        self._run_state.best = last_step.rank
-        with whole_folder(self._folder.best) as path:
-            best = RunFolder(path)
-            shutil.copy(self._folder.config, best.config)
-            if self._folder.models.is_dir():
-                best.models.symlink_to(Path("..") / self._folder.models.name)
-            self._weights.save(best.team)
-            found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
-            write_json(path / "best.json", found)
-
-    def _save(self, last_step: _LastStep) -> None:
-        tensors, facts = self._weights.state()
-        averages = {turn: list(pair) for turn, pair in last_step.state.averages.items()}
-        state = {
-            **self._run_state.state(),
-            "weights": facts,
-            "averages": averages,
-            "kl_coefficients": dict(last_step.state.kl_coefficients),
-            "evaluated": last_step.evaluated,
-            "tasks": self._fingerprints,
-            "metrics_lines": self._metrics.lines,
-            "metrics_digest": self._metrics.digest,
-        }
-        rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
-        self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
-        last_step.saved = True
-        if not self._intervals.beside:
-            self._writer.wait()
-
-    def _restore(self, resumed: Checkpoint) -> _LastStep:
-        saved, self._done = resumed.state, resumed.step
-        self._weights.load(resumed.tensors, saved["weights"])
-        self._run_state = RunState(self._alarm_bounds, self._clock, saved)
-        self._last_step = _LastStep(
-            resumed.step,
-            credit_of(resumed),
-            saved["weights"],
-            saved["evaluated"],
-            resumed.rank,
-            saved=True,
-        )
+    def _restore(self, resumed: Checkpoint) -> LastStep:
+        self._weights.load(resumed.tensors, resumed.state["weights"])
+        self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
+        self._last_step, self._done = last_step_of(resumed), resumed.step
         return self._last_step
 
     def _describe_failure(self, error: MotetError) -> MotetError:
@@ -425,17 +307,10 @@ class TrainingRun:
         """
         if self._resume_command is None:
             return error
-        last_step, lost = self._last_step, ""
-        try:
-            unsaved = last_step is not None and not last_step.saved
-            if last_step and unsaved and self._weights.facts() == last_step.facts:
-                self._save(last_step)
-            self._writer.wait()
-        except (MotetError, OSError) as failed:
-            lost = f" {failed}." if str(failed) not in str(error) else ""
-        there = folders(self._folder.checkpoints)
-        step = step_of(there[0]) if there else None
-        steps = self._step_config.steps
+        last_step = self._last_step
+        failed = self._saver.save_after_failure(last_step, self._run_state)
+        lost = f" {failed}." if failed is not None and str(failed) not in str(error) else ""
+        step, steps = self._saver.saved_step(), self._step_config.steps
         reached = "before the first step" if step is None else f"after step {step} of {steps}"
         go_on = f"Resume with: {self._resume_command}"
         if isinstance(error, Interrupted):
@@ -446,9 +321,3 @@ class TrainingRun:
             command = f"motet replay {self._folder.path} --step {last_step.step + 1}"
             again = f" Replay that step with: {command}."
         return type(error)(f"{error}.{lost}{again} The run is saved {reached}. {go_on}")
-
-
-def credit_of(saved: Checkpoint) -> CreditState:
-    """The credit state in a checkpoint."""
-    averages = {turn: (pair[0], pair[1]) for turn, pair in saved.state["averages"].items()}
-    return CreditState(averages, saved.state["kl_coefficients"])

@@ -1,0 +1,151 @@
+"""Compare run with run: one row per run, and runs of one config with several seeds as a group."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from motet.api.setup import read_config
+from motet.errors import ConfigError
+from motet.evaluation.over_seeds import OverSeeds, over_seeds
+from motet.reading import read_json
+from motet.trainer.run_folder import RunFolder
+
+OF_ONE_RUN = ("name", "seed")
+"""Keys in which the runs of a group may differ."""
+COMPARED = {"before": "success before", "after": "success after", "reward": "reward after"}
+"""Figure of a row -> its title. All are of the held-out tasks."""
+_LONGEST = 60
+"""The longest list of differences in the name of a group."""
+
+
+def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
+    """Return one row per run: its settings and results.
+
+    Runs of one config with different seeds have the same `group`. `differs` lists the keys whose
+    values differ from the first run's config.
+
+    Raises: ConfigError if there are fewer than two runs, or if one has no summary.
+    """
+    refuse_others(runs, "compare")
+    configs = [read_config(run).model_dump(mode="json") for run in runs]
+    groups = groups_of(runs, configs)
+    rows = []
+    for run, config, group in zip(runs, configs, groups, strict=True):
+        changed = differing(configs[0], config)
+        kept = [line for line in changed if line.partition("=")[0] not in OF_ONE_RUN]
+        rows.append({**row_of(run, config, _summary(Path(run)), group), "differs": kept})
+    return rows
+
+
+def row_of(
+    run: str | Path, config: Mapping[str, Any], summary: Mapping[str, Any] | None, group: str
+) -> dict[str, Any]:
+    """Return the row of a run. Figures that it has not (yet) are None."""
+    row = {"run": str(run), "group": group, "seed": config["seed"]}
+    if summary is None:
+        times = {"wall_seconds": None, "cpu_seconds": None}
+        return {**row, "steps": None, "finished": False, **dict.fromkeys(COMPARED), **times}
+    heldout = summary["heldout"]
+
+    def of(when: str, figure: str) -> float | None:
+        value: float | None = heldout[when][figure] if when in heldout else None
+        return value
+
+    return {
+        **row,
+        "steps": summary["steps"],
+        "finished": summary.get("finished", True),  # earlier versions did not say so
+        "before": of("before", "success"),
+        "after": of("after", "success"),
+        "reward": of("after", "reward"),
+        "wall_seconds": summary["wall_seconds"],
+        "cpu_seconds": summary["cpu_seconds"],
+    }
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    path = RunFolder(run).summary
+    if not path.is_file():
+        raise ConfigError(
+            f"{run} has no summary.json: expected the folder of a run that finished or was stopped"
+        )
+    found: dict[str, Any] = read_json(path)
+    return found
+
+
+def refuse_others(runs: Sequence[str | Path], command: str) -> None:
+    """Raise ConfigError if there are fewer than two runs, or if one is not a run folder."""
+    if len(runs) < 2:
+        raise ConfigError(f"{command} got {len(runs)} run folders, expected at least two")
+    for run in runs:
+        if not RunFolder(Path(run)).config.is_file():
+            raise ConfigError(
+                f"{run} is not a run folder: expected a folder with a config.yaml, such as "
+                "runs/quickstart"
+            )
+
+
+def differing(one: Any, other: Any, at: str = "") -> list[str]:
+    """Return `key=value` for each dotted key whose values differ, with the value of `other`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        found: list[str] = []
+        for key in dict.fromkeys([*one, *other]):
+            found += differing(one.get(key), other.get(key), f"{at}.{key}" if at else key)
+        return [line for line in found if line]
+    return [] if one == other else [f"{at}={other}"]
+
+
+# ------------------------------------------------------------------------------------------- groups
+
+
+def groups_of(runs: Sequence[str | Path], configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the name of each run's group: the runs of one config, whatever their seeds.
+
+    A group is named after its first run, without `-seedN`. If another config has this name, what
+    differs is added.
+    """
+    known: list[tuple[str, dict[str, Any]]] = []
+    found = []
+    for run, config in zip(runs, configs, strict=True):
+        kind = {key: value for key, value in config.items() if key not in OF_ONE_RUN}
+        name = next((name for name, other in known if other == kind), None)
+        if name is None:
+            stem = Path(run).name.removesuffix(f"-seed{config['seed']}")
+            same = [other for other_name, other in known if other_name.split(" (")[0] == stem]
+            name = _told_apart(stem, same, kind)
+            known.append((name, kind))
+        found.append(name)
+    return found
+
+
+def _told_apart(stem: str, same: Sequence[dict[str, Any]], kind: dict[str, Any]) -> str:
+    if not same:
+        return stem
+    changed = ", ".join(differing(same[0], kind))
+    return f"{stem} ({changed if len(changed) <= _LONGEST else len(same) + 1})"
+
+
+def grouped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per group: its seeds, and the figures of COMPARED over its runs.
+
+    A figure is the dictionary of an `OverSeeds`, or None if no run has it.
+    """
+    found = []
+    for group in dict.fromkeys(row["group"] for row in rows):
+        mine = [row for row in rows if row["group"] == group]
+        figures = {name: _over([row[name] for row in mine]) for name in COMPARED}
+        found.append(
+            {
+                "group": group,
+                "runs": len(mine),
+                "seeds": [row["seed"] for row in mine],
+                **{name: None if one is None else asdict(one) for name, one in figures.items()},
+            }
+        )
+    return found
+
+
+def _over(values: Sequence[float | None]) -> OverSeeds | None:
+    there = [value for value in values if value is not None]
+    return over_seeds(there) if there else None

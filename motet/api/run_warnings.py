@@ -1,0 +1,69 @@
+"""What a user should know before a run: settings that are allowed but may be unwanted."""
+
+from motet.algorithms import cautions
+from motet.api.memory_estimate import memory_of, memory_warnings
+from motet.api.setup import shortened_contexts
+from motet.assembly.task_setup import TaskSetup, steps_of
+
+IDLE = "the schedule does not train"
+"""The beginning of a warning that depends on the number of steps."""
+
+
+def memory_of_run(setup: TaskSetup) -> list[str]:
+    """Return a warning if the run needs more memory than its device has."""
+    loads = any(base.path is not None for base in setup.config.models.values())
+    return memory_warnings(setup, memory_of(setup)) if loads else []
+
+
+def warnings_of(setup: TaskSetup) -> list[str]:
+    """Return warnings about settings that are allowed but may be unwanted."""
+    settings, found = setup.config, []
+    biased = [
+        a
+        for a in settings.team
+        if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0
+    ]
+    if biased:
+        found.append(
+            f"top_p or top_k restricts the tokens of {', '.join(biased)}, which biases the policy "
+            "gradient"
+        )
+    found += cautions(settings.algorithm, settings.rollout, len(settings.team))
+    found += shortened_contexts(
+        base.path for base in settings.models.values() if base.path is not None
+    )
+    found += setup.tasks.warnings
+    both = setup.tasks.shared
+    if both:
+        found.append(
+            f"{both} held-out tasks are also training tasks: use splits of data.train and "
+            "data.eval that do not overlap"
+        )
+    found += [
+        f"{count} rows of data.{split} give no task"
+        for split, count in setup.tasks.passed_over.items()
+    ]
+    idle, steps = _never_due(setup), steps_of(setup)
+    if idle:
+        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
+    return found
+
+
+def _never_due(setup: TaskSetup) -> list[str]:
+    """Return which policies and turns should be trained but never are, because the schedule has no
+    step for them."""
+    schedule, policy_turns = (
+        setup.config.schedule,
+        setup.team.policy_turns(len(setup.config.rollout.samples)),
+    )
+    # the first step of every block
+    firsts = [
+        1,
+        *(schedule.warmup + schedule.block * block + 1 for block in range(len(policy_turns))),
+    ]
+    begun = [step for step in firsts if step <= steps_of(setup)]
+    return [
+        f"{policy} at turn {turn + 1}"
+        for policy, turn in policy_turns
+        if not any(schedule.trains(step, policy, turn, policy_turns) for step in begun)
+    ]

@@ -1,0 +1,303 @@
+"""The commands that play without training: evaluate, play, replay, crossplay."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from motet.cli_options import (
+    AsJson,
+    Overrides,
+    RunArgument,
+    Runs,
+    Target,
+    Traceback,
+    check_config,
+    check_picture,
+    numbers,
+)
+from motet.console import print_episode, print_replay, print_tree
+from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
+from motet.errors import ConfigError, MotetError
+
+
+class Players(StrEnum):
+    """Which team plays in an evaluation."""
+
+    own = "own"
+    reference = "reference"
+
+
+TeamOption = Annotated[
+    Players,
+    typer.Option(
+        help="own: the team of the run or config. reference: the solutions of the environment."
+    ),
+]
+Greedy = Annotated[
+    bool,
+    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
+]
+PassAt = Annotated[
+    str | None,
+    typer.Option(
+        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
+        show_default=False,
+    ),
+]
+ShuffleTurn = Annotated[
+    int | None,
+    typer.Option(
+        help="After this turn, agents get the replies of another task. This measures whether "
+        "messages matter.",
+        show_default=False,
+    ),
+]
+Chooser = Annotated[
+    str | None,
+    typer.Option(
+        help="A verifier that chooses among the answers of several games: the address of its "
+        "server, or its folder.",
+        show_default=False,
+    ),
+]
+BestOf = Annotated[
+    str | None,
+    typer.Option(
+        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
+        "number is played.",
+        show_default=False,
+    ),
+]
+Curves = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --verifier: also plot accuracy against tokens to this PNG file.",
+        show_default=False,
+    ),
+]
+BaselinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--baselines",
+        help="Compare with the untrained team, a single agent, untrained communication, and "
+        "best-of-n sampling.",
+    ),
+]
+Single = Annotated[
+    str | None,
+    typer.Option(
+        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
+        show_default=False,
+    ),
+]
+Against = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="With --baselines: another run on the same tasks. Can be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def evaluate(
+    target: Target,
+    overrides: Overrides = None,
+    team: TeamOption = Players.own,
+    greedy: Greedy = False,
+    samples: Samples = None,
+    pass_at: PassAt = None,
+    shuffle_turn: ShuffleTurn = None,
+    verifier: Chooser = None,
+    best_of: BestOf = None,
+    plot: Curves = None,
+    baselines: BaselinesOption = False,
+    single: Single = None,
+    against: Against = None,
+    traceback: Traceback = False,
+    as_json: AsJson = False,
+) -> None:
+    """Play the held-out tasks and report metrics. docs/evaluation.md explains every metric.
+
+    Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
+    """
+    check_config(target, overrides)
+    from motet import api
+
+    chosen = {"--best-of": best_of, "--plot": plot}
+    plain = {
+        "--team": team is not Players.own,
+        "--greedy": greedy,
+        "--pass-at": pass_at,
+        "--shuffle-turn": shuffle_turn,
+        "--verifier": verifier,
+        "--traceback": traceback,
+    }
+    _refuse_mixture(baselines, plain | chosen, {"--single": single, "--against": against})
+    _refuse_choice(verifier, chosen)
+    check_picture(plot)
+    if baselines:
+        figures = api.measure_baselines(
+            target, overrides or [], samples=samples, single=single, against=against or []
+        )
+    else:
+        figures = api.evaluate(
+            target,
+            overrides or [],
+            team=team.value,
+            greedy=greedy,
+            samples=samples,
+            pass_at=_counts("--pass-at", pass_at),
+            shuffle_turn=shuffle_turn,
+            verifier=verifier,
+            best_of=_counts("--best-of", best_of),
+            traceback=traceback,
+        )
+    _plot_selection(figures, plot)
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        (print_baselines if baselines else print_evaluation)(target, figures)
+
+
+def _plot_selection(figures: dict[str, Any], plot: Path | None) -> None:
+    if plot is not None:
+        from motet.trainer.plot import selection_curves
+
+        selection_curves(figures["selection"]["turns"], plot)
+
+
+def _counts(option: str, text: str | None) -> list[int] | None:
+    return None if text is None else numbers(option, text)
+
+
+def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
+    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
+    given = [option for option, value in (plain if baselines else compared).items() if value]
+    if given and baselines:
+        raise ConfigError(f"got --baselines and {', '.join(given)}; expected only one of them")
+    if given:
+        raise ConfigError(f"got {', '.join(given)} without --baselines: add --baselines")
+
+
+def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
+    given = [option for option, value in chosen.items() if value]
+    if given and verifier is None:
+        raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
+
+
+def play(
+    target: Target,
+    overrides: Overrides = None,
+    task: Annotated[int, typer.Option(help="The number of the held-out task, from 0.")] = 0,
+    greedy: Greedy = False,
+    interactive: Annotated[
+        str | None,
+        typer.Option(
+            "--interactive",
+            help="Take part by typing: the name of an agent to write its answers, or feedback to "
+            "write the feedback between turns.",
+            show_default=False,
+        ),
+    ] = None,
+    traceback: Traceback = False,
+) -> None:
+    """Show how a team plays one task, or take part: as an agent, or by giving feedback between
+    turns.
+
+    Example: motet play runs/quickstart --task 3 --interactive aux
+    """
+    check_config(target, overrides)
+    from motet import api
+
+    try:
+        episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
+    except EOFError as error:
+        raise ConfigError(
+            f"the input ended before the game; expected one line for every turn of {interactive}"
+        ) from error
+    print_episode(episode, traceback)
+
+
+def replay(
+    run: RunArgument,
+    step: Annotated[
+        int | None,
+        typer.Option(help="The step, from 1. Default: the last recorded one.", show_default=False),
+    ] = None,
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            "--recorded", help="Train on the recorded episodes instead of sampling again."
+        ),
+    ] = False,
+    episode: Annotated[
+        str | None,
+        typer.Option(
+            help="Only sample this episode again, and show it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
+
+    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
+    if anything differs.
+
+    Example: motet replay runs/quickstart --step 12
+    """
+    from motet import api
+
+    again = api.replay(run, step=step, recorded=recorded, episode=episode)
+    if episode is not None:
+        print_tree(again.episodes[0])
+    print_replay(again)
+    if not again.same:
+        raise MotetError(
+            f"step {again.step} differs from the record: check whether it was recorded on another "
+            "machine or with other versions"
+        )
+
+
+def crossplay(
+    runs: Runs,
+    tasks: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of held-out tasks. Default: evaluation.tasks.", show_default=False
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also plot the matrix to this PNG file.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the first agent of every run with the other agents of every run: which agents can work
+    together?
+
+    Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
+    """
+    from dataclasses import asdict
+
+    from motet import api
+    from motet.trainer.plot import cross_matrix
+
+    check_picture(plot)
+    found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
+    if plot is not None:
+        cross_matrix(
+            found.success,
+            [Path(run).name for run in found.runs],
+            plot,
+            (found.agents[0], ", ".join(found.agents[1:])),
+        )
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return
+    print_crossplay(found)

@@ -1,0 +1,57 @@
+"""Statistics over seeds, by hand and beside the tables of textbooks."""
+
+from math import sqrt
+
+import pytest
+
+from motet.evaluation.over_seeds import (
+    OverSeeds,
+    curve_over_seeds,
+    over_seeds,
+    student_t,
+    within,
+)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (30, 2.042)],
+)
+def test_the_quantiles_are_those_of_the_tables(freedom, expected):
+    assert student_t(0.95, freedom) == pytest.approx(expected, abs=5e-4)
+
+
+def test_other_confidences():
+    assert student_t(0.99, 4) == pytest.approx(4.604, abs=5e-4)
+    assert student_t(0.5, 1) == pytest.approx(1.0), "half of Cauchy's distribution is in [-1, 1]"
+
+
+def test_one_degree_is_cauchy_and_two_have_a_closed_form():
+    assert within(1.0, 1) == pytest.approx(0.5)
+    assert within(2.0, 2) == pytest.approx(2.0 / sqrt(2.0 + 4.0))
+
+
+def test_three_runs_by_hand():
+    found = over_seeds([0.2, 0.4, 0.9])
+    # squared differences from 0.5: 0.09 + 0.01 + 0.16 = 0.26, over 2
+    deviation = sqrt(0.13)
+    half = 4.30265 * deviation / sqrt(3)
+    assert (found.runs, found.mean) == (3, pytest.approx(0.5))
+    assert found.std == pytest.approx(deviation)
+    assert (found.low, found.high) == (
+        pytest.approx(0.5 - half, abs=1e-4),
+        pytest.approx(0.5 + half, abs=1e-4),
+    )
+
+
+def test_one_run_has_no_deviation_and_no_run_is_an_error():
+    assert over_seeds([0.7]) == OverSeeds(1, 0.7, None, None, None)
+    with pytest.raises(ValueError, match="got no value"):
+        over_seeds([])
+
+
+def test_a_curve_counts_the_runs_that_reached_a_step():
+    found = curve_over_seeds([{1: 0.0, 2: 0.5}, {1: 1.0}])
+    assert {step: (one.runs, one.mean) for step, one in found.items()} == {1: (2, 0.5), 2: (1, 0.5)}
+    assert found[1].std == pytest.approx(sqrt(0.5))
+    assert found[2].low is None

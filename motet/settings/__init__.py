@@ -1,0 +1,34 @@
+"""Settings that a config file fills in: every field with its default and its meaning.
+
+They are a package of their own because the packages credit, rollout and models all read them, and
+those packages may not import each other.
+"""
+
+from motet.settings.alarms import AlarmBounds
+from motet.settings.algorithm import Algorithm, Incentives
+from motet.settings.base import Probability, Settings, Share
+from motet.settings.models import Lora, TinyModel
+from motet.settings.optimizer import Optimizer, Schedule, Warmup
+from motet.settings.pairs import PairReplay, Pairs, Preference
+from motet.settings.reward_model import RewardModel
+from motet.settings.rollout import Decode, Plan
+
+__all__ = [
+    "AlarmBounds",
+    "Algorithm",
+    "Decode",
+    "Incentives",
+    "Lora",
+    "Optimizer",
+    "PairReplay",
+    "Pairs",
+    "Plan",
+    "Preference",
+    "Probability",
+    "RewardModel",
+    "Schedule",
+    "Settings",
+    "Share",
+    "TinyModel",
+    "Warmup",
+]

@@ -1,0 +1,99 @@
+"""How the games of a step are played: sampling, turns, joint actions."""
+
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from motet.settings.base import Probability, Settings
+
+
+class Decode(Settings):
+    """Sampling parameters of an agent."""
+
+    temperature: PositiveFloat = 1.0
+    """Divides the logits, both in sampling and in training."""
+    top_p: Probability = 1.0
+    """Sample from the smallest set of tokens with at least this probability. Below 1, the policy
+    gradient is biased."""
+    top_k: int = Field(0, ge=0)
+    """Sample from the k most likely tokens; 0 turns it off. Above 0, the policy
+    gradient is biased."""
+    max_new_tokens: PositiveInt = 256
+    """Maximum length of a completion in tokens, end-of-sequence token included."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a completion. They are removed from its text. Their tokens are kept and
+    trained."""
+
+
+class Plan(Settings):
+    """The rollout plan: how many completions are sampled per turn, and how they form
+    joint actions."""
+
+    samples: tuple[PositiveInt, ...] = Field((4,), min_length=1)
+    """Completions per agent at every Round of turn 1, 2, ...; the number of entries is the turn
+    limit. [8] is one turn, [4, 4] the published MAGRPO tree, [16, 1] sixteen two-turn paths without
+    branches."""
+    pairing: Literal["aligned", "crossed"] = "aligned"
+    """How completions form joint actions. aligned: the g-th completions of all agents form joint
+    action g. crossed: every combination is a joint action, G^N in total."""
+    expand: Literal["all", "best", "random"] = "all"
+    """Which joint actions of a Round are continued at the next turn: all, the one with the highest
+    mean reward, or a random one. `algorithm.pruned` sets the credit of the others. Training with
+    best needs `pruned: sibling_mean`."""
+    max_nodes: PositiveInt = 4096
+    """Maximum number of Rounds per task. A plan with more is refused."""
+    stop_at_reward: float | None = None
+    """End a branch when its mean reward of a turn reaches this value. Off unless set."""
+    stop_by: Literal["branch", "round"] = "branch"
+    """What `stop_at_reward` ends. branch: every joint action whose own reward reaches it. round:
+    all joint actions of a Round, when their mean reward reaches it."""
+    on_long_prompt: Literal["fault", "drop_oldest_turn"] = "fault"
+    """What happens to a prompt that is longer than the context. fault: a counted fault.
+    drop_oldest_turn: its oldest messages are removed (never the system message)."""
+    timeout_seconds: PositiveFloat | None = 3600.0
+    """Timeout for each start, observe, step or close of an environment, including its reward and
+    the services it calls. After the timeout the call is interrupted and becomes a counted fault;
+    otherwise one silent connection could block the run forever. null: no timeout.
+    docs/own_environment.md says what can be interrupted: all code that awaits, and nearly all code
+    that does not."""
+    retries: NonNegativeInt = 2
+    """How often start or step of an environment is retried after an error that may be temporary: a
+    lost connection, the environment's own timeout, an error with `may_pass`. A retry starts from
+    the same state, so `step` of an environment that cannot branch is not retried."""
+
+    @model_validator(mode="after")
+    def _something_stops(self) -> Self:
+        if self.stop_by != "branch" and self.stop_at_reward is None:
+            raise ValueError(
+                f"stop_by {self.stop_by} needs a reward to stop at, got stop_at_reward null: set "
+                "stop_at_reward, or drop stop_by"
+            )
+        return self
+
+    def joint_actions(self, turn: int, acting: int) -> int:
+        """Return J, the number of joint actions of one Round in which `acting` agents act at
+        `turn`."""
+        return self.samples[turn] ** acting if self.pairing == "crossed" else self.samples[turn]
+
+    def rounds(self, acting: int) -> tuple[int, ...]:
+        """Return the number of Rounds per task at every turn.
+
+        It assumes that no branch ends early and that `acting` agents act at every turn.
+        """
+        counts = [1]
+        for turn in range(len(self.samples) - 1):
+            grown = self.joint_actions(turn, acting) if self.expand == "all" else 1
+            counts.append(counts[-1] * grown)
+        return tuple(counts)
+
+    @property
+    def prunes(self) -> bool:
+        """Whether joint actions may be pruned: a Round before the last turn has several, and not
+        all are continued."""
+        return self.expand != "all" and any(count > 1 for count in self.samples[:-1])
+
+    @property
+    def straight(self) -> bool:
+        """Whether the tree consists of paths without branches: every Round after the first has one
+        sample per agent."""
+        return all(count == 1 for count in self.samples[1:])

@@ -1,0 +1,151 @@
+"""What a run saves: checkpoints, the best team so far, and the team at the end."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from motet.core import CreditState
+from motet.errors import ConfigError, MotetError
+from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, folders, step_of
+from motet.trainer.components import Intervals, RunTasks, TeamWeights
+from motet.trainer.metrics import MetricsWriter
+from motet.trainer.prepare import whole_folder
+from motet.trainer.run_folder import RunFolder, write_json
+from motet.trainer.run_state import RunState, fingerprint
+
+
+@dataclass
+class LastStep:
+    """The last finished step, with what a checkpoint of it needs."""
+
+    step: int
+    state: CreditState
+    facts: Mapping[str, Any]
+    """The facts of the weights after this step. Every update changes them, so they tell whether the
+    weights are still those of this step."""
+    evaluated: bool = True
+    """False if an evaluation after this step is still to be done."""
+    rank: float | None = None
+    saved: bool = False
+
+
+class RunSaver:
+    """Writes the weights of one run into its folder."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        metrics: MetricsWriter,
+        weights: TeamWeights,
+        tasks: RunTasks,
+        intervals: Intervals,
+    ) -> None:
+        self._folder, self._metrics, self._weights = folder, metrics, weights
+        self._intervals = intervals
+        self._fingerprints = {
+            "train": fingerprint(tasks.train),
+            "eval": fingerprint(tasks.eval),
+        }
+        self._writer = CheckpointWriter(folder.checkpoints, intervals.retention)
+        self._unsynced: list[Path] = []
+
+    def sync_later(self, path: Path) -> None:
+        """Have this file on the disk before the next checkpoint counts."""
+        self._unsynced.append(path)
+
+    def save(self, last_step: LastStep, run_state: RunState) -> None:
+        """Write a checkpoint, in the background if the config says so."""
+        tensors, facts = self._weights.state()
+        averages = {turn: list(pair) for turn, pair in last_step.state.averages.items()}
+        state = {
+            **run_state.state(),
+            "weights": facts,
+            "averages": averages,
+            "kl_coefficients": dict(last_step.state.kl_coefficients),
+            "evaluated": last_step.evaluated,
+            "tasks": self._fingerprints,
+            "metrics_lines": self._metrics.lines,
+            "metrics_digest": self._metrics.digest,
+        }
+        rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
+        self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
+        last_step.saved = True
+        if not self._intervals.beside:
+            self._writer.wait()
+
+    def keep_best(
+        self, last_step: LastStep, run_state: RunState, measured: Mapping[str, float]
+    ) -> None:
+        """Save the team to `best` if it has the highest value of `keep_best` so far.
+
+        Raises: ConfigError if the run has no such metric.
+        """
+        metric = self._intervals.keep_best
+        if metric is None:
+            return
+        evaluated = any(name.startswith("evaluate/") for name in measured)
+        if metric not in measured:
+            if metric.startswith("evaluate/") and not evaluated:
+                return
+            known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
+            raise ConfigError(
+                f"train.keep_best is {metric}, which is not a metric of this run; expected one of "
+                f"{', '.join(known)}"
+            )
+        last_step.rank = float(measured[metric])
+        if run_state.best is not None and last_step.rank <= run_state.best:
+            return
+        run_state.best = last_step.rank
+        with whole_folder(self._folder.best) as path:
+            best = RunFolder(path)
+            shutil.copy(self._folder.config, best.config)
+            if self._folder.models.is_dir():
+                best.models.symlink_to(Path("..") / self._folder.models.name)
+            self._weights.save(best.team)
+            found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
+            write_json(path / "best.json", found)
+
+    def save_team(self) -> None:
+        """Wait for the last checkpoint, and save the team."""
+        self._writer.wait()
+        with whole_folder(self._folder.team) as folder:
+            self._weights.save(folder)
+
+    def save_after_failure(
+        self, last_step: LastStep | None, run_state: RunState
+    ) -> Exception | None:
+        """Save the last finished step if the weights are still its own. Returns what failed."""
+        try:
+            unsaved = last_step is not None and not last_step.saved
+            if last_step and unsaved and self._weights.facts() == last_step.facts:
+                self.save(last_step, run_state)
+            self._writer.wait()
+        except (MotetError, OSError) as failed:
+            return failed
+        return None
+
+    def saved_step(self) -> int | None:
+        """The step of the newest checkpoint."""
+        there = folders(self._folder.checkpoints)
+        return step_of(there[0]) if there else None
+
+
+def credit_of(saved: Checkpoint) -> CreditState:
+    """The credit state in a checkpoint."""
+    averages = {turn: (pair[0], pair[1]) for turn, pair in saved.state["averages"].items()}
+    return CreditState(averages, saved.state["kl_coefficients"])
+
+
+def last_step_of(saved: Checkpoint) -> LastStep:
+    """The finished step that a checkpoint holds."""
+    state = saved.state
+    return LastStep(
+        saved.step,
+        credit_of(saved),
+        state["weights"],
+        state["evaluated"],
+        saved.rank,
+        saved=True,
+    )

@@ -1,0 +1,182 @@
+"""Several runs: groups over seeds, their statistics, tables, and a plot with a band."""
+
+import csv
+import io
+import json
+import sys
+from math import sqrt
+from statistics import mean, stdev
+
+import pytest
+
+import motet
+from motet.cli import main
+from tests.small_runs import run_config, steps, summary
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two seeds of one config, and one run with another learning rate."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        config = run_config(name=f"plain-seed{seed}", seed=seed)
+        motet.train(config, runs=folder, show="silent")
+    fast = run_config(name="fast")
+    motet.train(fast, ["optimizer.learning_rate=0.02"], runs=folder, show="silent")
+    (folder / "notes.txt").write_text("no run")
+    return folder
+
+
+@pytest.fixture
+def command(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments):
+        capsys.readouterr()
+        names = ("plain-seed0", "plain-seed1", "fast")
+        monkeypatch.setattr(sys, "argv", ["motet", "compare", *names, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+def test_runs_of_one_config_are_a_group_whatever_their_seeds(folder):
+    found = motet.runs(f"{folder}/*")
+    assert [run.path.name for run in found] == ["fast", "plain-seed0", "plain-seed1"]
+    names = {group: [run.path.name for run in of] for group, of in found.groups.items()}
+    assert names == {"fast": ["fast"], "plain": ["plain-seed0", "plain-seed1"]}
+    listed = motet.runs([folder / "plain-seed1", folder / "fast"])
+    assert [run.path.name for run in listed] == ["plain-seed1", "fast"]
+
+
+def test_metrics_and_summaries_of_all_runs(folder):
+    found = motet.runs(f"{folder}/*")
+    metrics = found.metrics
+    assert list(metrics.columns[:4]) == ["group", "run", "seed", "step"]
+    mine = metrics[metrics["run"] == str(folder / "plain-seed1")]
+    assert set(mine["seed"]) == {1}
+    assert mine["play/reward"].dropna().tolist() == [
+        row["play/reward"] for row in steps(folder / "plain-seed1")
+    ]
+    summaries = found.summaries.set_index("run")
+    for name in ("fast", "plain-seed0", "plain-seed1"):
+        heldout = summary(folder / name)["heldout"]
+        assert summaries.loc[str(folder / name), "after"] == heldout["after"]["success"]
+        assert summaries.loc[str(folder / name), "reward"] == heldout["after"]["reward"]
+
+
+def test_statistics_are_those_of_the_runs(folder):
+    found = motet.runs(f"{folder}/*").statistics
+    rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
+    row = found.loc["plain"]
+    assert (row["runs"], row["seeds"]) == (2, "0 1")
+    assert row["reward_mean"] == pytest.approx(mean(rewards))
+    assert row["reward_std"] == pytest.approx(stdev(rewards))
+    half = 12.7062 * stdev(rewards) / sqrt(2)
+    assert row["reward_high"] == pytest.approx(mean(rewards) + half, abs=1e-4)
+    assert found["reward_std"].isna()["fast"]
+
+
+def test_curves_have_statistics_at_every_step(folder):
+    curves = motet.runs(f"{folder}/*").curves("play/reward")
+    plain = curves[curves["group"] == "plain"].set_index("step")
+    both = [[row["play/reward"] for row in steps(folder / f"plain-seed{k}")] for k in (0, 1)]
+    assert plain["mean"].tolist() == pytest.approx([mean(pair) for pair in zip(*both, strict=True)])
+    assert plain["runs"].tolist() == [2, 2]
+    with pytest.raises(motet.ConfigError, match=r"no run has the metric 'play/rewards' \(did you"):
+        motet.runs(f"{folder}/*").curves("play/rewards")
+
+
+@pytest.mark.parametrize("band", ["interval", "std"])
+def test_a_plot_with_a_band(folder, tmp_path, band):
+    found = motet.runs(f"{folder}/*")
+    path = found.plot(tmp_path / f"{band}.png", band=band)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    other = found.plot(tmp_path / "reward.png", "evaluate/reward")
+    assert other.read_bytes() != path.read_bytes()
+
+
+def test_a_run_without_a_summary_has_its_metrics(folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder / "fast", tmp_path / "running")
+    (tmp_path / "running" / "summary.json").unlink()
+    found = motet.runs(f"{tmp_path}/*")
+    assert found.summaries["finished"].tolist() == [False]
+    assert found.summaries["after"].isna().tolist() == [True]
+    assert len(found.metrics) == 3
+    assert found.statistics["runs"].tolist() == [1]
+
+
+def test_no_run_is_an_error(folder):
+    with pytest.raises(motet.ConfigError, match="matches no run folder"):
+        motet.runs(f"{folder}/nothing-*")
+    with pytest.raises(motet.ConfigError, match="matches no run folder"):
+        motet.runs([])
+    with pytest.raises(motet.ConfigError, match=r"notes.txt.*expected"):
+        motet.runs([folder / "notes.txt"])
+
+
+def test_a_notebook_shows_the_groups(folder):
+    shown = motet.runs(f"{folder}/*")._repr_html_()
+    assert "<table" in shown
+    assert "after_mean" in shown
+
+
+def test_the_table_of_the_command_has_groups(command, folder):
+    code, out, err = command()
+    assert code == 0, err
+    assert "success before" in out
+    rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
+    assert f"{mean(rewards):.3f} ± {stdev(rewards):.3f}" in out
+    code, out, _ = command("--json")
+    assert [row["group"] for row in json.loads(out)] == ["plain", "plain", "fast"]
+
+
+def test_csv_has_a_line_per_group(command, folder):
+    code, out, err = command("--csv")
+    assert code == 0, err
+    plain, fast = csv.DictReader(io.StringIO(out))
+    rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
+    assert (plain["group"], plain["runs"], plain["seeds"]) == ("plain", "2", "0 1")
+    assert float(plain["reward_mean"]) == pytest.approx(mean(rewards))
+    assert float(plain["reward_std"]) == pytest.approx(stdev(rewards))
+    assert (fast["group"], fast["reward_std"]) == ("fast", "")
+
+
+def test_latex_is_a_table(command, folder):
+    code, out, err = command("--latex")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[1] == r"\begin{tabular}{lrrrr}"
+    assert lines[-1] == r"\end{tabular}"
+    rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
+    (plain,) = [line for line in lines if line.startswith("plain & 2 & ")]
+    assert rf"${mean(rewards):.3f} \pm {stdev(rewards):.3f}$ [" in plain
+    assert plain.endswith(r" \\")
+
+
+def test_plot_from_the_command_line(command, tmp_path):
+    path = tmp_path / "runs.png"
+    code, out, err = command("--plot", str(path), "--metric", "play/reward", "--band", "std")
+    assert code == 0, err
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert "plain" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("--csv", "--latex"), "got --csv and --latex; expected at most one of them"),
+        (("--metric", "play/reward"), "got --metric without --plot: add --plot"),
+        (("--plot", "runs.pdf"), "--plot is runs.pdf; expected a file that ends in .png"),
+        (("--plot", "r.png", "--metric", "play/rewards"), "(did you mean 'play/reward'?)"),
+    ],
+)
+def test_mistakes_are_one_line(command, line, said):
+    code, out, err = command(*line)
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert said in err
