@@ -15,8 +15,10 @@ from motet.errors import MotetError, ProcessLost
 class EngineProcess(Protocol):
     """A process with a `VllmEngine`: `actors.Actor`, or a fake in a test."""
 
-    async def call(self, verb: str, *given: Any) -> Any:
-        """Raises: ProcessLost if it died, or did not answer in time and was ended."""
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
+        """`seconds` replaces the usual deadline.
+
+        Raises: ProcessLost if it died, or did not answer in time and was ended."""
         ...
 
     def end(self) -> None: ...
@@ -49,7 +51,7 @@ class EnginePool:
 
     Args:
         start: starts the process of replica number `n`, which has no model yet.
-        settings: what an engine loads.
+        settings: what an engine loads, in at most `load_seconds`.
         restore: gives a new engine, replica number `n`, the published weights.
     """
 
@@ -59,11 +61,12 @@ class EnginePool:
         replicas: int,
         start: Callable[[int], EngineProcess],
         settings: Any,
+        load_seconds: float,
         restarts: Restarts,
         restore: Callable[["EnginePool", int], Awaitable[None]],
     ) -> None:
         self.home = home
-        self._start, self._settings = start, settings
+        self._start, self._settings, self._load_seconds = start, settings, load_seconds
         self._restarts, self._restore = restarts, restore
         self.engines = [start(number) for number in range(replicas)]
         self._turns = [asyncio.Lock() for _ in range(replicas)]
@@ -99,7 +102,7 @@ class EnginePool:
     async def _load(self, number: int) -> None:
         engine = self.engines[number]
         try:
-            await engine.call("load", self._settings)
+            await engine.call("load", self._settings, seconds=self._load_seconds)
         except ProcessLost as error:
             await self._replace(number, engine, error, restore=False)
 
@@ -116,7 +119,8 @@ class EnginePool:
                 self.engines[number].end()
                 self.engines[number] = self._start(number)
                 try:
-                    await self.ask_now(number, "load", self._settings)
+                    new = self.engines[number]
+                    await new.call("load", self._settings, seconds=self._load_seconds)
                     if restore:
                         await self._restore(self, number)
                     break

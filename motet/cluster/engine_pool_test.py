@@ -17,8 +17,9 @@ class ScriptedEngine:
         self.asked: list[tuple[str, ...]] = []
         self.ended = False
 
-    async def call(self, verb: str, *given: Any) -> Any:
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
         await asyncio.sleep(0)
+        assert seconds == (60.0 if verb == "load" else None)
         self.asked.append((verb, *given))
         if len(self.asked) - 1 in self.dies_at:
             raise ProcessLost(f"died in {verb}")
@@ -48,7 +49,7 @@ class Company:
         self.restored.append(number)
 
     def pool(self, replicas: int, allowed: int = 3) -> EnginePool:
-        return EnginePool("h", replicas, self.start, "model", Restarts(allowed), self.restore)
+        return EnginePool("h", replicas, self.start, "model", 60.0, Restarts(allowed), self.restore)
 
 
 def test_a_dead_engine_is_replaced_and_the_new_one_is_asked_again() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Actor, Place, place, spawn, started
+from motet.cluster.actors import Actor, Bundle, places, spawn, started
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
@@ -88,16 +88,20 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if samplers:
         check_installed()
     plans = homes_of(setup.config, setup.team)
-    wanted = {plan.name: [Place(plan.gpus)] for plan in plans}
+    wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
     if samplers:
-        engines = [Place(samplers.gpus)] * samplers.replicas
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
         wanted |= {f"engines of {plan.name}": engines for plan in plans}
-    with started(cluster.address, sum(map(len, wanted.values()))):
-        groups = place(wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None)
+    with (
+        started(cluster.address, sum(map(len, wanted.values()))),
+        places(
+            wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
+        ) as groups,
+    ):
         call_seconds = cluster.deadlines.call_seconds
         homes = {
             plan.name: spawn(
-                f"home {plan.name}", Home, groups[plan.name], Place(plan.gpus), call_seconds
+                f"home {plan.name}", Home, groups[plan.name], Bundle(plan.gpus), call_seconds
             )
             for plan in plans
         }
@@ -107,7 +111,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
             # One thread: vLLM is loaded and used in the main thread.
             return spawn(
-                name, VllmEngine, group, Place(samplers.gpus), call_seconds, number, threads=1
+                name, VllmEngine, group, Bundle(samplers.gpus), call_seconds, number, threads=1
             )
 
         sources = {name: _absolute(source) for name, source in bases.items()}
@@ -132,6 +136,8 @@ async def _loaded(
     config = setup.config
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
     config = config.model_copy(update={"train": length})
+    assert config.cluster is not None
+    seconds = config.cluster.deadlines.load_seconds
     facts: dict[str, HomeFacts] = {}
 
     async def load(plan: HomePlan) -> None:
@@ -140,6 +146,7 @@ async def _loaded(
             HomeSetup(
                 config, setup.team, sources, plan.residents, Path.cwd(), torch.get_num_threads()
             ),
+            seconds=seconds,
         )
 
     engines = [sampler.load()] if isinstance(sampler, VllmSampler) else []

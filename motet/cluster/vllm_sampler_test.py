@@ -36,7 +36,7 @@ class FakeEngine:
     weights: dict[str, float] = field(default_factory=dict)
     asked: list[list[EngineRow]] = field(default_factory=list)
 
-    async def call(self, verb: str, *given: Any) -> Any:
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
         await asyncio.sleep(0)
         return getattr(self, verb)(*given)
 
@@ -126,7 +126,7 @@ def stage(tokenizer: PreTrainedTokenizerFast) -> Any:
 
         sampler = VllmSampler(policies, {"h": home}, on_long_prompt="fault", restarts=Restarts(1))
         sampler.pools["h"] = EnginePool(
-            "h", replicas, start, None, sampler.restarts, sampler.restore
+            "h", replicas, start, None, 60.0, sampler.restarts, sampler.restore
         )
         return Stage(sampler, home, used)
 

@@ -157,6 +157,7 @@ def vllm_sampler(
             chosen.replicas,
             _of_home(start, plan.name),
             settings[plan.name],
+            config.cluster.deadlines.load_seconds,
             sampler.restarts,
             sampler.restore,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -18,10 +19,11 @@ from tests.vllm.engines import RealEngines, real_engines
 Kind = Literal["full", "lora"]
 
 
-@pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    with started(None, 8):
-        yield
+@pytest.fixture(scope="module")
+def local_ray() -> Iterator[ExitStack]:
+    """A Ray for the tests of a module, and a stack that ends before it."""
+    with started(None, 8), ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture(scope="session")
@@ -50,15 +52,15 @@ def policies_of(base: Path) -> Callable[[Kind, str], dict[str, Policy]]:
     return load
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engines_of(
-    local_ray: None, base: Path, policies_of: Callable[[Kind, str], dict[str, Policy]]
+    local_ray: ExitStack, base: Path, policies_of: Callable[[Kind, str], dict[str, Policy]]
 ) -> Callable[[Kind, str], RealEngines]:
-    """`engines_of(kind, dtype)` returns a sampler with a real engine, started once per session."""
+    """`engines_of(kind, dtype)` returns a sampler with a real engine, started once per module."""
 
     @cache
     def start(kind: Kind, dtype: str) -> RealEngines:
-        found = real_engines(str(base), policies_of(kind, dtype), dtype)
+        found = real_engines(local_ray, str(base), policies_of(kind, dtype), dtype)
         asyncio.run(found.sampler.load())
         return found
 

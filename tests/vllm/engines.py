@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from motet.cluster.actors import Place, place, spawn
+from motet.cluster.actors import Bundle, places, spawn
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
@@ -87,6 +88,7 @@ class RealEngines:
 
 
 def real_engines(
+    stack: ExitStack,
     source: str,
     policies: dict[str, Policy],
     dtype: str,
@@ -94,13 +96,13 @@ def real_engines(
     restarts: int = 1,
     wrapped: Callable[[EngineProcess], EngineProcess] = lambda engine: engine,
 ) -> RealEngines:
-    """Start one engine for these policies of one backbone, and load it."""
+    """Start one engine for these policies of one backbone. It ends with `stack`."""
     backbone = next(iter(policies.values())).backbone
     name = f"engine {id(policies)}"
-    groups = place({name: [Place(0)]}, 120.0, grows=False)
+    groups = stack.enter_context(places({name: [Bundle(0)]}, 120.0, grows=False))
 
     def start(number: int) -> EngineProcess:
-        return wrapped(spawn(name, BreakableEngine, groups[name], Place(0), SECONDS, threads=1))
+        return wrapped(spawn(name, BreakableEngine, groups[name], Bundle(0), SECONDS, threads=1))
 
     home = HomeHere(policies)
     adapters = [policy for policy in policies.values() if policy.adapter]
@@ -129,6 +131,6 @@ def real_engines(
         rank=8 if adapters else 0,
         adapters=max(1, len(adapters)),
     )
-    pool = EnginePool("home", 1, start, settings, sampler.restarts, sampler.restore)
+    pool = EnginePool("home", 1, start, settings, SECONDS, sampler.restarts, sampler.restore)
     sampler.pools["home"] = pool
     return RealEngines(sampler, home, pool)

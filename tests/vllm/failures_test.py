@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +19,37 @@ from tests.vllm.conftest import Kind
 from tests.vllm.engines import RealEngines, real_engines
 
 pytestmark = pytest.mark.slow
+DECODE = Decode(max_new_tokens=200)
 REQUESTS = [
-    SampleRequest(
-        (name, place), name, f"# add {place}\n", Decode(max_new_tokens=200), tuple(range(8))
-    )
+    SampleRequest((name, place), name, f"# add {place}\n", DECODE, tuple(range(8)))
     for name in ("aux", "main")
     for place in range(4)
 ]
 
 
-@pytest.fixture(scope="module")
-def policies(policies_of: Callable[[Kind, str], dict[str, Policy]]) -> dict[str, Policy]:
-    return policies_of("lora", "float32")
+class Signals:
+    """Passes calls on. Its engine gets `number`, if that is set, while it samples REQUESTS."""
 
+    number: int | None = None
+    deadline: float | None = None
 
-class Interrupted:
-    """An engine whose process gets a signal as soon as it samples the rows of REQUESTS."""
+    def __init__(self, engine: EngineProcess) -> None:
+        self.engine = engine
 
-    def __init__(self, engine: EngineProcess, number: int, deadline: float | None = None) -> None:
-        self.engine, self.number, self.deadline = engine, number, deadline
-        self.left = 1
-
-    async def call(self, verb: str, *given: Any) -> Any:
-        if verb == "generate" and len(given[0]) == 64 and self.left:
-            self.left = 0
-            process = await self.engine.call("process")
-            asked = asyncio.ensure_future(self.engine.call(verb, *given))
-            await asyncio.sleep(0.2)  # it samples for seconds
-            assert not asked.done()
-            os.kill(process, self.number)
-            try:
-                return await asyncio.wait_for(asked, self.deadline)
-            except TimeoutError:
-                self.end()
-                raise ProcessLost("it did not answer") from None
-        return await self.engine.call(verb, *given)
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
+        if verb != "generate" or len(given[0]) < 64 or Signals.number is None:
+            return await self.engine.call(verb, *given, seconds=seconds)
+        number, Signals.number = Signals.number, None
+        process = await self.engine.call("process")
+        asked = asyncio.ensure_future(self.engine.call(verb, *given))
+        await asyncio.sleep(0.2)  # it samples for seconds
+        assert not asked.done()
+        os.kill(process, number)
+        try:
+            return await asyncio.wait_for(asked, Signals.deadline)
+        except TimeoutError:
+            self.end()
+            raise ProcessLost("it did not answer") from None
 
     def end(self) -> None:
         self.engine.end()
@@ -62,43 +59,22 @@ def sampled(found: RealEngines) -> list[Sampled | Fault]:
     return asyncio.run(found.sampler.sample(REQUESTS))
 
 
-@pytest.mark.parametrize(
-    ("number", "deadline"), [(signal.SIGKILL, None), (signal.SIGSTOP, 5.0)], ids=["killed", "hangs"]
-)
-def test_a_lost_engine_is_replaced_and_gives_the_same_answers_to_the_bit(
-    local_ray: None,
-    base: Path,
-    policies: dict[str, Policy],
-    engines_of: Callable[[Kind, str], RealEngines],
-    number: int,
-    deadline: float | None,
+def test_lost_engines_are_replaced_and_give_the_same_answers_until_no_more_may_be_lost(
+    local_ray: ExitStack, base: Path, policies_of: Callable[[Kind, str], dict[str, Policy]]
 ) -> None:
-    unbroken = engines_of("lora", "float32")
-    first = True
+    policies = policies_of("lora", "float32")
+    found = real_engines(local_ray, str(base), policies, "float32", restarts=2, wrapped=Signals)
+    asyncio.run(found.sampler.load())
+    unbroken = sampled(found)
 
-    def wrapped(engine: EngineProcess) -> EngineProcess:
-        nonlocal first
-        broken, first = first, False
-        return Interrupted(engine, number, deadline) if broken else engine
-
-    # The same weights as those of the shared engine, which tests may have moved.
-    found = real_engines(str(base), unbroken.home.policies, "float32", wrapped=wrapped)
-    found.sampler.loaded(unbroken.sampler.versions)
-    assert sampled(found) == sampled(unbroken)
+    Signals.number = signal.SIGKILL
+    assert sampled(found) == unbroken
     assert found.sampler.restarts.used == 1
-    for engine in found.pool.engines:
-        engine.end()
 
+    Signals.number, Signals.deadline = signal.SIGSTOP, 5.0
+    assert sampled(found) == unbroken
+    assert found.sampler.restarts.used == 2
 
-def test_a_run_that_loses_more_engines_than_it_may_replace_stops(
-    local_ray: None, base: Path, policies: dict[str, Policy]
-) -> None:
-    found = real_engines(
-        str(base),
-        policies,
-        "float32",
-        restarts=0,
-        wrapped=lambda engine: Interrupted(engine, signal.SIGKILL),
-    )
-    with pytest.raises(MotetError, match=r"was lost: .*cluster\.restarts \(0\)"):
+    Signals.number = signal.SIGKILL
+    with pytest.raises(MotetError, match=r"was lost: .*cluster\.restarts \(2\)"):
         sampled(found)
