@@ -45,7 +45,7 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
         name: policy for name, policy in config.policies.items() if only is None or name in only
     }
     judges = config.reward_model is not None and (only is None or REWARD_MODEL in only)
-    prompts = _prompt_lengths(setup)
+    prompts = prompt_lengths(setup)
     for model, base in config.models.items():
         mine = [policy for policy in loaded.values() if policy.model == model]
         if not (mine or model in valued or (judges and config.model_of_reward == model)):
@@ -170,7 +170,7 @@ def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[s
 # ------------------------------------------------------------ prompts
 
 
-def _prompt_lengths(setup: TaskSetup) -> dict[str, int]:
+def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
     """Return the token count of each agent's longest first prompt over a few tasks.
 
     If no prompt can be made, the maximum completion length is used instead. Errors of the

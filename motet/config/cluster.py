@@ -1,14 +1,12 @@
 """The section of a run config for several GPUs and machines."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from motet.config.key_rules import KeyRules
 from motet.settings import Settings
-
-SectionRules: TypeAlias = Sequence[tuple[str, bool, str, str]]
-"""`no_effect.KeyRules`."""
 
 
 class LearnersConfig(Settings):
@@ -82,7 +80,7 @@ class ClusterConfig(Settings):
             )
         return self
 
-    def unread(self) -> Iterator[tuple[str, Settings, SectionRules]]:
+    def unread(self) -> Iterator[tuple[str, Settings, KeyRules]]:
         """Yield (section, its settings, rules), for `no_effect`. The section of this one is ""."""
         own = self.samplers.engine == "own"
         why, instead = "engine: own has no engines", "set samplers.engine: vllm"
