@@ -92,6 +92,7 @@ def components_of(
         restart=models.restart,
         timings=models.timings,
         publish_metrics=models.publish_metrics,
+        beside=config.cluster is not None and config.cluster.samplers.engine == "vllm",
         stop=stop or StopRequest(),
     )
 

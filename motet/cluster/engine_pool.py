@@ -15,6 +15,11 @@ from motet.errors import MotetError, ProcessLost
 class EngineProcess(Protocol):
     """A process with a `VllmEngine`: `actors.Actor`, or a fake in a test."""
 
+    @property
+    def handle(self) -> Any:
+        """Ray's handle, for calls from another process."""
+        ...
+
     async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
         """`seconds` replaces the usual deadline.
 

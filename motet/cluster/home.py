@@ -18,6 +18,7 @@ from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
 from motet.cluster.home_weights import disturb, exported, undisturb
+from motet.cluster.nccl_transfer import NcclSender
 from motet.config.schema import RunConfig
 from motet.core import (
     Fault,
@@ -74,6 +75,7 @@ class Home:
         self._turn = threading.Lock()
         self._stop = StopRequest()
         self._loaded: Models | None = None
+        self._senders: dict[str, NcclSender] = {}
         self._undisturbed: dict[str, list[Tensor]] = {}
         """Policy -> its weights without the noise of a rehearsal."""
 
@@ -188,6 +190,17 @@ class Home:
 
         with self._turn:
             return [ray.put(exported(self._models.policies[name]))]
+
+    def broadcast(self, name: str, engines: Sequence[Any], gpus: int) -> None:
+        """Send the present weights of a full policy to these engines of `gpus` GPUs, by NCCL."""
+        with self._turn:
+            sender = self._senders.get(name)
+            if sender is None or sender.engines != list(engines):
+                if sender is not None:
+                    sender.close()
+                sender = NcclSender(self._models.policies[name], engines, gpus)
+                self._senders[name] = sender
+            sender.send()
 
     def disturb(self, name: str) -> None:
         """Add known noise to the weights of one policy, until `undisturb`."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
+from motet.cluster.engine_publisher import EnginePublisher
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
@@ -30,12 +31,13 @@ class ClusterModels:
         homes: Mapping[str, Process],
         learners: Mapping[str, RemoteLearner],
         sampler: OwnSampler | VllmSampler,
+        publisher: OwnSampler | EnginePublisher,
     ) -> None:
         self._homes, self.learners = homes, learners
-        self.sampler = self.publisher = sampler
+        self.sampler, self.publisher = sampler, publisher
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
-        self.publish_metrics = self.sampler.metrics
+        self.publish_metrics = self.publisher.metrics
 
     def restart(self, name: str) -> None:
         self._homes[name].call_now("restart", name)
@@ -44,7 +46,7 @@ class ClusterModels:
     def facts(self) -> dict[str, Any]:
         """Return the facts without asking a home, which may be dead."""
         steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}
-        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+        return {"versions": dict(self.publisher.versions), "optimizers": steps}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         found: dict[str, Tensor] = {}
@@ -69,7 +71,7 @@ class ClusterModels:
             home.call_now("load_state", own, {"versions": {}, "optimizers": steps})
         for name, learner in self.learners.items():
             learner.steps[name] = facts["optimizers"][name]["step"]
-        self.sampler.loaded(facts["versions"])
+        self.publisher.loaded(facts["versions"])
 
     def save(self, folder: Path) -> None:
         for home in dict.fromkeys(self._homes.values()):
@@ -115,15 +117,13 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             )
 
         sources = {name: _absolute(source) for name, source in bases.items()}
-        sampler = (
-            vllm_sampler(setup.config, plans, sources, homes, engine)
-            if samplers
-            else OwnSampler(
-                {name: homes[plan.name] for plan in plans for name in plan.residents},
-                tuple(setup.team.policies),
-            )
-        )
-        yield run_loop(_loaded(setup, sources, plans, homes, sampler))
+        if samplers:
+            pair = vllm_sampler(setup.config, plans, sources, homes, engine)
+        else:
+            residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
+            own = OwnSampler(residents, tuple(setup.team.policies))
+            pair = own, own
+        yield run_loop(_loaded(setup, sources, plans, homes, *pair))
 
 
 async def _loaded(
@@ -132,6 +132,7 @@ async def _loaded(
     plans: Sequence[HomePlan],
     homes: Mapping[str, Process],
     sampler: OwnSampler | VllmSampler,
+    publisher: OwnSampler | EnginePublisher,
 ) -> ClusterModels:
     config = setup.config
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
@@ -149,7 +150,7 @@ async def _loaded(
             seconds=seconds,
         )
 
-    engines = [sampler.load()] if isinstance(sampler, VllmSampler) else []
+    engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
     await together(*map(load, plans), *engines)
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
@@ -161,6 +162,7 @@ async def _loaded(
         {name: homes[plan.name] for plan in plans for name in plan.residents},
         {name: learners[name] for name in order if name in learners},
         sampler,
+        publisher,
     )
 
 

@@ -96,7 +96,8 @@ def test_facts_follow_the_steps_without_asking_a_home():
     home = FakeHome()
     homes = {"p": home, "q": home}
     learner = RemoteLearner(home, ("p", "q"), {})
-    models = ClusterModels(homes, {"p": learner, "q": learner}, OwnSampler(homes, ["p", "q"]))
+    sampler = OwnSampler(homes, ["p", "q"])
+    models = ClusterModels(homes, {"p": learner, "q": learner}, sampler, sampler)
     asyncio.run(learner.step(["q"]))
     assert home.asked == [("step", "p", ["q"])]
     assert models.facts() == {

@@ -207,6 +207,9 @@ class VllmEngine:
             self._llm.update_weights({"update_info": {"folder": folder}})
             self.finish_weight_update(version)
 
+    def ready(self) -> None:
+        """Do nothing: an answer shows that the engine is alive."""
+
     # The next five methods are called by vLLM's RayVLLMWeightSyncClient, in the home that sends.
 
     def init_weight_transfer_engine(self, request: Any) -> None:

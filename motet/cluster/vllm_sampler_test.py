@@ -8,8 +8,9 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from motet.cluster.engine_pool import EnginePool, Restarts
+from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
 from motet.cluster.vllm_engine import EngineAnswer, EngineRow
-from motet.cluster.vllm_sampler import EnginePolicy, VllmSampler, deal
+from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Fault, Sampled, SampleRequest, ScoreRequest
 from motet.errors import MotetError, ProcessLost
 from motet.models.sampler_rows import CompletionRow
@@ -104,6 +105,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @dataclass
 class Stage:
     sampler: VllmSampler
+    publisher: EnginePublisher
     home: FakeHome
     engines: list[FakeEngine]
 
@@ -124,11 +126,11 @@ def stage(tokenizer: PreTrainedTokenizerFast) -> Any:
             used.append(waiting.pop(0) if waiting else FakeEngine())
             return used[-1]
 
-        sampler = VllmSampler(policies, {"h": home}, on_long_prompt="fault", restarts=Restarts(1))
-        sampler.pools["h"] = EnginePool(
-            "h", replicas, start, None, 60.0, sampler.restarts, sampler.restore
+        publisher = EnginePublisher(policies, {"h": home}, Restarts(1))
+        publisher.pools["h"] = EnginePool(
+            "h", replicas, start, None, 60.0, publisher.restarts, publisher.restore
         )
-        return Stage(sampler, home, used)
+        return Stage(VllmSampler(publisher, "fault"), publisher, home, used)
 
     return build
 
@@ -210,14 +212,14 @@ def test_published_weights_are_sampled_with_from_then_on(stage: Any) -> None:
     found = stage()
     sampled(found)
     found.home.weights["q"] = 5.0
-    assert asyncio.run(found.sampler.publish(["q"])) == 1
+    assert asyncio.run(found.publisher.publish(["q"])) == 1
     answer = sampled(found)[1]
     assert isinstance(answer, Sampled)
     [completion] = answer.completions
     assert completion.version == 1
     assert completion.logprobs[0] == logprob(5.0, completion.tokens[0])
-    assert found.sampler.versions == {"p": 0, "q": 1}
-    assert found.sampler.metrics() == {
+    assert found.publisher.versions == {"p": 0, "q": 1}
+    assert found.publisher.metrics() == {
         "publish/probe_max": 0.0,
         "publish/probe_mean": 0.0,
         "publish/engines_replaced": 0.0,
@@ -228,7 +230,7 @@ def test_weights_of_a_checkpoint_reach_the_engines_before_the_next_call(stage: A
     found = stage()
     sampled(found)
     found.home.weights["p"] = 7.0
-    found.sampler.loaded({"p": 4, "q": 3})
+    found.publisher.loaded({"p": 4, "q": 3})
     answer = sampled(found)[0]
     assert isinstance(answer, Sampled)
     assert answer.completions[0].version == 4
@@ -256,7 +258,7 @@ def test_the_probe_finds_weights_that_were_not_transferred(stage: Any) -> None:
     found.engines[0].stale = True
     found.home.weights["p"] += 0.002
     with pytest.raises(MotetError, match=r"version 1 of policy p: an engine samples with other"):
-        asyncio.run(found.sampler.publish(["p"]))
+        asyncio.run(found.publisher.publish(["p"]))
 
 
 def test_a_killed_engine_is_replaced_and_the_answers_are_the_same(stage: Any) -> None:
@@ -264,7 +266,7 @@ def test_a_killed_engine_is_replaced_and_the_answers_are_the_same(stage: Any) ->
     found = stage(FakeEngine(dies_at=7))
     assert sampled(found) == sampled(stage())
     assert len(found.engines) == 2
-    assert found.sampler.metrics()["publish/engines_replaced"] == 1.0
+    assert found.publisher.metrics()["publish/engines_replaced"] == 1.0
 
 
 def test_a_new_engine_with_other_weights_is_refused(stage: Any) -> None:

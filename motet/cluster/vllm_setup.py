@@ -1,16 +1,17 @@
 """The vLLM sampler of a run: what vLLM cannot do is refused before any model is loaded."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
 
 from motet.assembly.homes import HomePlan
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
+from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
 from motet.cluster.remote import Process
 from motet.cluster.vllm_engine import EngineSettings, vllm_rank
-from motet.cluster.vllm_sampler import EnginePolicy, VllmSampler
+from motet.cluster.vllm_sampler import VllmSampler
 from motet.config.parts import PolicyConfig
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
@@ -105,8 +106,8 @@ def vllm_sampler(
     bases: Mapping[str, str | Path],
     homes: Mapping[str, Process],
     start: Callable[[str, int], EngineProcess],
-) -> VllmSampler:
-    """Return the sampler of a run, with engines that are started but have no model yet.
+) -> tuple[VllmSampler, EnginePublisher]:
+    """Return the sampler and the publisher of a run. Their engines are started, but have no model.
 
     Args:
         homes: name of a home -> its process.
@@ -115,69 +116,68 @@ def vllm_sampler(
     Raises: ConfigError.
     """
     assert config.cluster is not None
-    chosen = config.cluster.samplers
-    policies: list[EnginePolicy] = []
-    settings: dict[str, EngineSettings] = {}
-    for plan in plans:
-        base = config.models[plan.model]
-        tokenizer, context = tokenizer_with(bases[plan.model], base.chat_template)
-        ranks = {name: rank_of(name, config.policies[name]) for name in plan.policies}
-        policies += [
+    read = {
+        plan.model: tokenizer_with(bases[plan.model], config.models[plan.model].chat_template)
+        for plan in plans
+    }
+    publisher = EnginePublisher(
+        [
             EnginePolicy(
                 name,
                 plan.name,
-                tokenizer,
-                context,
-                base.dtype,
-                adapter=ranks[name] > 0,
+                *read[plan.model],
+                config.models[plan.model].dtype,
+                adapter=rank_of(name, config.policies[name]) > 0,
                 trained=config.policies[name].train != "frozen",
+                nccl_gpus=config.cluster.samplers.gpus if _by_nccl(config, plan) else 0,
             )
+            for plan in plans
             for name in plan.policies
-        ]
-        settings[plan.name] = EngineSettings(
-            source=str(bases[plan.model]),
-            context=context,
-            dtype=base.dtype,
-            rows=config.train.rows_per_batch,
-            rank=max(ranks.values()),
-            adapters=max(1, sum(rank > 0 for rank in ranks.values())),
-            gpus=chosen.gpus,
-            memory=chosen.memory,
-            transfer=_transfer(config, plan),
-        )
-    sampler = VllmSampler(
-        policies,
+        ],
         homes,
-        on_long_prompt=config.rollout.on_long_prompt,
-        restarts=Restarts(config.cluster.restarts),
+        Restarts(config.cluster.restarts),
     )
     for plan in plans:
-        sampler.pools[plan.name] = EnginePool(
+        _, context = read[plan.model]
+        publisher.pools[plan.name] = EnginePool(
             plan.name,
-            chosen.replicas,
-            _of_home(start, plan.name),
-            settings[plan.name],
+            config.cluster.samplers.replicas,
+            partial(start, plan.name),
+            _settings(config, plan, str(bases[plan.model]), context),
             config.cluster.deadlines.load_seconds,
-            sampler.restarts,
-            sampler.restore,
+            publisher.restarts,
+            publisher.restore,
         )
-    return sampler
+    return VllmSampler(publisher, config.rollout.on_long_prompt), publisher
 
 
-def _of_home(
-    start: Callable[[str, int], EngineProcess], home: str
-) -> Callable[[int], EngineProcess]:
-    return lambda number: start(home, number)
+def _settings(config: RunConfig, plan: HomePlan, source: str, context: int) -> EngineSettings:
+    assert config.cluster is not None
+    ranks = [rank_of(name, config.policies[name]) for name in plan.policies]
+    return EngineSettings(
+        source=source,
+        context=context,
+        dtype=config.models[plan.model].dtype,
+        rows=config.train.rows_per_batch,
+        rank=max(ranks),
+        adapters=max(1, sum(rank > 0 for rank in ranks)),
+        gpus=config.cluster.samplers.gpus,
+        memory=config.cluster.samplers.memory,
+        transfer="nccl" if _by_nccl(config, plan) else "files",
+    )
 
 
-def _transfer(config: RunConfig, plan: HomePlan) -> Literal["files", "nccl"]:
+def _by_nccl(config: RunConfig, plan: HomePlan) -> bool:
+    """Return whether the home sends a full policy by NCCL. Adapters travel as files.
+
+    Raises: ConfigError if it should, but has no GPU.
+    """
     assert config.cluster is not None
     both = bool(plan.gpus and config.cluster.samplers.gpus)
-    wanted: dict[str, Any] = {"auto": "nccl" if both else "files"}
     if config.cluster.transfer == "nccl" and not both:
         raise ConfigError(
             f"cluster.transfer is nccl, but home {plan.name} has {plan.gpus} GPUs and its engines "
             f"{config.cluster.samplers.gpus}; expected GPUs for both: set transfer: auto"
         )
-    found: Literal["files", "nccl"] = wanted.get(config.cluster.transfer, config.cluster.transfer)
-    return found
+    full = any(config.policies[name].train == "full" for name in plan.policies)
+    return full and both and config.cluster.transfer != "files"

@@ -61,7 +61,7 @@ def engines_of(
     @cache
     def start(kind: Kind, dtype: str) -> RealEngines:
         found = real_engines(local_ray, str(base), policies_of(kind, dtype), dtype)
-        asyncio.run(found.sampler.load())
+        asyncio.run(found.publisher.load())
         return found
 
     return start

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from motet.cluster.actors import Bundle, places, spawn
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
+from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
-from motet.cluster.vllm_sampler import EnginePolicy, VllmSampler
+from motet.cluster.vllm_sampler import VllmSampler
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone, Policy
 from motet.models.forward import score_requests
@@ -79,6 +80,7 @@ class RealEngines:
     """A sampler with one real engine, and the home that its policies are in."""
 
     sampler: VllmSampler
+    publisher: EnginePublisher
     home: HomeHere
     pool: EnginePool
 
@@ -106,7 +108,7 @@ def real_engines(
 
     home = HomeHere(policies)
     adapters = [policy for policy in policies.values() if policy.adapter]
-    sampler = VllmSampler(
+    publisher = EnginePublisher(
         [
             EnginePolicy(
                 policy.name,
@@ -120,8 +122,7 @@ def real_engines(
             for policy in policies.values()
         ],
         {"home": home},
-        on_long_prompt="fault",
-        restarts=Restarts(restarts),
+        Restarts(restarts),
     )
     settings = EngineSettings(
         source,
@@ -131,6 +132,6 @@ def real_engines(
         rank=8 if adapters else 0,
         adapters=max(1, len(adapters)),
     )
-    pool = EnginePool("home", 1, start, settings, SECONDS, sampler.restarts, sampler.restore)
-    sampler.pools["home"] = pool
-    return RealEngines(sampler, home, pool)
+    pool = EnginePool("home", 1, start, settings, SECONDS, publisher.restarts, publisher.restore)
+    publisher.pools["home"] = pool
+    return RealEngines(VllmSampler(publisher, "fault"), publisher, home, pool)

@@ -64,16 +64,16 @@ def test_lost_engines_are_replaced_and_give_the_same_answers_until_no_more_may_b
 ) -> None:
     policies = policies_of("lora", "float32")
     found = real_engines(local_ray, str(base), policies, "float32", restarts=2, wrapped=Signals)
-    asyncio.run(found.sampler.load())
+    asyncio.run(found.publisher.load())
     unbroken = sampled(found)
 
     Signals.number = signal.SIGKILL
     assert sampled(found) == unbroken
-    assert found.sampler.restarts.used == 1
+    assert found.publisher.restarts.used == 1
 
     Signals.number, Signals.deadline = signal.SIGSTOP, 5.0
     assert sampled(found) == unbroken
-    assert found.sampler.restarts.used == 2
+    assert found.publisher.restarts.used == 2
 
     Signals.number = signal.SIGKILL
     with pytest.raises(MotetError, match=r"was lost: .*cluster\.restarts \(2\)"):

@@ -80,7 +80,7 @@ def test_the_same_tokens_have_the_same_log_probabilities(
             move(found, update)
             answers = sampled(found, 1.0)
             table[f"update {update}, not published"] = against_motet(found, answers)
-            asyncio.run(found.sampler.publish(list(found.home.policies)))
+            asyncio.run(found.publisher.publish(list(found.home.policies)))
         for temperature in (1.0, 0.7):
             answers = sampled(found, temperature)
             table[f"update {update}, T {temperature}"] = against_motet(found, answers)
@@ -165,10 +165,10 @@ def test_a_tied_head_that_stays_old_is_found_by_the_rehearsal(
         asyncio.run(engine.call("keep_old_head", True))
         try:
             with pytest.raises(MotetError, match="did not take all weights in the rehearsal"):
-                asyncio.run(found.sampler._rehearse(["main"]))
+                asyncio.run(found.publisher._rehearse(["main"]))
         finally:
             asyncio.run(engine.call("keep_old_head", False))
-        asyncio.run(found.sampler.publish(["main"]))
+        asyncio.run(found.publisher.publish(["main"]))
 
 
 def test_a_tied_head_that_stays_old_is_found_by_the_probe(
@@ -181,7 +181,7 @@ def test_a_tied_head_that_stays_old_is_found_by_the_probe(
     move(found, 9)
     try:
         with pytest.raises(MotetError, match="samples with other weights than those that learn"):
-            asyncio.run(found.sampler.publish(["main"]))
+            asyncio.run(found.publisher.publish(["main"]))
     finally:
         asyncio.run(engine.call("keep_old_head", False))
-    asyncio.run(found.sampler.publish(["main"]))
+    asyncio.run(found.publisher.publish(["main"]))
