@@ -84,6 +84,7 @@ def components_of(
         value_coefficient=(config.critic or CriticConfig()).coefficient,
         credit=None if config.credit is None else credit_function(config.credit),
         reward_model=config.reward_model,
+        max_lag=config.train.max_lag,
         restart=models.restart,
         timings=models.timings,
         stop=stop or StopRequest(),

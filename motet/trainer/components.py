@@ -45,10 +45,18 @@ class TrainComponents:
     """How the reward model is trained, if the run has one: the critic `REWARD_MODEL`."""
     restart: Callable[[str], object] = lambda name: None
     """Give a critic its initial weights and a new optimizer again."""
+    max_lag: int = 0
+    """`train.max_lag`: steps between the weights that sample and those that learn."""
+    beside: bool = False
+    """Whether the sampler has weights of its own, so that it may sample while learners learn."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
     stop: StopRequest = field(default_factory=StopRequest)
     """Checked between the parts of a step until the first optimizer step of it."""
+
+    def lag(self, step: int) -> int:
+        """Return how many steps were learnt between the weights that play `step` and the step."""
+        return min(self.max_lag, step - 1)
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns from this turn at this step."""
