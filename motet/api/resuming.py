@@ -113,9 +113,9 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
         changed.remove("train.steps")
         if settings.train.max_lag:
             warnings.append(
-                f"train.steps was {before.train.steps} and is {settings.train.steps}: step "
-                f"{before.train.steps + 1} is played with the newest weights, so the run differs "
-                "from an uninterrupted one of this length (train.max_lag 1)"
+                f"train.steps was {before.train.steps} and is {settings.train.steps}: the first new "
+                "step is played with the newest weights, so the run differs from an uninterrupted "
+                "one of this length (train.max_lag 1)"
             )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
