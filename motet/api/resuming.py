@@ -25,13 +25,15 @@ from motet.trainer.run_state import fingerprint, machine
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     rf"threads|(report|alarms)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"rollout\.(timeout_seconds|retries)|"
+    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
 """Config keys that may change on resume, because they do not change results.
 
 `threads` is one of them: another number of threads is a warning.
 """
+_WITHOUT_CLUSTER = {"cluster.samplers.engine": "own"}
+"""The settings of `cluster` whose results are those of a run without the section."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
     Raises: CannotResume if another key differs that changes results.
     """
     before = load_config(place / "config.yaml")
-    then, now = _flat(before.model_dump(mode="json")), _flat(settings.model_dump(mode="json"))
+    then = _WITHOUT_CLUSTER | _flat(before.model_dump(mode="json"))
+    now = _WITHOUT_CLUSTER | _flat(settings.model_dump(mode="json"))
     changed = [
         key for key in {**then, **now} if then.get(key) != now.get(key) and not FREE.fullmatch(key)
     ]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Place, place, spawn, started
+from motet.cluster.actors import Bundle, places, spawn, started
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.errors import ConfigError
@@ -84,13 +84,17 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if cluster.samplers.engine == "vllm":
         raise ConfigError("cluster.samplers.engine is vllm, expected own")
     plans = homes_of(setup.config, setup.team)
-    wanted = {plan.name: [Place(plan.gpus)] for plan in plans}
-    with started(cluster.address, len(wanted)):
-        groups = place(wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None)
+    wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
+    with (
+        started(cluster.address, len(wanted)),
+        places(
+            wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
+        ) as groups,
+    ):
         call_seconds = cluster.deadlines.call_seconds
         homes = {
             plan.name: spawn(
-                f"home {plan.name}", Home, groups[plan.name], Place(plan.gpus), call_seconds
+                f"home {plan.name}", Home, groups[plan.name], Bundle(plan.gpus), call_seconds
             )
             for plan in plans
         }
@@ -107,6 +111,8 @@ async def _loaded(
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
     config = config.model_copy(update={"train": length})
     sources = {name: _absolute(source) for name, source in bases.items()}
+    assert config.cluster is not None
+    seconds = config.cluster.deadlines.load_seconds
     facts: dict[str, HomeFacts] = {}
 
     async def load(plan: HomePlan) -> None:
@@ -115,6 +121,7 @@ async def _loaded(
             HomeSetup(
                 config, setup.team, sources, plan.residents, Path.cwd(), torch.get_num_threads()
             ),
+            seconds=seconds,
         )
 
     await together(*map(load, plans))

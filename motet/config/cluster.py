@@ -41,9 +41,11 @@ class DeadlinesConfig(Settings):
 
     place_seconds: PositiveFloat = 300.0
     """The longest time until Ray has found a place for all processes."""
+    load_seconds: PositiveFloat = 1800.0
+    """The longest time in which a process loads its models."""
     call_seconds: PositiveFloat = 1800.0
-    """The longest time of one call: to load a model, to sample a wave of completions, or to learn
-    from a batch. A process that takes longer is ended, as if it had died."""
+    """The longest time of a call: to sample a wave of completions, to learn from a batch, or to
+    save. A process that takes longer is ended, as if it had died."""
 
 
 class ClusterConfig(Settings):
@@ -69,7 +71,7 @@ class ClusterConfig(Settings):
     """How long the run waits for other processes."""
 
     @model_validator(mode="after")
-    def _engine_can_do_it(self) -> Self:
+    def _homes_have_one_gpu(self) -> Self:
         wide = max([self.learners.gpus, *self.learners.gpus_of.values()])
         if wide > 1:
             raise ValueError(
