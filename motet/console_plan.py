@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from motet.console import out, titled
+from motet.planning.layouts import MOST_LEARNERS
 
 if TYPE_CHECKING:
     from motet.api.planning import Planned
@@ -20,10 +21,13 @@ def print_plan(planned: "Planned") -> None:
         f"layouts on {count}, fastest first (seconds)",
         ["layout", "per home", "GPUs", "step", "per s", "play", "score", "learn", "publish"],
     )
-    for one in planned.options:
+    rows = [("", one) for one in planned.options]
+    if planned.configured is not None:
+        rows.insert(0, ("config: ", planned.configured))
+    for whose, one in rows:
         stages = (one.play, one.score, one.learn, one.publish)
         table.add_row(
-            one.layout.name,
+            Text(f"{whose}{one.layout.name}", "" if one.runs else "dim"),
             _per_home(one),
             str(one.gpus),
             _seconds(one.step) if one.fits else Text("too big", "red"),
@@ -32,8 +36,15 @@ def print_plan(planned: "Planned") -> None:
         )
     out.print(table)
     out.print("  per home: GPUs that learn + GPUs that sample; per s: completions per second")
-    best = planned.options[0]
+    best = planned.configured or planned.options[0]
     _print_gpus(best, planned)
+    if not best.runs:
+        out.print(
+            "several GPUs of one home are computed here, but cluster.learners does not accept them "
+            f"yet: at most {MOST_LEARNERS}",
+            style="yellow",
+            soft_wrap=True,
+        )
     if not best.fits:
         out.print(
             f"nothing fits on {count}: use more GPUs or larger ones, train: lora in place of full, "

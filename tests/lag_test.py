@@ -175,7 +175,7 @@ def test_a_longer_run_says_that_one_step_is_played_with_newer_weights(unbroken, 
     longer = [f"train.steps={STEPS + 1}"]
     motet.train(part / "config.yaml", longer, resume=True, runs=tmp_path, show="silent")
     (said,) = [line for line in summary(part)["warnings"] if "train.steps was" in line]
-    assert "the first new step is played with the newest weights" in said
+    assert "step 5 is played with the newest weights" in said
 
 
 def test_a_lag_that_makes_no_step_faster_is_said(unbroken):

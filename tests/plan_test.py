@@ -40,12 +40,36 @@ def test_on_141_gb_two_learners_are_enough_and_the_step_is_shorter():
     assert large.step < small.step
 
 
-def test_adapters_on_one_base_finish_a_step_sooner_than_full_policies():
+def test_adapters_on_one_base_run_on_eight_gpus_with_one_that_learns():
     lora = {"model": "base", "train": "lora"}
-    adapters = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}})
-    best = api.plan(adapters, **PAPER).options[0]
-    assert (best.layout.learners, best.layout.replicas) == (3, 5)
-    assert best.step < api.plan(run_config(**LARGE), **PAPER).options[0].step / 2
+    planned = api.plan(run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}), **PAPER)
+    best, *others = planned.options
+    assert (best.layout.learners, best.layout.replicas, best.runs) == (1, 7, True)
+    wide = next(one for one in others if one.layout.learners == 3)
+    assert (wide.layout.replicas, wide.runs) == (5, False)
+    full = api.plan(run_config(**LARGE), **PAPER).options[0]
+    assert not full.runs
+    assert wide.step < full.step / 2
+
+
+def test_the_layout_of_the_config_is_shown_first(tmp_path, capsys):
+    lora = {"model": "base", "train": "lora"}
+    cluster = {"samplers": {"engine": "vllm", "replicas": 2}}
+    config = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}, cluster=cluster)
+    config["train"] = {**config["train"], "max_lag": 1}
+    found = api.plan(config, **PAPER).configured
+    assert (found.layout.learners, found.layout.replicas, found.layout.max_lag) == (1, 2, 1)
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps(config))
+    app(
+        ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"],
+        standalone_mode=False,
+    )
+    shown = capsys.readouterr().out
+    assert "config: vllm lag 1" in shown
+    assert "GPUs of: vllm lag 1" in shown
+    own = api.plan({**config, "cluster": {}, "train": LARGE["train"]}, **PAPER).configured
+    assert own.layout.engine == "own"
 
 
 def test_the_prompts_of_a_tiny_run_are_measured():

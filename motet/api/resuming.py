@@ -114,11 +114,12 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
     warnings = []
     if "train.steps" in changed and _may_grow(before, settings):
         changed.remove("train.steps")
-        if settings.train.max_lag:
+        steps = before.train.steps
+        if settings.train.max_lag and steps is not None:
             warnings.append(
-                f"train.steps was {before.train.steps} and is {settings.train.steps}: the first new "
-                "step is played with the newest weights, so the run differs from an uninterrupted "
-                "one of this length (train.max_lag 1)"
+                f"train.steps was {steps} and is {settings.train.steps}: step {steps + 1} is "
+                "played with the newest weights, so the run differs from an uninterrupted one of "
+                "this length (train.max_lag 1)"
             )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)

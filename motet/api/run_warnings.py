@@ -57,8 +57,8 @@ def _lag_without_overlap(settings: RunConfig) -> list[str]:
     if not settings.train.max_lag or engines:
         return []
     return [
-        "train.max_lag 1 makes no step faster here, because the models sample with the weights that "
-        "they train: it needs cluster.samplers.engine=vllm"
+        "train.max_lag 1 makes no step faster here, because the models sample with the weights "
+        "that they train: it needs cluster.samplers.engine=vllm"
     ]
 
 

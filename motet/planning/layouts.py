@@ -19,6 +19,9 @@ ENGINE_SHARE = 0.9
 """The share of a GPU's memory that vLLM takes."""
 ENGINE_RUNTIME = 2 * 10**9
 """Bytes of vLLM besides weights and cache: kernels' workspace and captured graphs."""
+MOST_LEARNERS = 1
+"""The most GPUs of a home that `cluster.learners` accepts. Layouts with more are computed too, to
+show what they would give."""
 USABLE = 0.95
 """The share of a GPU's memory that learners may use; the allocator loses the rest to fragments."""
 CUDA_CONTEXT = 10**9
@@ -138,6 +141,11 @@ class LaidOut:
         return all(use.fits for use in self.uses)
 
     @property
+    def runs(self) -> bool:
+        """Whether Motet has this layout."""
+        return self.layout.learners <= MOST_LEARNERS
+
+    @property
     def gpus(self) -> int:
         return sum(len(use.gpus) for use in self.uses)
 
@@ -209,18 +217,20 @@ def layouts(homes: Sequence[HomeNeeds], gpus: int) -> Iterator[Layout]:
 def best_layouts(
     homes: Sequence[HomeNeeds], gpus: int, gpu: Gpu, per_node: int
 ) -> tuple[LaidOut, ...]:
-    """Return the fastest layout of each kind, fastest first; those that do not fit come last.
+    """Return the fastest layout of each kind, fastest first.
 
-    Of a kind of which nothing fits, the one that lacks least memory is returned.
+    Those that Motet does not have come after the others, and those that do not fit come last. Of a
+    kind of which nothing fits, the one that lacks least memory is returned.
     """
-    found: dict[tuple[Engine, int], LaidOut] = {}
+    found: dict[tuple[Engine, int, bool], LaidOut] = {}
     for layout in layouts(homes, gpus):
-        made, kind = lay_out(homes, layout, gpu, per_node), (layout.engine, layout.max_lag)
+        made = lay_out(homes, layout, gpu, per_node)
+        kind = (layout.engine, layout.max_lag, made.runs)
         if kind not in found or _order(made) < _order(found[kind]):
             found[kind] = made
     return tuple(sorted(found.values(), key=_order))
 
 
-def _order(made: LaidOut) -> tuple[bool, float]:
+def _order(made: LaidOut) -> tuple[bool, bool, float]:
     largest = max(use.memory for use in made.uses)
-    return (not made.fits, made.step if made.fits else float(largest))
+    return (not made.fits, not made.runs, made.step if made.fits else float(largest))

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from motet.config.cluster import ClusterConfig
 from motet.models.memory import CHUNK, ROWS, Shape
 from motet.planning.gpus import Gpu
 from motet.planning.layouts import (
     CUDA_CONTEXT,
     ENGINE_RUNTIME,
+    MOST_LEARNERS,
     HomeNeeds,
     Layout,
     best_layouts,
@@ -148,11 +150,27 @@ def test_a_critic_learns_in_a_home_of_its_own_and_has_no_engine():
     assert made.completions_per_second == pytest.approx(1000 / made.step)
 
 
-def test_the_fastest_layout_that_fits_comes_first():
+def test_the_fastest_layout_that_fits_comes_first_and_is_said_to_be_missing():
     found = best_layouts([FULL, OTHER], 8, GPU, per_node=8)
     assert [made.layout for made in found[:2]] == [
         Layout("vllm", 3, 1, max_lag=1),
         Layout("vllm", 3, 1, max_lag=0),
     ]
+    assert not any(made.runs for made in found[:2])
     assert not any(made.fits for made in found[2:])
-    assert {made.layout.engine for made in found[2:]} == {"one", "own"}
+    assert {made.layout.engine for made in found[2:]} == {"one", "own", "vllm"}
+
+
+def test_a_layout_that_motet_has_comes_before_a_faster_one_that_it_has_not():
+    found = best_layouts([LORA], 8, GPU, per_node=8)
+    assert [(made.layout.learners, made.layout.max_lag) for made in found[:2]] == [(1, 1), (1, 0)]
+    assert (found[0].layout.replicas, found[0].runs) == (7, True)
+    faster = [made for made in found if made.fits and made.step < found[0].step]
+    assert faster
+    assert not any(made.runs for made in faster)
+
+
+def test_the_config_accepts_as_many_gpus_of_a_home_as_a_plan_says():
+    ClusterConfig.model_validate({"learners": {"gpus": MOST_LEARNERS}})
+    with pytest.raises(ValueError, match="GPUs for a home"):
+        ClusterConfig.model_validate({"learners": {"gpus": MOST_LEARNERS + 1}})
