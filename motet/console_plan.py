@@ -21,13 +21,13 @@ def print_plan(planned: "Planned") -> None:
         f"layouts on {count}, fastest first (seconds)",
         ["layout", "per home", "GPUs", "step", "per s", "play", "score", "learn", "publish"],
     )
-    rows = [("", one) for one in planned.options]
+    rows = [("" if one.runs else " +", one) for one in planned.options]
     if planned.configured is not None:
-        rows.insert(0, ("config: ", planned.configured))
-    for whose, one in rows:
+        rows.insert(0, (" *", planned.configured))
+    for mark, one in rows:
         stages = (one.play, one.score, one.learn, one.publish)
         table.add_row(
-            Text(f"{whose}{one.layout.name}", "" if one.runs else "dim"),
+            f"{one.layout.name}{mark}",
             _per_home(one),
             str(one.gpus),
             _seconds(one.step) if one.fits else Text("too big", "red"),
@@ -36,15 +36,12 @@ def print_plan(planned: "Planned") -> None:
         )
     out.print(table)
     out.print("  per home: GPUs that learn + GPUs that sample; per s: completions per second")
+    if planned.configured is not None:
+        out.print("  * the cluster section of the config")
+    if any(mark == " +" for mark, _ in rows):
+        out.print(f"  + not yet: cluster.learners accepts {MOST_LEARNERS} GPU per home")
     best = planned.configured or planned.options[0]
     _print_gpus(best, planned)
-    if not best.runs:
-        out.print(
-            "several GPUs of one home are computed here, but cluster.learners does not accept them "
-            f"yet: at most {MOST_LEARNERS}",
-            style="yellow",
-            soft_wrap=True,
-        )
     if not best.fits:
         out.print(
             f"nothing fits on {count}: use more GPUs or larger ones, train: lora in place of full, "

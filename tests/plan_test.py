@@ -66,7 +66,8 @@ def test_the_layout_of_the_config_is_shown_first(tmp_path, capsys):
         standalone_mode=False,
     )
     shown = capsys.readouterr().out
-    assert "config: vllm lag 1" in shown
+    assert "vllm lag 1 *" in shown
+    assert "* the cluster section of the config" in shown
     assert "GPUs of: vllm lag 1" in shown
     own = api.plan({**config, "cluster": {}, "train": LARGE["train"]}, **PAPER).configured
     assert own.layout.engine == "own"
@@ -85,7 +86,7 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     said = ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"]
     app(said, standalone_mode=False)
     shown = capsys.readouterr().out
-    for words in ("8 x h100-80", "vllm lag 1", "3 + 1", "sample (384 rows at once)"):
+    for words in ("8 x h100-80", "vllm lag 1 +", "+ not yet", "3 + 1", "sample (384 rows at once)"):
         assert words in shown
     app([*said, "--json"], standalone_mode=False)
     plain = json.loads(capsys.readouterr().out)

@@ -104,7 +104,7 @@ class Layout:
 
     @property
     def name(self) -> str:
-        names = {"one": "one process", "own": "own", "vllm": "vllm"}
+        names = {"one": "one GPU", "own": "own", "vllm": "vllm"}
         return names[self.engine] + (" lag 1" if self.max_lag else "")
 
 
