@@ -19,7 +19,7 @@ def print_plan(planned: "Planned") -> None:
     count = f"{planned.gpus} x {planned.gpu.name}"
     table = titled(
         f"layouts on {count}, fastest first (seconds)",
-        ["layout", "per home", "GPUs", "step", "per s", "play", "score", "learn", "publish"],
+        ["layout", "per home", "step", "per s", "play", "score", "learn", "publish"],
     )
     rows = [("" if one.runs else " +", one) for one in planned.options]
     if planned.configured is not None:
@@ -29,7 +29,6 @@ def print_plan(planned: "Planned") -> None:
         table.add_row(
             f"{one.layout.name}{mark}",
             _per_home(one),
-            str(one.gpus),
             _seconds(one.step) if one.fits else Text("too big", "red"),
             f"{one.completions_per_second:,.1f}" if one.fits else "",
             *(_seconds(stage) for stage in stages),
