@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from motet.console import out, titled
-from motet.planning.layouts import MOST_LEARNERS
 
 if TYPE_CHECKING:
     from motet.api.planning import Planned
@@ -38,7 +37,7 @@ def print_plan(planned: "Planned") -> None:
     if planned.configured is not None:
         out.print("  * the cluster section of the config")
     if any(mark == " +" for mark, _ in rows):
-        out.print(f"  + not yet: cluster.learners accepts {MOST_LEARNERS} GPU per home")
+        out.print("  + not yet: homes whose GPUs share the weights instead of having copies")
     best = planned.configured or planned.options[0]
     _print_gpus(best, planned)
     if not best.fits:
@@ -73,7 +72,11 @@ def _print_gpus(made: "LaidOut", planned: "Planned") -> None:
 
 def _per_home(made: "LaidOut") -> str:
     layout = made.layout
-    return f"{layout.learners} + {layout.replicas}" if layout.engine == "vllm" else ""
+    return {
+        "one": "",
+        "own": str(layout.learners),
+        "vllm": f"{layout.learners} + {layout.replicas}",
+    }[layout.engine]
 
 
 def _does(use: "GpuUse") -> str:
