@@ -107,8 +107,7 @@ class Layout:
     @property
     def name(self) -> str:
         names = {"one": "one GPU", "own": "own", "vllm": "vllm"}
-        lag, sharded = " lag 1" * self.max_lag, " FSDP" * self.sharded
-        return f"{names[self.engine]}{lag}{sharded}"
+        return names[self.engine] + " lag 1" * self.max_lag
 
 
 @dataclass(frozen=True)
