@@ -85,14 +85,15 @@ ONE_SHOT = (
 )
 """All pairs come from the initial team: 96 problems with 80 games each."""
 PREFERENCES = {
-    "MAGRPO, the environment's reward": Experiment(
+    "MAGRPO": ZOO[1],
+    "MAGRPO, twice the samples": Experiment(
         "quickstart_magrpo16", "quickstart", ("rollout.samples=[16]",)
     ),
     "MADPO, one shot": Experiment("quickstart_madpo_once", "quickstart_madpo", ONE_SHOT),
     "MADPO, iterative": Experiment("quickstart_madpo_iter", "quickstart_madpo_iter"),
     "MARLHF, iterative": Experiment("quickstart_marlhf", "quickstart_marlhf"),
 }
-"""Method -> its runs. Each plays 7,680 games to learn from."""
+"""Method -> its runs. All but the first play 7,680 games to learn from."""
 CENTRALIZED = {
     "quickstart": (
         ZOO[1],
