@@ -123,6 +123,7 @@ def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
     """Check the policy loss; add the user's own to the table. Raises: ConfigError."""
     name = algorithm.policy_loss
     if name in LOSS_NAMES:
+        _check_importance_sampling(algorithm, name != "policy_gradient")
         return
     from motet.losses import POLICY_LOSSES, PolicyLoss
 
@@ -136,6 +137,18 @@ def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
             f"policy_loss {name} has no ratio, so it allows one gradient step per "
             f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
             f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
+        )
+    _check_importance_sampling(algorithm, POLICY_LOSSES[name].ratio is not None)
+
+
+def _check_importance_sampling(algorithm: Algorithm, has_ratio: bool) -> None:
+    """Raises: ConfigError if importance weights would count the ratio of the loss twice."""
+    mode = algorithm.importance_sampling
+    if has_ratio and mode in ("truncate", "mask"):
+        raise ConfigError(
+            f"algorithm.importance_sampling is {mode}, but policy_loss {algorithm.policy_loss} "
+            "already has the ratio to the policy that sampled: drop it, or use policy_loss: "
+            "policy_gradient"
         )
 
 

@@ -55,6 +55,26 @@ def test_a_stopped_weight_needs_a_reward_that_stops():
     check_plan(weighed, Plan(samples=(4, 4), stop_at_reward=4.0), 2)
 
 
+@pytest.mark.parametrize("mode", ["truncate", "mask"])
+def test_importance_weights_beside_a_ratio_to_the_same_policy_are_refused(mode):
+    for loss in ("clipped_surrogate", "gspo", "cispo"):
+        with pytest.raises(ConfigError, match=f"policy_loss {loss} already has the ratio"):
+            resolve("magrpo", {"policy_loss": loss, "importance_sampling": mode})
+    assert resolve("magrpo", {"importance_sampling": mode}).importance_sampling == mode
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "madpo"}, "pairs use the present log-probabilities"),
+        ({"name": "magrpo", "reduce": "token_mean"}, "use reduce: sequence_mean"),
+    ],
+)
+def test_masked_tokens_that_no_mean_can_leave_out_are_refused(fields, said):
+    with pytest.raises(ValueError, match=said):
+        resolve(fields.pop("name"), {**fields, "importance_sampling": "mask"})
+
+
 def test_the_names_that_are_known_without_torch_are_those_of_the_tables():
     import subprocess
     import sys

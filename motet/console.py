@@ -119,6 +119,12 @@ def print_cost(cost: "Cost") -> None:
             end_section=part != "total" and part == list(cost.memory)[-2],
         )
     out.print(table)
+    if cost.homes:
+        table = titled("homes", ["home", "GPUs", "policies and critics", "GiB"])
+        for home in cost.homes:
+            gib = f"{home.memory / 2**30:.3f}"
+            table.add_row(home.name, str(home.gpus), ", ".join(home.residents), gib)
+        out.print(table)
     print_warnings(cost.warnings)
     out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
 

@@ -136,6 +136,32 @@ POLICY_LOSSES: dict[str, PolicyLoss] = {
 }
 """A config may also name your own function or PolicyLoss: `policy_loss: ./mine.py:NAME`."""
 
+# ------------------------------------------------------------ samples of an older policy
+
+
+def importance_weights(
+    logp_BL: Tensor,
+    behaviour_logp_BL: Tensor,
+    mask_BL: Tensor,
+    cap: float,
+    mode: Literal["truncate", "mask"],
+) -> tuple[Tensor, Tensor]:
+    """Return (the factor of each token's advantage, the tokens that count), both [B, L].
+
+    The factor corrects for samples of another policy μ, the one that played. It is w = π/μ, without
+    a gradient, and its variance is bounded in one of two ways. truncate: min(w, cap), and every
+    token of `mask_BL` counts. mask: w, and tokens with w > cap do not count: they are in neither
+    the sum nor the number of tokens that a mean divides by. The factor is 0 where no token counts.
+
+    Source: truncated importance sampling (Ionides 2008); per step in IMPALA (Espeholt et al. 2018,
+    arXiv 1802.01561, ρ of equation 1).
+    """
+    _check_shapes(logp_BL=logp_BL, behaviour_logp_BL=behaviour_logp_BL, mask_BL=mask_BL)
+    ratio_BL = torch.exp((logp_BL - behaviour_logp_BL).detach())
+    counts_BL = mask_BL & (ratio_BL <= cap) if mode == "mask" else mask_BL
+    return torch.where(counts_BL, ratio_BL.clamp(max=cap), 0.0), counts_BL
+
+
 # ------------------------------------------------------------ regularisers
 
 

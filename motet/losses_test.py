@@ -16,6 +16,7 @@ from motet.losses import (
     clipped_surrogate,
     entropy_bonus,
     gspo,
+    importance_weights,
     kl_k2,
     kl_k3,
     policy_gradient,
@@ -135,6 +136,44 @@ def test_a_dual_clip_bounds_what_a_bad_sample_whose_ratio_ran_away_can_cost() ->
     assert close(logp_BL.grad, [[0.0, 0.0, 2.2, 0.0]])  # without it the first gradient would be 10
     plain_BL = clipped_surrogate(inputs(ratio_BL.log(), advantages_BL, torch.zeros(1, 4)))
     assert close(plain_BL, [[10.0, -2.4, 2.2, 1.6]])
+
+
+MU_BL = torch.tensor([[-1.0, -1.0, -1.0], [-1.0, -1.0, 0.0]])
+PI_BL = torch.tensor([[-1.5, -1.0, 0.5], [-0.5, 1.0, 0.0]])
+"""log π − log μ is -0.5, 0, 1.5 and 0.5, 2 and padding; e^-0.5 = .6065, e^0.5 = 1.6487."""
+TOKENS_BL = torch.tensor([[True, True, True], [True, True, False]])
+
+
+def test_truncated_importance_weights_by_hand() -> None:
+    weight_BL, counts_BL = importance_weights(PI_BL, MU_BL, TOKENS_BL, 2.0, "truncate")
+    assert close(weight_BL, [[0.60653, 1.0, 2.0], [1.64872, 2.0, 0.0]])
+    assert counts_BL.equal(TOKENS_BL)
+
+
+def test_masked_importance_weights_leave_out_the_tokens_above_the_cap() -> None:
+    weight_BL, counts_BL = importance_weights(PI_BL, MU_BL, TOKENS_BL, 2.0, "mask")
+    assert close(weight_BL, [[0.60653, 1.0, 0.0], [1.64872, 0.0, 0.0]])
+    assert counts_BL.tolist() == [[True, True, False], [True, False, False]]
+
+
+def test_importance_weights_have_no_gradient() -> None:
+    logp_BL = PI_BL.clone().requires_grad_()
+    weight_BL, _ = importance_weights(logp_BL, MU_BL, TOKENS_BL, 2.0, "truncate")
+    assert not weight_BL.requires_grad
+
+
+def test_importance_weights_turn_samples_of_an_old_policy_into_the_gradient_of_the_present_one():
+    # Two tokens with rewards 1 and 0, present policy (.6, .4), sampled by (.5, .5). The gradient of
+    # the expected reward with respect to the first logit is .6 · .4 = .24.
+    logits = torch.tensor([0.6, 0.4]).log().requires_grad_()
+    logp = torch.log_softmax(logits, 0)
+    behaviour = torch.tensor([0.5, 0.5]).log()
+    every = torch.ones(1, 2, dtype=torch.bool)
+    weight_BL, _ = importance_weights(logp[None], behaviour[None], every, 2.0, "truncate")
+    reward = torch.tensor([1.0, 0.0])
+    loss = (behaviour.exp() * -reward * weight_BL[0] * logp).sum()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert -gradient[0].item() == pytest.approx(0.24, abs=1e-6)
 
 
 def test_kl_estimators_by_hand() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from motet import load_run
 from motet.cli import main
 from motet.config.load import load_config
 
@@ -446,14 +447,28 @@ def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     )
     code, said = stopped(place, line, "warmup ")
     assert code == 130
-    assert "stopped at once" in said
+    assert "stopped in the warm-up: no agent has been trained by rewards yet. Resume with" in said
     assert {path.name for path in (tmp_path / "warm").iterdir()} <= {
         "config.yaml",
         "metrics.jsonl",
         "warmup.jsonl",
         "models",
+        "summary.json",
+        "curve.png",
+        "tensorboard",
     }
     assert not list((tmp_path / "warm").glob("models/*"))
+    shutil.copytree(tmp_path / "warm", tmp_path / "stopped")
+    code, out, err = motet(f"compare {tmp_path}/stopped {tmp_path}/warm --json")
+    assert code == 0, err
+    assert [(row["steps"], row["finished"], row["after"]) for row in json.loads(out)] == [
+        (0, False, None)
+    ] * 2
+    run = load_run(tmp_path / "warm")
+    assert (run.summary["finished"], run.summary["heldout"]) == (False, {})
+    assert (len(run.metrics), len(run.warmup) > 0) == (0, True)
+    code, _, err = motet(f"evaluate {tmp_path}/warm")
+    assert (code, "has no trained team" in err) == (2, True)
     code, out, _ = motet(f"{line} --resume")
     assert code == 0
     assert "2 steps" in out

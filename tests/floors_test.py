@@ -35,6 +35,7 @@ FLOORS = [
         "config.checks",
         "config.cluster",
         "config.foreign_keys",
+        "config.key_rules",
         "config.no_effect",
         "config.parts",
         "config.paths",
@@ -46,7 +47,7 @@ FLOORS = [
         "config.verifier",
         "config.yaml",
     },
-    {"evaluation"},
+    {"doctor", "evaluation", "planning"},
     {"trainer", "verifier"},
     {"assembly", "cluster", "config.load"},
     {
@@ -55,6 +56,7 @@ FLOORS = [
         "cli_completion",
         "cli_evaluation",
         "cli_episodes",
+        "cli_machine",
         "cli_verifier",
         "cli_options",
         "exit_codes",
@@ -64,6 +66,7 @@ FLOORS = [
         "console",
         "console_comparison",
         "console_evaluation",
+        "console_plan",
         "experiments",
     },
 ]
@@ -75,6 +78,7 @@ SHARED = (
         "config.checks",
         "config.cluster",
         "config.foreign_keys",
+        "config.key_rules",
         "config.no_effect",
         "config.parts",
         "config.paths",
@@ -104,7 +108,7 @@ HEAVY = {
 TEST = re.compile(r"(_test|conftest)\.py$")
 OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
 """Folders of the repository that an installed package does not have."""
-LAZY = {"motet.verifier.connections", "motet.verifier.http_server"}
+LAZY = {"motet.cluster.files_transfer", "motet.verifier.connections", "motet.verifier.http_server"}
 """Modules that subclass heavy classes. They may be imported only inside functions."""
 
 

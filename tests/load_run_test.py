@@ -32,7 +32,8 @@ def test_metrics_summary_and_config(folder):
 def test_the_losses_of_the_warm_up(tmp_path):
     taught = run_config(environment={"name": "quickstart"}, warmup={"steps": 3, "batch_size": 2})
     taught |= {"team": {"aux": "p", "main": "q"}, "decode": {"max_new_tokens": 4}}
-    motet.train(taught, ["train.steps=1"], runs=tmp_path, show="silent")
+    summary = motet.train(taught, ["train.steps=1"], runs=tmp_path, show="silent")
+    assert "<caption>run: 1 steps</caption>" in summary._repr_html_()
     warmup = motet.load_run(tmp_path / "run").warmup
     assert list(warmup.index) == [1, 2, 3]
     assert list(warmup.columns) == ["warmup/loss/tiny"]

@@ -5,8 +5,10 @@ A config is a path or a mapping. Results are plain values that can be written as
 
 from motet.api.answers import balance_answers, sample_answers
 from motet.api.comparing import crossplay, measure_baselines
+from motet.api.diagnosis import doctor
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
+from motet.api.planning import plan
 from motet.api.recorded import episodes
 from motet.api.replaying import replay
 from motet.api.run_rows import compare
@@ -20,10 +22,12 @@ __all__ = [
     "check",
     "compare",
     "crossplay",
+    "doctor",
     "dry_run",
     "episodes",
     "evaluate",
     "measure_baselines",
+    "plan",
     "play",
     "read_config",
     "replay",

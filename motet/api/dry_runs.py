@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,6 +12,7 @@ from motet.api.run_warnings import IDLE, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
+from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import trial_game
 from motet.blocking import blocking
@@ -28,6 +29,17 @@ from motet.trainer.notices import too_few_turns
 
 
 @dataclass(frozen=True)
+class HomeCost:
+    """A process of a run with a `cluster` section, and the estimate of its memory in bytes."""
+
+    name: str
+    gpus: int
+    residents: tuple[str, ...]
+    """The policies, critics and reward model that live there."""
+    memory: int
+
+
+@dataclass(frozen=True)
 class Cost:
     """What one training step samples, and an estimate of the run's memory in bytes."""
 
@@ -41,6 +53,8 @@ class Cost:
     """Part -> bytes. `total` is their sum."""
     warnings: list[str]
     """Warnings about settings that are allowed but may be unwanted."""
+    homes: list[HomeCost] = field(default_factory=list)
+    """Empty without a `cluster` section."""
 
 
 def _model_warnings(settings: RunConfig) -> list[str]:
@@ -94,7 +108,17 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
                 *memory_warnings(setup, memory),
                 *_trial_warnings(setup),
             ],
+            homes=_homes(setup),
         )
+
+
+def _homes(setup: TaskSetup) -> list[HomeCost]:
+    if setup.config.cluster is None:
+        return []
+    return [
+        HomeCost(home.name, home.gpus, home.residents, memory_of(setup, home.residents)["total"])
+        for home in homes_of(setup.config, setup.team)
+    ]
 
 
 def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> list[str]:
@@ -161,7 +185,7 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
         name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}
         for name in plain["models"]
     }
-    plain["warmup"] = None
+    plain["warmup"] = plain["cluster"] = None
     stand_ins: dict[str, str] = {}
     if settings.verifier is not None and settings.verifier.constant is None:
         plain["verifier"] = {"constant": STAND_IN_SCORE}

@@ -5,13 +5,14 @@ The estimate uses the shapes of the models, the rollout plan, and the prompts of
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.first_prompts import first_prompts
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
-from motet.config.parts import CriticConfig
+from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
 from motet.core import Prompt, Task
 from motet.errors import ConfigError, SamplerFault
@@ -21,6 +22,7 @@ from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.prompts import encode
 from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop
+from motet.trainer.components import REWARD_MODEL
 
 TRIED = 8
 """Number of tasks per split whose first prompts are measured."""
@@ -28,28 +30,31 @@ CHARACTERS = 3
 """Assumed characters per token if a model has no tokenizer yet."""
 
 
-def memory_of(setup: TaskSetup) -> dict[str, int]:
+def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str, int]:
     """Return the estimated bytes of each part, and their sum as `total`.
 
-    The parts are weights, gradients and optimisers, references, critics, and the larger of the
-    memory for sampling and for training.
+    `only`: the policies and critics that are loaded; by default all.
+
+    The parts are weights, gradients and optimisers, references, critics, the larger of the memory
+    for sampling and for training, and on a CPU freed memory that the process keeps.
     """
     config = setup.config
-    parts: dict[str, int] = {
-        "weights": 0,
-        "gradients and optimizers": 0,
-        "references": 0,
-        "critics": 0,
-    }
+    parts = dict.fromkeys(("weights", "gradients and optimizers", "references", "critics"), 0)
     at_work = 0
-    critic, valued = config.critic or CriticConfig(), _models_of_critics(config)
-    prompts = _prompt_lengths(setup)
+    critic, valued = config.critic or CriticConfig(), _models_of_critics(config, only)
+    loaded = {
+        name: policy for name, policy in config.policies.items() if only is None or name in only
+    }
+    judges = config.reward_model is not None and (only is None or REWARD_MODEL in only)
+    prompts = prompt_lengths(setup)
     for model, base in config.models.items():
+        mine = [policy for policy in loaded.values() if policy.model == model]
+        if not (mine or model in valued or (judges and config.model_of_reward == model)):
+            continue
         source = base.embedded or base.path
         assert source is not None
         shape = memory.shape_of(source)
         width = 4 if base.dtype == "float32" else 2
-        mine = [policy for policy in config.policies.values() if policy.model == model]
         full = sum(policy.train == "full" for policy in mine)
         computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # bytes of a trained weight
         parts["weights"] += full * memory.held(shape.parameters, computes)
@@ -62,32 +67,42 @@ def memory_of(setup: TaskSetup) -> dict[str, int]:
         judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
         judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
         parts["critics"] += valued.count(model) * judged
-        if config.reward_model is not None and config.model_of_reward == model:
+        if judges and config.reward_model is not None and config.model_of_reward == model:
             parts["reward model"] = _reward_model(config.reward_model, shape, computes)
-        for name, policy in config.policies.items():
-            if policy.model == model and policy.train != "frozen":
-                moved = (
-                    shape.parameters
-                    if policy.train == "full"
-                    else shape.adapter(policy.lora or Lora())
-                )
-                own = memory.held(moved, computes) if policy.train == "lora" else 0
-                parts["gradients and optimizers"] += own + memory.training(
-                    moved, config.optimizer_of(name).kind
-                )
+        parts["gradients and optimizers"] += sum(
+            _trained(config, name, shape, computes)
+            for name, policy in loaded.items()
+            if policy.model == model
+        )
         if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
             parts["references"] += shape.parameters * width
         length = max(
             prompts[agent] + config.decode_of(agent).max_new_tokens for agent in config.team
         )
         playing = memory.playing(shape, _rows_played(setup, model, length), length, width)
-        on_cpu = base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
-        if on_cpu and base.quantize == "none":
+        if _on_cpu(base) and base.quantize == "none":
             playing += memory.prepacked(shape, width)
         tokens = _tokens_learnt(setup, model, model in valued, prompts)
         at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
     parts["playing or learning"] = at_work
+    if any(_on_cpu(base) for base in config.models.values()):
+        parts["freed and kept"] = memory.freed(at_work)
     return {**parts, "total": sum(parts.values())}
+
+
+def _on_cpu(base: ModelConfig) -> bool:
+    return base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
+
+
+def _trained(config: RunConfig, name: str, shape: memory.Shape, computes: int) -> int:
+    """Return the bytes of the gradients and moments of a policy, and of its adapter."""
+    policy = config.policies[name]
+    if policy.train == "frozen":
+        return 0
+    full = policy.train == "full"
+    moved = shape.parameters if full else shape.adapter(policy.lora or Lora())
+    own = 0 if full else memory.held(moved, computes)
+    return own + memory.training(moved, config.optimizer_of(name).kind)
 
 
 def _reward_model(wanted: RewardModel, shape: memory.Shape, computes: int) -> int:
@@ -122,35 +137,75 @@ def _rows_played(setup: TaskSetup, model: str, length: int) -> int:
     return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Equally long completions of one turn that a policy or critic is trained on."""
+
+    rows: int
+    prompt: int
+    answer: int
+    sharing: int
+    """Completions that share one prompt in a batch."""
+
+    @property
+    def length(self) -> int:
+        return self.prompt + self.answer
+
+    def tokens(self, rows: int) -> int:
+        return rows * self.answer + math.ceil(rows / self.sharing) * self.prompt
+
+
 def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict[str, int]) -> int:
     """Return the maximum number of tokens of one micro-batch.
 
-    It is `train.token_budget`, or all tokens that a policy or critic is trained on, if these are
-    fewer. A prompt grows by one completion per turn. A policy's batch contains it once, a critic's
-    batch once per completion.
+    A prompt grows by one completion of every agent per turn. A policy's batch contains it once for
+    all its completions, a critic's batch once per completion.
     """
     config, plan = setup.config, setup.config.rollout
-    learnt: dict[str, int] = {}
+    learnt: dict[str, list[_Rows]] = {}
+    said = sum(config.decode_of(agent).max_new_tokens for agent in config.team)
     for turn, (rounds, samples) in enumerate(
         zip(plan.rounds(len(config.team)), plan.samples, strict=True)
     ):
         for agent, player in config.team.items():
             name = player.policy[min(turn, len(player.policy) - 1)]
-            answer = config.decode_of(agent).max_new_tokens
-            prompt = prompts[agent] + turn * answer
-            each = samples * (prompt + answer) if by_critics else prompt + samples * answer
             who = "critics" if by_critics else name
             if by_critics or config.policies[name].model == model:
-                learnt[who] = learnt.get(who, 0) + tasks_per_step_of(setup) * rounds * each
-    return min(
-        config.train.token_budget,
-        math.ceil(max(learnt.values(), default=0) / config.algorithm.minibatches),
-    )
+                count = tasks_per_step_of(setup) * rounds * samples
+                prompt, answer = (
+                    prompts[agent] + turn * said,
+                    config.decode_of(agent).max_new_tokens,
+                )
+                each = _Rows(
+                    math.ceil(count / config.algorithm.minibatches),
+                    prompt,
+                    answer,
+                    1 if by_critics else samples,
+                )
+                learnt.setdefault(who, []).append(each)
+    budget = config.train.token_budget
+    return max((_tokens_at_once(rows, budget) for rows in learnt.values()), default=0)
 
 
-def _models_of_critics(config: RunConfig) -> list[str]:
-    """Return the model of every critic of the run."""
-    first = {name: agent for agent, name in reversed(list(config.critic_of.items()))}
+def _tokens_at_once(turns: Sequence[_Rows], budget: int) -> int:
+    """Return the tokens of the largest micro-batch of one policy.
+
+    The budget counts a batch as rows times the longest row, with a prompt in every row, as
+    `motet.batch.pack` does.
+    """
+    whole = sum(one.tokens(one.rows) for one in turns)
+    if sum(one.rows for one in turns) * max(one.length for one in turns) <= budget:
+        return whole
+    fitting = [one.tokens(min(one.rows, max(1, budget // one.length))) for one in turns]
+    return min(whole, max(fitting))
+
+
+def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[str]:
+    """Return the model of every critic that is loaded."""
+    critics = {
+        agent: name for agent, name in config.critic_of.items() if only is None or name in only
+    }
+    first = {name: agent for agent, name in reversed(list(critics.items()))}
     said = config.critic.model if config.critic is not None else None
     return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
 
@@ -158,7 +213,7 @@ def _models_of_critics(config: RunConfig) -> list[str]:
 # ------------------------------------------------------------ prompts
 
 
-def _prompt_lengths(setup: TaskSetup) -> dict[str, int]:
+def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
     """Return the token count of each agent's longest first prompt over a few tasks.
 
     If no prompt can be made, the maximum completion length is used instead. Errors of the
@@ -215,6 +270,7 @@ KNOBS = {
     "gradients and optimizers": "policies.NAME.train=lora, or optimizer.kind=adamw_8bit",
     "references": "policies.NAME.train=lora, whose reference is the base itself",
     "critics": "critic.train=head or lora",
+    "reward model": "reward_model.train=lora or head",
     "playing or learning": "less train.token_budget, train.rows_per_batch or "
     "decode.max_new_tokens, or models.NAME.checkpointing=true",
 }
@@ -224,13 +280,16 @@ KNOBS = {
 def memory_warnings(setup: TaskSetup, parts: Mapping[str, int]) -> list[str]:
     """Return a warning if the estimate is more than the memory of the device.
 
-    Only if all models are on one device. The largest part decides which settings are named.
+    Only if all models are on one device of this process. The largest part decides which settings
+    are named.
     """
+    if setup.config.cluster is not None:
+        return []
     devices = {resolve_device(base.device) for base in setup.config.models.values()}
     most = memory_of_device(next(iter(devices))) if len(devices) == 1 else None
     if most is None or parts["total"] <= most:
         return []
-    largest = max((part for part in parts if part != "total"), key=lambda part: parts[part])
+    largest = max((part for part in parts if part in KNOBS), key=lambda part: parts[part])
     return [
         f"the run needs about {parts['total'] / 2**30:.1f} GiB, but {next(iter(devices))} has "
         f"{most / 2**30:.1f} GiB. Most of it is {largest}: use {KNOBS[largest]}"

@@ -16,6 +16,7 @@ from motet.core import Task
 from motet.errors import CannotResume, ConfigError
 from motet.objects import described, is_object
 from motet.trainer import checkpoint
+from motet.trainer.ahead import pending_of
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
 from motet.trainer.run_folder import RunFolder, lost_episodes
@@ -24,13 +25,15 @@ from motet.trainer.run_state import fingerprint, machine
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"rollout\.(timeout_seconds|retries)|"
+    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
 """Config keys that may change on resume, because they do not change results.
 
 `threads` is one of them: another number of threads is a warning.
 """
+_WITHOUT_CLUSTER = {"cluster.samplers.engine": "own"}
+"""The settings of `cluster` whose results are those of a run without the section."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         )
     folder = RunFolder(place)
     _check_metrics(folder, found)
+    pending_of(folder, found.step, found.state)
     if not folder.metrics.exists():
         warnings.append(
             f"{folder.metrics} does not exist, so its {found.state['metrics_lines']} lines are lost"
@@ -102,12 +106,21 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
     Raises: CannotResume if another key differs that changes results.
     """
     before = load_config(place / "config.yaml")
-    then, now = _flat(before.model_dump(mode="json")), _flat(settings.model_dump(mode="json"))
+    then = _WITHOUT_CLUSTER | _flat(before.model_dump(mode="json"))
+    now = _WITHOUT_CLUSTER | _flat(settings.model_dump(mode="json"))
     changed = [
         key for key in {**then, **now} if then.get(key) != now.get(key) and not FREE.fullmatch(key)
     ]
+    warnings = []
     if "train.steps" in changed and _may_grow(before, settings):
         changed.remove("train.steps")
+        steps = before.train.steps
+        if settings.train.max_lag and steps is not None:
+            warnings.append(
+                f"train.steps was {steps} and is {settings.train.steps}: step {steps + 1} "
+                "is played with the newest weights, so the run differs from an uninterrupted one "
+                "of this length (train.max_lag 1)"
+            )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
     changed = [key for key in changed if key not in replaced and not key.startswith(sections)]
@@ -119,7 +132,7 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
             f"{place} was started with another config: {differences}. Resume with "
             f"{place / 'config.yaml'}"
         )
-    return [
+    return warnings + [
         f"{key} was {described(then[key])} and is {now.get(key)}: the rest of the run may differ"
         for key in replaced
     ]

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from motet.api.objects import Objects
 from motet.api.partial import partial_summary, summarise, warmup_summary
+from motet.api.restarts import restarted
 from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
@@ -43,6 +44,7 @@ from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 
 
 @blocking
+@restarted
 def train(
     config: ConfigLike,
     overrides: Sequence[str] = (),

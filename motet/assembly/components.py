@@ -40,6 +40,10 @@ class TeamModels(TeamWeights, Protocol):
         """Give the reward model its initial weights and a new optimizer."""
         ...
 
+    def publish_metrics(self) -> Mapping[str, float]:
+        """Return what the last publication measured, as metrics."""
+        ...
+
     def timings(self) -> Mapping[str, float]:
         """Return the wall seconds of all sampling so far, by kind of work."""
         ...
@@ -88,11 +92,14 @@ def components_of(
         value_coefficient=(config.critic or CriticConfig()).coefficient,
         credit=None if config.credit is None else credit_function(config.credit),
         reward_model=config.reward_model,
+        max_lag=config.train.max_lag,
         restart=models.restart,
         comparator=models.comparator.policy_of,
         tokens_for=models.comparator.tokens_for,
         remember=models.comparator.remember,
         timings=models.timings,
+        publish_metrics=models.publish_metrics,
+        beside=config.cluster is not None and config.cluster.samplers.engine == "vllm",
         stop=stop or StopRequest(),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from motet.losses import (
     POLICY_LOSSES,
     Clip,
     LossInputs,
+    PolicyLoss,
     entropy_bonus,
+    importance_weights,
     kl_k3,
     reduce,
     value_error,
@@ -59,30 +61,83 @@ class Objective(Protocol):
     ) -> tuple[Tensor, BatchMetrics]: ...
 
 
+def importance_mode(algorithm: Algorithm, max_lag: int) -> Literal["none", "truncate", "mask"]:
+    """Return how samples of an older policy are corrected.
+
+    auto: truncate, if the samples may be `max_lag` steps old and the loss has no ratio to the
+    policy that sampled. Pairs use the present log-probabilities and need none.
+    """
+    if algorithm.importance_sampling != "auto":
+        return algorithm.importance_sampling
+    without = POLICY_LOSSES[algorithm.policy_loss].ratio is None and algorithm.preference is None
+    return "truncate" if max_lag > 0 and without else "none"
+
+
 def policy_objective(
-    algorithm: Algorithm, kl_coefficients: Mapping[str, float] | None = None
+    algorithm: Algorithm,
+    kl_coefficients: Mapping[str, float] | None = None,
+    max_lag: int = 0,
 ) -> Objective:
     """Return the objective of a policy: policy loss, KL term if `kl_in` is "loss", and entropy
     bonus.
 
     Metrics are means per token:
 
-    - entropy
-    - ratio: π/π_old.
+    - entropy; ratio: π/π_old.
     - sampling_logp_difference: |log π − log-probability recorded by the sampler|. At the first
       update of a step it shows how much sampling and training disagree.
-    - approx_kl: k3 divergence from the policy at the beginning of the step. Only for losses with a
-      ratio.
+    - approx_kl: k3 divergence from the policy that sampled, which is the one at the beginning of
+      the step unless the samples are older. Only for losses with a ratio, or with importance
+      weights.
     - clip_fraction: share of tokens whose ratio is out of the clip range in the direction of their
       advantage. Only for losses with a ratio.
     - kl: k3 divergence from the reference, if the samples have reference log-probabilities.
+    - importance_weight: the factor of the advantage, 0 for tokens that do not count; and
+      importance_clipped: share of tokens whose π/μ is above the cap. Only with importance weights.
 
     Args:
         kl_coefficients: policy -> its own coefficient, if coefficients adapt.
+        max_lag: steps between the weights that sampled and those that learn.
 
-    Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
-    sample set, unless it learns from pairs.
+    Raises: as `_loss_of`.
     """
+    policy_loss = _loss_of(algorithm)
+    clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
+    adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
+    cap = algorithm.importance_cap
+
+    def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
+        # Set padding to 0 first: masking only the loss leaves a gradient of 0·inf through exp().
+        logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
+        old_BL = batch.behaviour_logp_BL
+        measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
+        advantages_BL, counts_BL = batch.advantages_BL, batch.mask_BL
+        weight_B = batch.token_weight_B
+        if mode != "none":
+            factor_BL, counts_BL = importance_weights(logp_BL, old_BL, batch.mask_BL, cap, mode)
+            advantages_BL = advantages_BL * factor_BL
+            weight_B = weight_B * _mean_over_counted(algorithm, batch.mask_BL, counts_BL)
+            measured["importance_weight"] = factor_BL
+            measured["importance_clipped"] = (measured["ratio"] > cap).float()
+        inputs = LossInputs(logp_BL, old_BL, advantages_BL, batch.mask_BL, clip)
+        loss_BL = policy_loss.of(inputs)
+        if algorithm.kl_in == "loss":
+            coefficient = adapted.get(batch.policy, algorithm.kl_coefficient)
+            loss_BL = loss_BL + coefficient * _divergence(algorithm, batch, logp_BL)
+        if algorithm.entropy_coefficient > 0.0:
+            loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
+        if policy_loss.ratio is not None:
+            measured |= _of_ratio(policy_loss.ratio(inputs).detach(), batch, clip)
+        if policy_loss.ratio is not None or mode != "none":
+            measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
+        return reduce(loss_BL, counts_BL, weight_B), _token_means(measured, batch.mask_BL)
+
+    return objective
+
+
+def _loss_of(algorithm: Algorithm) -> PolicyLoss:
+    """Return the policy loss. Raises: ConfigError if it has no ratio and the algorithm takes
+    several gradient steps per sample set, unless it learns from pairs."""
     policy_loss = POLICY_LOSSES[algorithm.policy_loss]
     updates = algorithm.epochs * algorithm.minibatches
     if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:
@@ -91,34 +146,23 @@ def policy_objective(
             f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
             f"{updates}. Use policy_loss: clipped_surrogate"
         )
-    clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
-    adapted = kl_coefficients or {}
+    return policy_loss
 
-    def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
-        # Set padding to 0 first. Masking only the loss would leave a gradient of 0·inf through
-        # exp().
-        logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
-        old_BL = batch.behaviour_logp_BL
-        inputs = LossInputs(logp_BL, old_BL, batch.advantages_BL, batch.mask_BL, clip)
-        loss_BL = policy_loss.of(inputs)
-        if algorithm.kl_in == "loss":
-            coefficient = adapted.get(batch.policy, algorithm.kl_coefficient)
-            loss_BL = loss_BL + coefficient * _divergence(algorithm, batch, logp_BL)
-        if algorithm.entropy_coefficient > 0.0:
-            loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
-        measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
-        if policy_loss.ratio is not None:
-            ratio_BL, up_BL = policy_loss.ratio(inputs).detach(), batch.advantages_BL > 0.0
-            measured["ratio"] = ratio_BL
-            measured["clip_fraction"] = torch.where(
-                up_BL, ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
-            ).float()
-            measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
-        return reduce(loss_BL, batch.mask_BL, batch.token_weight_B), _token_means(
-            measured, batch.mask_BL
-        )
 
-    return objective
+def _mean_over_counted(algorithm: Algorithm, mask_BL: Tensor, counts_BL: Tensor) -> Tensor:
+    """Return the factor, [B], that makes 1/n of a completion of n tokens 1/(tokens that count).
+
+    It is 1 if the algorithm's weights have no such mean.
+    """
+    kept_B = counts_BL.sum(dim=1).clamp(min=1)
+    mean = algorithm.reduce == "sequence_mean"
+    return mask_BL.sum(dim=1) / kept_B if mean else torch.ones_like(kept_B)
+
+
+def _of_ratio(ratio_BL: Tensor, batch: Batch, clip: Clip) -> dict[str, Tensor]:
+    high_BL, low_BL = ratio_BL > 1.0 + clip.high, ratio_BL < 1.0 - clip.low
+    clipped_BL = torch.where(batch.advantages_BL > 0.0, high_BL, low_BL)
+    return {"ratio": ratio_BL, "clip_fraction": clipped_BL.float()}
 
 
 def _divergence(algorithm: Algorithm, batch: Batch, logp_BL: Tensor) -> Tensor:

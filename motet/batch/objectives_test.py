@@ -14,6 +14,7 @@ from motet.batch import (
     policy_objective,
     value_objective,
 )
+from motet.batch.objectives import importance_mode
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.settings import Algorithm
@@ -68,6 +69,54 @@ def test_the_ratio_and_the_mismatch_compare_with_the_policy_that_sampled() -> No
     assert metrics["sampling_logp_difference"].value == pytest.approx(0.6)
     # Ratio > 1 + high, A > 0: the row of two tokens.
     assert metrics["clip_fraction"] == Mean(2.0, 3)
+
+
+STALE_BL = torch.tensor([[0.8, 9.0], [-0.1, -1.2]])
+"""Present log-probabilities of `two_tokens`, whose behaviour policy has -0.2 and (-0.1, -0.2). So
+π/μ is e and (1, e^-1); with a cap of 2 they are 2 and (1, .36788)."""
+
+
+def test_truncated_importance_weights_multiply_the_advantages() -> None:
+    batch = two_tokens()
+    corrected = policy_objective(Algorithm(importance_sampling="truncate"))
+    loss, metrics = corrected(batch, STALE_BL, torch.zeros(2, 2))
+    # −0.5 · (−1) · 2 · 0.8 − 0.5 · 1 · (1 · −0.1 + .36788 · −1.2)
+    assert loss.item() == pytest.approx(0.8 + 0.05 + 0.5 * 0.36788 * 1.2, abs=1e-5)
+    assert metrics["importance_weight"].value == pytest.approx((2 + 1 + 0.36788) / 3, abs=1e-5)
+    assert metrics["importance_clipped"].value == pytest.approx(1 / 3)
+    # k3 of −1, 0 and 1: e^-1 + 1 − 1, 0, e − 1 − 1
+    assert metrics["approx_kl"].value == pytest.approx((0.36788 + 0.71828) / 3, abs=1e-5)
+
+
+def test_a_masked_token_is_neither_in_the_sum_nor_in_the_mean_over_its_completion() -> None:
+    rows = [
+        sample(0, (5,), (1, 9), advantage=1.0, share=0.5),
+        sample(1, (5,), (9,), advantage=-1.0, share=0.5),
+    ]
+    batch = pack(rows, 1000, "sequence_mean", LONGEST)[0]
+    masked = Algorithm(importance_sampling="mask", reduce="sequence_mean", importance_cap=0.9)
+    loss, metrics = policy_objective(masked)(batch, STALE_BL, torch.zeros(2, 2))
+    # Only the second token of the second row has π/μ ≤ 0.9. Its mean is over one token, not two.
+    assert loss.item() == pytest.approx(0.5 * 0.36788 * 1.2, abs=1e-5)
+    assert metrics["importance_clipped"].value == pytest.approx(2 / 3)
+
+
+def test_auto_corrects_samples_of_older_weights_and_no_others() -> None:
+    batch, zeros_BL = two_tokens(), torch.zeros(2, 2)
+    auto, plain = Algorithm(), Algorithm(importance_sampling="none")
+    truncated = Algorithm(importance_sampling="truncate")
+
+    def loss_of(algorithm: Algorithm, max_lag: int) -> float:
+        made = policy_objective(algorithm, max_lag=max_lag)
+        return made(batch, STALE_BL, zeros_BL)[0].item()
+
+    assert loss_of(auto, 0) == loss_of(plain, 0) == loss_of(plain, 1)
+    assert loss_of(auto, 1) == loss_of(truncated, 1) != loss_of(plain, 1)
+
+
+@pytest.mark.parametrize("loss", ["clipped_surrogate", "gspo", "cispo"])
+def test_auto_leaves_a_loss_with_a_ratio_to_the_sampling_policy_alone(loss: str) -> None:
+    assert importance_mode(Algorithm(policy_loss=loss), max_lag=1) == "none"
 
 
 @pytest.mark.parametrize("padding", [5.0, float("nan"), float("inf"), float("-inf")])

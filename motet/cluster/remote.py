@@ -24,7 +24,7 @@ R = TypeVar("R")
 class Process(Protocol):
     """A process that can be called: `actors.Actor`, or a fake in a test."""
 
-    async def call(self, verb: str, *given: Any) -> Any: ...
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any: ...
 
     def call_now(self, verb: str, *given: Any) -> Any: ...
 
@@ -154,6 +154,10 @@ class OwnSampler:
             self._seconds[kind] += seconds
         self._seconds["transport"] += max(0.0, wall - sum(slowest.values()))
 
+    def loaded(self, versions: Mapping[str, int]) -> None:
+        """Note that the homes have the weights of a checkpoint, of these versions."""
+        self.versions |= versions
+
     async def publish(self, names: Sequence[str]) -> int:
         version = max(self.versions.values()) + 1
         self.versions |= dict.fromkeys(names, version)
@@ -161,6 +165,10 @@ class OwnSampler:
 
     def timings(self) -> dict[str, float]:
         return dict(self._seconds)
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing: publishing transfers no weights."""
+        return {}
 
 
 def by_home(homes: Mapping[str, Process], names: Sequence[str]) -> dict[Process, list[int]]:

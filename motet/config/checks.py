@@ -20,6 +20,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unfit_critic(config)
         or _unfit_reward_model(config)
         or _unfit_preference(config)
+        or _unfit_lag(config)
         or _unfit_comparator(config)
         or _unused_names(config)
         or _quantised_and_trained(config)
@@ -188,6 +189,16 @@ def _unfit_preference(config: RunKeys) -> list[Complaint]:
         )
         return [(("algorithm", "preference"), text)]
     return []
+
+
+def _unfit_lag(config: RunKeys) -> list[Complaint]:
+    if not config.train.max_lag or config.report.episodes != "none":
+        return []
+    text = (
+        "train.max_lag 1 resumes from the recorded episodes of the step that was played ahead, "
+        "but report.episodes is none: set report.episodes: all, or train.max_lag: 0"
+    )
+    return [(("report", "episodes"), text)]
 
 
 def _unfit_comparator(config: RunKeys) -> list[Complaint]:

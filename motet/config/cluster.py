@@ -1,14 +1,12 @@
 """The section of a run config for several GPUs and machines."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from motet.config.key_rules import KeyRules
 from motet.settings import Settings
-
-Rules: TypeAlias = Sequence[tuple[str, bool, str, str]]
-"""`no_effect.KeyRules`."""
 
 
 class LearnersConfig(Settings):
@@ -43,9 +41,11 @@ class DeadlinesConfig(Settings):
 
     place_seconds: PositiveFloat = 300.0
     """The longest time until Ray has found a place for all processes."""
+    load_seconds: PositiveFloat = 1800.0
+    """The longest time in which a process loads its models."""
     call_seconds: PositiveFloat = 1800.0
-    """The longest time of one call: to load a model, to sample a wave of completions, or to learn
-    from a batch. A process that takes longer is ended, as if it had died."""
+    """The longest time of a call: to sample a wave of completions, to learn from a batch, or to
+    save. A process that takes longer is ended, as if it had died."""
 
 
 class ClusterConfig(Settings):
@@ -64,9 +64,6 @@ class ClusterConfig(Settings):
     transfer: Literal["auto", "nccl", "files"] = "auto"
     """How vLLM engines get the weights of full policies. auto: nccl if all of them are on GPUs,
     else files."""
-    max_lag: Literal[0, 1] = 0
-    """Steps between the weights that sample and those that learn. 1: step n+1 is played while step
-    n is learnt."""
     restarts: NonNegativeInt = 3
     """How often a process that died or did not answer is replaced in a run. The run then continues
     from its last checkpoint, or the vLLM engine is given the published weights."""
@@ -74,12 +71,7 @@ class ClusterConfig(Settings):
     """How long the run waits for other processes."""
 
     @model_validator(mode="after")
-    def _engine_can_do_it(self) -> Self:
-        if self.max_lag and self.samplers.engine == "own":
-            raise ValueError(
-                "got max_lag 1 with samplers.engine own, whose homes sample with the weights that "
-                "they train, so they cannot play ahead: set samplers.engine: vllm, or max_lag: 0"
-            )
+    def _homes_have_one_gpu(self) -> Self:
         wide = max([self.learners.gpus, *self.learners.gpus_of.values()])
         if wide > 1:
             raise ValueError(
@@ -88,7 +80,7 @@ class ClusterConfig(Settings):
             )
         return self
 
-    def unread(self) -> Iterator[tuple[str, Settings, Rules]]:
+    def unread(self) -> Iterator[tuple[str, Settings, KeyRules]]:
         """Yield (section, its settings, rules), for `no_effect`. The section of this one is ""."""
         own = self.samplers.engine == "own"
         why, instead = "engine: own has no engines", "set samplers.engine: vllm"

@@ -9,36 +9,16 @@ config needs them: the clip range with one update per step, and `repeat_last_rew
 with one turn.
 """
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 from motet.algorithms import resolve
+from motet.batch.objectives import importance_mode
+from motet.config.key_rules import KeyRules, KeyWithoutEffect, keys_by_rules, replaced_keys
 from motet.config.schema import RunConfig
 from motet.config.yaml import KeyPath, dotted, place_of
 from motet.credit.baselines import BASELINES
 from motet.errors import ConfigError
-from motet.settings import Optimizer, Settings
-
-KeyRules: TypeAlias = Sequence[tuple[str, bool, str, str]]
-"""(key, whether it has no effect, why, what to change so that it has one)."""
-
-
-@dataclass(frozen=True)
-class KeyWithoutEffect:
-    """A key, its value, why the value has no effect, and how to fix it."""
-
-    path: KeyPath
-    value: Any
-    why: str
-    fix: str
-
-    def __str__(self) -> str:
-        return (
-            f"{dotted(self.path)}: got {_shown(self.value)}, which has no effect, because "
-            f"{self.why}: {self.fix}"
-        )
+from motet.settings import Optimizer
 
 
 def refuse_keys_without_effect(config: RunConfig) -> None:
@@ -59,6 +39,7 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
     return [
         *_of_credit(config),
         *_of_kl(config),
+        *_of_importance_sampling(config),
         *_of_turn_weights(config),
         *_of_incentives(config),
         *_of_plan(config),
@@ -76,7 +57,7 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     compares = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
     samples, one_turn = list(plan.samples), len(plan.samples) == 1
     plays_one = f"rollout.samples {samples} plays one turn"
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "gamma",
@@ -127,7 +108,7 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 
 def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     algorithm = config.algorithm
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "kl_estimator",
@@ -141,6 +122,31 @@ def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 "without kl_target the coefficient is fixed",
                 "set kl_target",
             ),
+        ),
+        ("algorithm",),
+        algorithm,
+        resolve(algorithm.name, {}),
+    )
+
+
+def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    algorithm, lag = config.algorithm, config.train.max_lag
+    mode, engine = algorithm.importance_sampling, config.cluster and config.cluster.samplers.engine
+    same = lag == 0 and engine != "vllm"
+    why, instead = (
+        "with train.max_lag: 0 the weights that learn have played",
+        "set train.max_lag: 1",
+    )
+    unused, use = f"policy_loss: {algorithm.policy_loss} has a ratio", "set it to policy_gradient"
+    if mode == "none":
+        unused, use = "importance_sampling: none has no weights", "set it to truncate"
+    elif algorithm.preference is not None:
+        unused, use = "pairs have no importance weights", "set preference: null"
+    yield from keys_by_rules(
+        (
+            ("importance_sampling", same and mode in ("truncate", "mask"), why, instead),
+            ("importance_cap", same and mode == "auto", why, instead),
+            ("importance_cap", importance_mode(algorithm, lag) == "none", unused, use),
         ),
         ("algorithm",),
         algorithm,
@@ -164,7 +170,7 @@ def _of_incentives(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     incentives, alone = config.algorithm.incentives, len(config.team) == 1
     with_others = "alpha1" if incentives.alphas == "paper" else "alpha0"
     why, instead = "the team has one agent, so there are no others", "add agents"
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "alphas",
@@ -183,7 +189,7 @@ def _of_incentives(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     plan, alone = config.rollout, len(config.team) == 1
     samples = list(plan.samples)
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "pairing",
@@ -213,7 +219,7 @@ def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 
 
 def _of_decode(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    yield from _replaced(
+    yield from replaced_keys(
         ("decode",),
         config.decode,
         {f"team.{agent}.decode": player.decode for agent, player in config.team.items()},
@@ -232,18 +238,20 @@ def _of_optimizers(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         own["critic", "optimizer"] = config.critic.optimizer if config.critic is not None else None
         merged.append(config.critic_optimizer)
     replaced = list(
-        _replaced(("optimizer",), common, {dotted(path): one for path, one in own.items()})
+        replaced_keys(("optimizer",), common, {dotted(path): one for path, one in own.items()})
     )
     yield from replaced
     if "final_fraction" not in {key.path[-1] for key in replaced}:
         rules = _without_decay(all(one.schedule == "constant" for one in merged))
-        yield from _following(rules, ("optimizer",), common, Optimizer())
+        yield from keys_by_rules(rules, ("optimizer",), common, Optimizer())
     for (path, one), whole in zip(own.items(), merged, strict=True):
         if one is not None and "final_fraction" in one.model_fields_set:
-            yield from _following(_without_decay(whole.schedule == "constant"), path, whole, common)
+            yield from keys_by_rules(
+                _without_decay(whole.schedule == "constant"), path, whole, common
+            )
     if config.warmup is not None:
         rules = _without_decay(config.warmup.schedule == "constant")
-        yield from _following(rules, ("warmup",), config.warmup, type(config.warmup)())
+        yield from keys_by_rules(rules, ("warmup",), config.warmup, type(config.warmup)())
 
 
 def _without_decay(constant: bool) -> KeyRules:
@@ -260,7 +268,7 @@ def _of_schedule(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         if name not in config.frozen
     }
     policies, later = {name for name, _ in trained}, {turn for _, turn in trained}
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "kind",
@@ -291,7 +299,7 @@ def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         alarms.max_frac_return_zero_std,
     ]
     unbounded = bounds == [None] * len(bounds)
-    yield from _following(
+    yield from keys_by_rules(
         (
             (
                 "max_kl",
@@ -313,36 +321,4 @@ def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 def _of_cluster(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     for name, section, rules in config.cluster.unread() if config.cluster else ():
         path = ("cluster", name) if name else ("cluster",)
-        yield from _following(rules, path, section, type(section)())
-
-
-def _following(
-    rules: KeyRules, section: KeyPath, written: Settings, default: Settings
-) -> Iterator[KeyWithoutEffect]:
-    """Apply the rules to the keys of `written` that differ from `default`; the first that holds
-    counts."""
-    found: set[str] = set()
-    for key, holds, why, instead in rules:
-        value, usual = getattr(written, key), getattr(default, key)
-        if holds and value != usual and key not in found:
-            found.add(key)
-            fix = f"leave it at {_shown(usual)}, or {instead}"
-            yield KeyWithoutEffect((*section, key), value, why, fix)
-
-
-def _replaced(
-    section: KeyPath, common: Settings, own: dict[str, Any]
-) -> Iterator[KeyWithoutEffect]:
-    """Return the common keys that everyone replaces with their own. `own` is settings by name."""
-    fields = [one.model_fields_set if one is not None else set() for one in own.values()]
-    everywhere = set.intersection(*fields) if fields else set()
-    why = f"it is replaced in {' and '.join(own)}"
-    rules = [
-        (key, key in everywhere, why, "drop one of those") for key in type(common).model_fields
-    ]
-    yield from _following(rules, section, common, type(common)())
-
-
-def _shown(value: Any) -> str:
-    """Return a value as in YAML."""
-    return value if isinstance(value, str) else json.dumps(value)
+        yield from keys_by_rules(rules, path, section, type(section)())

@@ -127,7 +127,8 @@ def learned(config: RunConfig) -> list[float]:
         ]
         scores = scored(episodes, algorithm, numbers)
         credit = assign_credit(episodes, scores, algorithm, state, team, turns)
-        found += list(losses(algorithm, state, credit, torch.Generator().manual_seed(step)))
+        generator, lag = torch.Generator().manual_seed(step), config.train.max_lag
+        found += list(losses(algorithm, lag, state, credit, generator))
         state = credit.state
     return found
 
@@ -139,8 +140,8 @@ def greedy(config: RunConfig, number: int) -> Round:
     return played(config.model_copy(update={"rollout": plan}), (), random.Random(100 + number))
 
 
-def losses(algorithm, state, credit, generator) -> Iterator[float]:
-    policy_loss = policy_objective(algorithm, state.kl_coefficients)
+def losses(algorithm, max_lag, state, credit, generator) -> Iterator[float]:
+    policy_loss = policy_objective(algorithm, state.kl_coefficients, max_lag)
     value_loss = value_objective(algorithm, 1.0)
     for part in minibatches(credit.samples, algorithm.epochs, algorithm.minibatches, 0):
         for batch in pack(part, 10_000, algorithm.reduce, {"p": 9, "q": 9}):
@@ -167,6 +168,7 @@ def backward(loss, at_BL) -> list[float]:
 CLIPPED = {"policy_loss": "clipped_surrogate"}
 DIVERGENCE = {"kl_in": "loss", "kl_coefficient": 0.1}
 PRUNING = {"rollout": {"samples": [3, 2], "expand": "random"}}
+LAGGED = {"train": {"steps": 1, "max_lag": 1}}
 EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     # option: (the options around it, its value, other sections of the config)
     "policy_loss": ({}, "clipped_surrogate", {}),
@@ -198,6 +200,8 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "clip_value": ({"name": "iac"}, 0.1, {}),
     "epochs": (CLIPPED, 2, {}),
     "minibatches": (CLIPPED, 2, {}),
+    "importance_sampling": ({}, "none", LAGGED),
+    "importance_cap": ({}, 1.1, LAGGED),
 }
 INCENTIVES = {
     "alphas": ({"alpha0": 1.0}, "code"),
@@ -290,6 +294,19 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         DIVERGENCE, {}, "kl_horizon", 100,
         "without kl_target the coefficient is fixed: leave it at 10000, or set kl_target",
     ),
+    (
+        {}, {}, "importance_cap", 3.0,
+        "with train.max_lag: 0 the weights that learn have played: leave it at 2.0, or set "
+        "train.max_lag: 1",
+    ),
+    (
+        CLIPPED, LAGGED, "importance_cap", 3.0,
+        "policy_loss: clipped_surrogate has a ratio: leave it at 2.0, or set it to policy_gradient",
+    ),
+    (
+        {"importance_sampling": "none"}, LAGGED, "importance_cap", 3.0,
+        "importance_sampling: none has no weights: leave it at 2.0, or set it to truncate",
+    ),
 ]  # fmt: skip
 
 
@@ -324,6 +341,16 @@ def test_an_incentive_is_refused_exactly_where_it_changes_nothing(incentives, se
     assert [key.path for key in keys_without_effect(with_it)] == [
         ("algorithm", "incentives", option)
     ]
+
+
+@pytest.mark.parametrize("mode", ["truncate", "mask"])
+def test_importance_weights_of_the_weights_that_played_are_refused(mode):
+    (key,) = keys_without_effect(config({"importance_sampling": mode}))
+    assert key.path == ("algorithm", "importance_sampling")
+    assert "with train.max_lag: 0 the weights that learn have played" in str(key)
+    assert keys_without_effect(config({"importance_sampling": mode}, **LAGGED)) == []
+    engines = {"cluster": {"samplers": {"engine": "vllm"}}}
+    assert keys_without_effect(config({"importance_sampling": mode}, **engines)) == []
 
 
 def test_the_weight_of_a_turn_that_is_not_played_is_refused():

@@ -298,6 +298,10 @@ class TrainConfig(Settings):
     """Write checkpoints in the background, from one copy of the tensors in main memory. With false
     the run waits and makes no copy; it also does so if a checkpoint has more than 1 GiB of
     tensors."""
+    max_lag: Literal[0, 1] = 0
+    """Steps between the weights that play and those that learn. 1: step n+1 is played with what
+    step n−1 published. With vLLM samplers it is played while step n is learnt, which hides the
+    shorter of the two; without them nothing overlaps, and no step is faster."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
     """The run stops if a larger share of the joint actions of a step or of an evaluation fails."""
 

@@ -137,7 +137,15 @@ class Algorithm(Settings):
     unless set."""
     stop_at_kl: PositiveFloat | None = None
     """Stop the updates of a policy in this step once it has moved further than this from its state
-    at the beginning of the step (nats per token)."""
+    at the beginning of the step (nats per token). With `train.max_lag` it is measured from the
+    policy that sampled."""
+    importance_sampling: Literal["auto", "none", "truncate", "mask"] = "auto"
+    """Correction for samples of older weights, for a loss without a ratio to them. truncate: each
+    advantage is multiplied by min(π/μ, importance_cap), where μ is the policy that sampled. mask:
+    by π/μ, and tokens above the cap do not count. auto: truncate with `train.max_lag: 1`, else
+    none."""
+    importance_cap: PositiveFloat = 2.0
+    """The largest π/μ of a token in `importance_sampling`."""
     epochs: PositiveInt = 1
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
@@ -182,6 +190,7 @@ class Algorithm(Settings):
                 f"kl_target {self.kl_target} needs kl_in, got kl_in none: set kl_in, or drop "
                 "kl_target"
             )
+        self._refuse_importance_sampling()
         if self.stop_at_kl is not None and updates == 1:
             raise ValueError(
                 f"stop_at_kl {self.stop_at_kl} needs several updates, got epochs 1 x minibatches "
@@ -210,6 +219,22 @@ class Algorithm(Settings):
                 raise ValueError(
                     f"got preference with {what}, but a pair has a loss of its own: use {advice}"
                 )
+
+    def _refuse_importance_sampling(self) -> None:
+        mode = self.importance_sampling
+        if mode in ("auto", "none"):
+            return
+        if self.preference is not None:
+            raise ValueError(
+                f"got importance_sampling {mode} with preference, but pairs use the present "
+                "log-probabilities: drop it"
+            )
+        if mode == "mask" and self.reduce == "token_mean":
+            raise ValueError(
+                "got importance_sampling mask with reduce token_mean, whose number of tokens is "
+                "known before it is known which ones count: use reduce: sequence_mean, or "
+                "importance_sampling: truncate"
+            )
 
     def _refuse_clipping(self) -> None:
         for name in ("clip_low", "clip_high", "clip_dual"):

@@ -219,7 +219,7 @@ def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 def _synced(path: Path) -> str:
     """Sync a file to the disk and return its hash."""
-    found = _hash(path)
+    found = file_hash(path)
     _sync(path)
     return found
 
@@ -296,7 +296,7 @@ def what_is_wrong(folder: Path) -> str | None:
         if not (folder / name).is_file():
             return f"{name} is missing"
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(_hash, (folder / name for name in files))
+        found = threads.map(file_hash, (folder / name for name in files))
         changed = [name for name, hash_ in zip(files, found, strict=True) if hash_ != files[name]]
     return f"{changed[0]} was changed after it was written" if changed else None
 
@@ -310,7 +310,8 @@ def _rank(folder: Path) -> float | None:
     return rank if isinstance(rank, float) else None
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -55,10 +55,20 @@ class TrainComponents:
     team's own history."""
     restart: Callable[[str], object] = lambda name: None
     """Give a critic its initial weights and a new optimizer again."""
+    max_lag: int = 0
+    """`train.max_lag`: steps between the weights that sample and those that learn."""
+    beside: bool = False
+    """Whether the sampler has weights of its own, so that it may sample while learners learn."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
+    publish_metrics: Callable[[], Mapping[str, float]] = dict
+    """What the last publication measured, as metrics. Empty if it copies nothing."""
     stop: StopRequest = field(default_factory=StopRequest)
     """Checked between the parts of a step until the first optimizer step of it."""
+
+    def lag(self, step: int) -> int:
+        """Return how many steps were learnt between the weights that play `step` and the step."""
+        return min(self.max_lag, step - 1)
 
     def compared(self, pairs: Pairs | None) -> Team:
         """Return the team that plays for these pairs: with the comparator, if it is needed."""

@@ -46,7 +46,7 @@ async def learn_samples(
 ) -> dict[str, float]:
     """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
     algorithm, learners = components.algorithm, components.learners
-    objective = policy_objective(algorithm, state.kl_coefficients)
+    objective = policy_objective(algorithm, state.kl_coefficients, components.max_lag)
     value_loss = value_objective(algorithm, components.value_coefficient)
     seen: dict[str, list[BatchMetrics]] = {}
     valued: dict[str, list[BatchMetrics]] = {}
@@ -70,7 +70,8 @@ async def learn_samples(
         work = [_policy_batch(learners, batch, objective) for batch in batches]
         work += [_value_batch(learners, batch, value_loss) for batch in value_batches]
         found = await side_by_side(work, None if stepped else components.stop.check)
-        now = _by_policy(components, batches, found[: len(batches)], step_config, seen)
+        updated = components.team.policies if components.lag(number) else seen
+        now = _by_policy(components, batches, found[: len(batches)], step_config, updated)
         for value_batch, value_metrics in zip(value_batches, found[len(batches) :], strict=True):
             valued.setdefault(value_batch.critic, []).append(value_metrics)
         for name, figures in now.items():
@@ -123,7 +124,7 @@ async def learn_pairs(
             budget = step_config.token_budget
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
-        moved = bool(stepped or preferences.stale)
+        moved = bool(stepped or preferences.stale or components.lag(number))
         logp = await _present_logp(learners, packed(own)) if moved else {}
         margin_P = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_P, beta)
@@ -151,8 +152,9 @@ def _by_policy(
 ) -> dict[str, list[BatchMetrics]]:
     """Return the metrics of each policy, of the metrics that its batches gave.
 
-    The weights of a policy that is not `updated` in this step are still those that sampled, so its
-    log-probabilities are compared with those of sampling. Those of the others differ on purpose.
+    The weights of a policy that is not `updated` since it sampled are still those that sampled, so
+    its log-probabilities are compared with those of sampling. Those of the others differ on
+    purpose.
 
     Raises: MotetError if they disagree.
     """

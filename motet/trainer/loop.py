@@ -3,7 +3,7 @@
 Nothing here knows on which device or machine a model runs, or the name of an algorithm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from motet.core import (
@@ -150,11 +150,13 @@ async def learn_step(
     state: CreditState,
     fitted: Fitted = NOT_FITTED,
     earlier: Earlier = lambda kind, step: (),
+    ahead: Awaitable[Played] | None = None,
 ) -> tuple[TrainStep, CreditState]:
     """Score, credit, pack, learn and publish: everything after the episodes of step `number`.
 
     The episodes may come from `play_step` or from a record. `fitted` comes from `fit_step`.
     `earlier` gives the episodes of earlier steps, if pairs of them are learned from again.
+    `ahead`: the games of the next step. The new weights are published after they have ended.
     """
     episodes, algorithm, team = played.episodes, components.algorithm, components.team
     clock, judgement = Stopwatch(), dict[str, float]()
@@ -185,9 +187,13 @@ async def learn_step(
             components, samples, credit.preferences, number, step_config, clock
         )
     clock.lap("learn")
+    if ahead is not None:
+        await ahead
+        clock.lap("wait")
     await components.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
     metrics = {**fitted.metrics, **judgement, **credit.metrics, **learned}
+    metrics |= components.publish_metrics()
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)

@@ -66,28 +66,26 @@ async def replay(
 ) -> Replay:
     """Train `weights` from the beginning of the run up to `step`, and replay that step.
 
-    Earlier steps are trained from their recorded episodes, or sampled again if there are none.
+    Earlier steps are trained from their recorded episodes, or sampled again if there are none. With
+    `train.max_lag` they must be recorded, and the step is sampled before the step before it is
+    trained, as in the run.
     `on_progress` receives the number of finished steps and their total.
 
     Raises: ConfigError if a record is missing or broken; what the step itself raised, such as
     TrainingDiverged.
     """
-    start, state = _restore(folder.checkpoints, weights, step)
-    for number in range(start + 1, step):
-        on_progress(number - start - 1, step - start)
-        state = await _repeat(components, tasks, number, step_config, state, folder)
+    start, state, ahead = await _up_to(
+        components, weights, tasks, step_config, folder, step, sample, on_progress
+    )
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
-        raise ConfigError(
-            f"{folder.episodes('train', step)} does not exist: remove --recorded to sample the "
-            "step again"
-        )
+        missing = folder.episodes("train", step)
+        raise ConfigError(f"{missing} does not exist: remove --recorded to sample the step again")
     fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
-        drawn = tasks_of(step, tasks, components.seed, step_config)
-        played = await play_step(components, drawn, step)
+        played = ahead or await _sampled(components, tasks, step, step_config)
         if recorded is not None:
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
@@ -97,8 +95,7 @@ async def replay(
         )
         now = figures.of_step(learned)
     on_progress(step - start, step - start)
-    steps = (row for row in read_metrics(folder.metrics) if "play/tokens" in row)
-    then = next((row for row in steps if row["step"] == step), {})
+    then = _metrics_of(folder, step)
     both = [name for name in now if name in then and not name.startswith("time/")]
     return Replay(
         step=step,
@@ -112,6 +109,44 @@ async def replay(
     )
 
 
+def _metrics_of(folder: RunFolder, step: int) -> Mapping[str, float]:
+    steps = (row for row in read_metrics(folder.metrics) if "play/tokens" in row)
+    return next((row for row in steps if row["step"] == step), {})
+
+
+async def _up_to(
+    components: TrainComponents,
+    weights: TeamWeights,
+    tasks: Sequence[Task],
+    step_config: StepConfig,
+    folder: RunFolder,
+    step: int,
+    sample: bool,
+    on_progress: Callable[[int, int], object],
+) -> tuple[int, CreditState, Played | None]:
+    """Train `weights` from a checkpoint up to the step before `step`.
+
+    Returns the step of the checkpoint, the credit state, and the games of `step` if they are
+    sampled and were played ahead in the run: before the step before it was learnt.
+    """
+    before = step - components.lag(step) if sample else step
+    start, state = _restore(folder.checkpoints, weights, before)
+    ahead: Played | None = None
+    for number in range(start + 1, step):
+        on_progress(number - start - 1, step - start)
+        if number == before:
+            ahead = await _sampled(components, tasks, step, step_config)
+        state = await _repeat(components, tasks, number, step_config, state, folder)
+    return start, state, ahead
+
+
+async def _sampled(
+    components: TrainComponents, tasks: Sequence[Task], number: int, step_config: StepConfig
+) -> Played:
+    drawn = tasks_of(number, tasks, components.seed, step_config)
+    return await play_step(components, drawn, number)
+
+
 async def _repeat(
     components: TrainComponents,
     tasks: Sequence[Task],
@@ -123,8 +158,13 @@ async def _repeat(
     """Train on the recorded episodes of a step, or on episodes that are sampled again."""
     fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
     episodes = _recorded(folder, number)
-    drawn = tasks_of(number, tasks, components.seed, step_config)
-    played = Played(episodes) if episodes else await play_step(components, drawn, number)
+    if not episodes and components.max_lag:
+        raise ConfigError(
+            f"{folder.episodes('train', number)} does not exist; expected the episodes of step "
+            f"{number}, because train.max_lag is 1 and the weights that played them are gone"
+        )
+    sampled = None if episodes else await _sampled(components, tasks, number, step_config)
+    played = sampled or Played(episodes or ())
     _, state = await learn_step(
         components, played, number, step_config, state, fitted, folder.recorded
     )

@@ -19,6 +19,7 @@ from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.settings import AlarmBounds
 from motet.trainer import figures
+from motet.trainer.ahead import next_games, played_ahead
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.components import (
@@ -30,6 +31,7 @@ from motet.trainer.components import (
 )
 from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
+    Played,
     TrainStep,
     fit_step,
     learn_step,
@@ -145,25 +147,34 @@ class TrainingRun:
         """Every step after `start`."""
         components, config = self._components, self._step_config
         self._progress.stage("train", config.steps, start.step)
-        credit_state = start.state
+        credit_state, pending = start.state, start.pending
         for number in range(start.step + 1, config.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
             fitted = await self._fit_reward_model(number)
-            tasks = tasks_of(number, self._tasks.train, components.seed, config)
-            self._progress.waiting(f"the games of step {number}")
-            played = await play_step(components, tasks, number, self._notices.see)
-            self._notices.played(played.episodes, components.plan)
-            self._progress.completions(last_completions(played.episodes))
-            if self._intervals.record_episodes:
-                with self._run_state.profile.stage("report"):
-                    self._record("train", number, played.episodes)
+            played = pending or await self._play(components, number)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
-            self._progress.waiting(f"the update of step {number}")
-            step, credit_state = await learn_step(
-                components, played, number, config, credit_state, fitted, self._folder.recorded
-            )
-            await self._finish(step, credit_state)
+            games = next_games(components, number, config, self._play)
+            earlier = self._folder.recorded
+            async with played_ahead(games, components.beside) as ahead:
+                self._progress.waiting(f"the update of step {number}")
+                step, credit_state = await learn_step(
+                    components, played, number, config, credit_state, fitted, earlier, ahead
+                )
+            pending = None if ahead is None else ahead.result()
+            await self._finish(step, credit_state, pending)
+
+    async def _play(self, components: TrainComponents, number: int) -> Played:
+        """Play and record the games of a step."""
+        tasks = tasks_of(number, self._tasks.train, components.seed, self._step_config)
+        self._progress.waiting(f"the games of step {number}")
+        played = await play_step(components, tasks, number, self._notices.see)
+        self._notices.played(played.episodes, components.plan)
+        self._progress.completions(last_completions(played.episodes))
+        if self._intervals.record_episodes:
+            with self._run_state.profile.stage("report"):
+                self._record("train", number, played.episodes)
+        return played
 
     async def _fit_reward_model(self, number: int) -> Fitted:
         """Train the reward model if step `number` begins an iteration; record the games of its
@@ -180,7 +191,9 @@ class TrainingRun:
             self._record("pairs", number, fitted.episodes)
         return fitted
 
-    async def _finish(self, step: TrainStep, credit_state: CreditState) -> None:
+    async def _finish(
+        self, step: TrainStep, credit_state: CreditState, pending: Played | None
+    ) -> None:
         """Log a step, then evaluate and save if that is due. A callback may end the training here.
 
         Raises: MotetError if an alarm stops the run; Interrupted.
@@ -191,8 +204,8 @@ class TrainingRun:
         last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
-        facts = self._weights.facts()
-        finished = LastStep(step.number, credit_state, facts, evaluated=not evaluation_due)
+        facts, evaluated = self._weights.facts(), not evaluation_due
+        finished = LastStep(step.number, credit_state, facts, evaluated, pending=pending)
         self._last_step, self._done = finished, step.number
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
@@ -297,7 +310,7 @@ class TrainingRun:
     def _restore(self, resumed: Checkpoint) -> LastStep:
         self._weights.load(resumed.tensors, resumed.state["weights"])
         self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
-        self._last_step, self._done = last_step_of(resumed), resumed.step
+        self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
         return self._last_step
 
     def _describe_failure(self, error: MotetError) -> MotetError:

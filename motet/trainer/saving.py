@@ -8,8 +8,10 @@ from typing import Any
 
 from motet.core import CreditState
 from motet.errors import ConfigError, MotetError
+from motet.trainer.ahead import pending_of, pending_state
 from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, folders, step_of
 from motet.trainer.components import Intervals, RunTasks, TeamWeights
+from motet.trainer.loop import Played
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.prepare import whole_folder
 from motet.trainer.run_folder import RunFolder, write_json
@@ -29,6 +31,8 @@ class LastStep:
     """False if an evaluation after this step is still to be done."""
     rank: float | None = None
     saved: bool = False
+    pending: Played | None = None
+    """The games of the next step, if they were played ahead."""
 
 
 class RunSaver:
@@ -68,6 +72,7 @@ class RunSaver:
             "tasks": self._fingerprints,
             "metrics_lines": self._metrics.lines,
             "metrics_digest": self._metrics.digest,
+            **pending_state(self._folder, last_step.step, last_step.pending),
         }
         rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
         self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
@@ -138,8 +143,8 @@ def credit_of(saved: Checkpoint) -> CreditState:
     return CreditState(averages, saved.state["kl_coefficients"])
 
 
-def last_step_of(saved: Checkpoint) -> LastStep:
-    """The finished step that a checkpoint holds."""
+def last_step_of(saved: Checkpoint, folder: RunFolder) -> LastStep:
+    """The finished step that a checkpoint holds. Raises: CannotResume as `pending_of`."""
     state = saved.state
     return LastStep(
         saved.step,
@@ -148,4 +153,5 @@ def last_step_of(saved: Checkpoint) -> LastStep:
         state["evaluated"],
         saved.rank,
         saved=True,
+        pending=pending_of(folder, saved.step, state),
     )

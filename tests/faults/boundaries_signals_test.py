@@ -106,7 +106,7 @@ STAGES = {
             warmup={"steps": 4000, "batch_size": 4},
         ),
         "warmup.jsonl",
-        r"stopped at once\. Resume from the last checkpoint with: motet (train .*)",
+        r"stopped in the warm-up: .* Resume with: motet (train .*)",
     ),
     "the first evaluation": (
         small("Slow", train=STEPS, environment=game("Slow", **SLOW)),

@@ -1,0 +1,54 @@
+"""Which home each policy, critic and reward model lives in."""
+
+import pytest
+
+from motet.assembly.homes import homes_of
+from motet.assembly.task_setup import open_task_setup
+from motet.config.load import make_config
+from motet.errors import ConfigError
+from tests.small_runs import run_config
+
+CLUSTER = {"learners": {"gpus": 0}}
+LORA = {"model": "tiny", "train": "lora"}
+
+
+def homes(**sections):
+    config = make_config(run_config(**{"cluster": CLUSTER, **sections}))
+    with open_task_setup(config, train=True) as setup:
+        found = homes_of(config, setup.team)
+    return {home.name: home.residents for home in found}
+
+
+def test_each_full_policy_has_a_home_of_its_own():
+    assert homes() == {"p": ("p",), "q": ("q",)}
+
+
+def test_all_adapters_and_frozen_policies_of_a_model_share_one_home():
+    policies = {"p": LORA, "q": {"model": "tiny", "train": "frozen"}}
+    assert homes(policies=policies) == {"tiny": ("p", "q")}
+
+
+def test_a_critic_lives_with_the_policy_of_its_first_agent():
+    assert homes(algorithm={"name": "mappo"}) == {"p": ("p", "critic-joint"), "q": ("q",)}
+    assert homes(algorithm={"name": "ippo"}) == {"p": ("p", "critic-a"), "q": ("q", "critic-b")}
+
+
+def test_the_reward_model_lives_with_the_first_policy():
+    found = homes(reward_model={"samples": 4}, policies={"p": LORA, "q": {"model": "tiny"}})
+    assert found == {"tiny": ("p", "reward-model"), "q": ("q",)}
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"cluster": {"learners": {"gpus": 0, "gpus_of": {"r": 1}}}}, "homes are: p, q"),
+        ({"cluster": {}}, "device is cpu, but home p has 1 GPUs"),
+        (
+            {"policies": {"tiny": {"model": "tiny"}, "q": LORA}, "team": {"a": "tiny", "b": "q"}},
+            "would both be the home tiny",
+        ),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(sections, message):
+    with pytest.raises(ConfigError, match=message):
+        homes(**sections)

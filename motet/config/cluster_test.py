@@ -1,0 +1,39 @@
+"""The cluster section: what it refuses."""
+
+import pytest
+
+from motet.config.load import make_config
+from motet.config.no_effect import keys_without_effect
+from motet.errors import ConfigError
+from tests.small_runs import run_config
+
+
+def config(**cluster):
+    return make_config(run_config(cluster=cluster))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ({"learners": {"gpus": 3}}, "one GPU"),
+        ({"learners": {"gpus_of": {"p": 2}}}, "one GPU"),
+        ({"samplers": {"engine": "sglang"}}, "engine"),
+        ({"samplers": {"engine": "vllm", "memory": 1.0}}, "memory"),
+        ({"replicas": 2}, "replicas: unknown key"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(cluster, message):
+    with pytest.raises(ConfigError, match=message):
+        config(**cluster)
+
+
+def test_keys_of_vllm_have_no_effect_on_homes_that_sample_themselves():
+    chosen = {"samplers": {"replicas": 2, "memory": 0.5}, "transfer": "files"}
+    found = keys_without_effect(config(**chosen))
+    assert [".".join(map(str, key.path)) for key in found] == [
+        "cluster.samplers.replicas",
+        "cluster.samplers.memory",
+        "cluster.transfer",
+    ]
+    chosen["samplers"]["engine"] = "vllm"
+    assert keys_without_effect(config(**chosen)) == []

@@ -1,0 +1,67 @@
+"""One Ray for all tests of homes. Without Ray the folder is left out."""
+
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+if importlib.util.find_spec("ray") is None:
+    collect_ignore_glob = ["*_test.py"]
+
+
+@pytest.fixture(scope="session")
+def ray_here() -> Iterator[None]:
+    """A Ray in this process, which runs with a cluster section then use."""
+    from motet.cluster.actors import started
+
+    with started(None, 8):
+        yield
+
+
+@pytest.fixture
+def signal_home() -> Iterator[Callable[[str, int], threading.Event]]:
+    """`signal_home(verb, number)` waits for a home that is at work on `verb`, and sends it a
+    signal. The event that it returns tells that this was done."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def start(verb: str, number: int) -> threading.Event:
+        done = threading.Event()
+        thread = threading.Thread(target=watch, args=(verb, number, done))
+        thread.start()
+        threads.append(thread)
+        return done
+
+    def watch(verb: str, number: int, done: threading.Event) -> None:
+        while not over.wait(0.001) and not done.is_set():
+            for process in homes_of(os.getpid(), f".{verb}"):
+                os.kill(process.pid, number)
+                done.set()
+                return
+
+    yield start
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+def homes_of(parent: int, verb: str = "") -> list[psutil.Process]:
+    """Return the homes among the descendants of a process, by the title that Ray gives them."""
+    found = []
+    for process in psutil.Process(parent).children(recursive=True):
+        try:
+            title = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if title.startswith(f"ray::Home{verb}"):
+            found.append(process)
+    return found
+
+
+def terminated(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Wait until the processes have ended. Returns those that have not."""
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    return [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
