@@ -27,6 +27,8 @@ def test_a_config_that_vllm_can_sample_passes() -> None:
     ("override", "says"),
     [
         ("decode.top_p=0.9", "agent aux samples with top_p 0.9, .* whole softmax: drop top_p"),
+        ("decode.temperature=2.1", r"temperature 2\.1; .* expected 0\.01 to 2"),
+        ("decode.temperature=0.005", r"temperature 0\.005; .* raises lower temperatures"),
         ("decode.top_k=40", "agent aux samples with top_k 40, .* drop top_k"),
     ],
 )
