@@ -181,7 +181,8 @@ def _by_nccl(config: RunConfig, plan: HomePlan) -> bool:
     Raises: ConfigError if it should, but has no GPU.
     """
     assert config.cluster is not None
-    both = bool(plan.gpus and config.cluster.samplers.gpus)
+    samplers = config.cluster.samplers
+    both = bool(plan.gpus and samplers.gpus) and not samplers.beside_home
     if config.cluster.transfer == "nccl" and not both:
         raise ConfigError(
             f"cluster.transfer is nccl, but home {plan.name} has {plan.gpus} GPUs and its engines "
