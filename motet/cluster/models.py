@@ -13,6 +13,7 @@ from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
 from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
@@ -174,6 +175,8 @@ async def _loaded(
 
     engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
     await together(*map(load, plans), *engines)
+    if isinstance(publisher, EnginePublisher):
+        homes = {name: GatedHome(home, publisher.catch_up) for name, home in homes.items()}
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
         for names in facts[plan.name].learners:
