@@ -13,11 +13,13 @@ from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
 from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import check_installed, vllm_sampler
+from motet.config.cluster import SamplersConfig
 from motet.timeouts import run_loop
 
 _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
@@ -95,10 +97,10 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if samplers:
         check_installed()
     plans = homes_of(setup.config, setup.team)
+    wanted: Mapping[str, Sequence[Bundle]]
     wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
     if samplers:
-        engines = [Bundle(samplers.gpus)] * samplers.replicas
-        wanted |= {f"engines of {plan.name}": engines for plan in plans}
+        wanted = _with_engines(wanted, samplers)
     with (
         started(cluster.address, sum(map(len, wanted.values()))),
         places(
@@ -108,7 +110,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         call_seconds = cluster.deadlines.call_seconds
         homes = {
             plan.name: spawn(
-                f"home {plan.name}", Home, groups[plan.name], Bundle(plan.gpus), call_seconds
+                f"home {plan.name}", Home, groups[plan.name], wanted[plan.name][0], call_seconds
             )
             for plan in plans
         }
@@ -116,10 +118,9 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         def engine(home: str, number: int) -> Actor:
             assert samplers is not None
             name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            bundle = wanted[f"engines of {home}"][number]
             # One thread: vLLM is loaded and used in the main thread.
-            return spawn(
-                name, VllmEngine, group, Bundle(samplers.gpus), call_seconds, number, threads=1
-            )
+            return spawn(name, VllmEngine, group, bundle, call_seconds, number, threads=1)
 
         sources = {name: _absolute(source) for name, source in bases.items()}
         if samplers:
@@ -129,6 +130,23 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             own = OwnSampler(residents, tuple(setup.team.policies))
             pair = own, own
         yield run_loop(_loaded(setup, sources, plans, homes, *pair))
+
+
+def _with_engines(
+    homes: Mapping[str, Sequence[Bundle]], samplers: SamplersConfig
+) -> dict[str, Sequence[Bundle]]:
+    """Return the places of homes, each followed by those of its engines.
+
+    A home and the engine beside it ask for half a GPU each. Ray fills a GPU that is partly used
+    first, so both get the same one.
+    """
+    found: dict[str, Sequence[Bundle]] = {}
+    for home, bundles in homes.items():
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
+        if samplers.beside_home:
+            bundles = engines = [Bundle(0.5)]
+        found |= {home: bundles, f"engines of {home}": engines}
+    return found
 
 
 async def _loaded(
@@ -157,6 +175,8 @@ async def _loaded(
 
     engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
     await together(*map(load, plans), *engines)
+    if isinstance(publisher, EnginePublisher):
+        homes = {name: GatedHome(home, publisher.catch_up) for name, home in homes.items()}
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
         for names in facts[plan.name].learners:
