@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
@@ -180,11 +180,12 @@ class Adapters:
         state = get_peft_model_state_dict(
             self._peft, adapter_name=inner, save_embedding_layers=False
         )
-        save_file(
-            {key: tensor.contiguous().cpu() for key, tensor in state.items()},
-            Path(folder) / WEIGHTS,
-        )
-        self._peft.peft_config[inner].save_pretrained(str(folder))
+        tensors = {key: tensor.contiguous().cpu() for key, tensor in state.items()}
+        save_file(tensors, Path(folder) / WEIGHTS)
+        config: Any = self._peft.peft_config[inner]
+        if isinstance(config.target_modules, set):  # its order differs between processes
+            config.target_modules = sorted(config.target_modules)
+        config.save_pretrained(str(folder))
 
     # ----------------------------------------------------------------------------------- activating
 
