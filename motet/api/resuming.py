@@ -24,7 +24,7 @@ from motet.trainer.run_state import fingerprint, machine
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
-    rf"threads|(report|alarms)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
+    rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
     r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
@@ -117,9 +117,9 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
         steps = before.train.steps
         if settings.train.max_lag and steps is not None:
             warnings.append(
-                f"train.steps was {steps} and is {settings.train.steps}: step {steps + 1} is "
-                "played with the newest weights, so the run differs from an uninterrupted one of "
-                "this length (train.max_lag 1)"
+                f"train.steps was {steps} and is {settings.train.steps}: step {steps + 1} "
+                "is played with the newest weights, so the run differs from an uninterrupted one "
+                "of this length (train.max_lag 1)"
             )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)

@@ -171,7 +171,8 @@ def test_the_fastest_layout_that_fits_comes_first_and_is_said_to_be_missing():
 def test_copies_of_adapters_fit_and_come_before_shards():
     found = best_layouts([LORA], 8, GPU, per_node=8)
     first = found[0].layout
-    # 2 · (18.667 + 56) GPU-seconds of learning on 3 GPUs, 2 · 100 on 5 that sample, 0.5 s
+    # 2 · (18.667 + 56) GPU-seconds of learning on 3 GPUs, 2 · 100 of sampling on 5,
+    # 0.5 s to publish
     assert (first.learners, first.replicas, first.max_lag, first.sharded) == (3, 5, 1, False)
     assert found[0].step == pytest.approx(2 * 74.667 / 3 + 0.5, rel=1e-4)
     assert all(made.runs for made in found)
