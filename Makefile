@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-faults test-cluster lint size results bench-peers bench-real verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -26,6 +26,9 @@ test: install  ## every test but the slow ones, about 12 minutes on two cores
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
+
+test-vllm: $(CLUSTER_VENV)/.installed  ## engines of vLLM on the CPU: log-probabilities, kills, trainings; half an hour on two cores
+	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/vllm
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults

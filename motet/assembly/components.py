@@ -36,6 +36,10 @@ class TeamModels(TeamWeights, Protocol):
         """Give the reward model its initial weights and a new optimizer."""
         ...
 
+    def publish_metrics(self) -> Mapping[str, float]:
+        """Return what the last publication measured, as metrics."""
+        ...
+
     def timings(self) -> Mapping[str, float]:
         """Return the wall seconds of all sampling so far, by kind of work."""
         ...
@@ -87,6 +91,8 @@ def components_of(
         max_lag=config.train.max_lag,
         restart=models.restart,
         timings=models.timings,
+        publish_metrics=models.publish_metrics,
+        beside=config.cluster is not None and config.cluster.samplers.engine == "vllm",
         stop=stop or StopRequest(),
     )
 

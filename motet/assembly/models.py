@@ -59,6 +59,10 @@ class Models:
     def timings(self) -> dict[str, float]:
         return self.sampler.timings()
 
+    def publish_metrics(self) -> dict[str, float]:
+        """Nothing: the sampler uses the weights that are trained."""
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """Return plain values of every trained policy and critic, such as the weight versions."""
         steps = {name: learner.facts(name) for name, learner in self.learners.items()}

@@ -16,6 +16,7 @@ from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, tasks_of
+from motet.cluster.vllm_setup import check_vllm
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.validation import validate_options
@@ -73,6 +74,7 @@ def open_task_setup(
             credit_function(config.credit)
         refuse_keys_without_effect(config)
         _check_devices(config)
+        check_vllm(config)
         _check_report(config)
     services = Services(config, train)
     try:

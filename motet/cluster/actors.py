@@ -37,7 +37,7 @@ class Actor:
     """A process that Ray has placed. A call that takes longer than `seconds` ends the process."""
 
     def __init__(self, name: str, handle: Any, seconds: float) -> None:
-        self.name, self._handle, self._seconds = name, handle, seconds
+        self.name, self.handle, self._seconds = name, handle, seconds
 
     async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
         """Call a method of the process. `seconds` replaces the usual deadline.
@@ -46,7 +46,7 @@ class Actor:
         """
         seconds = seconds or self._seconds
         with self._errors(verb, seconds):
-            reference = getattr(self._handle, verb).remote(*given)
+            reference = getattr(self.handle, verb).remote(*given)
             answer = asyncio.wrap_future(reference.future())
             return await asyncio.wait_for(answer, seconds)
 
@@ -55,18 +55,18 @@ class Actor:
         import ray
 
         with self._errors(verb, self._seconds):
-            reference = getattr(self._handle, verb).remote(*given)
+            reference = getattr(self.handle, verb).remote(*given)
             return ray.get(reference, timeout=self._seconds)
 
     def notify(self, verb: str) -> None:
         """Call a method and do not wait for it."""
-        getattr(self._handle, verb).remote()
+        getattr(self.handle, verb).remote()
 
     def end(self) -> None:
         """End the process at once."""
         import ray
 
-        ray.kill(self._handle, no_restart=True)
+        ray.kill(self.handle, no_restart=True)
 
     @contextmanager
     def _errors(self, verb: str, seconds: float) -> Iterator[None]:
@@ -236,7 +236,13 @@ def _no_room(wanted: Mapping[str, Sequence[Bundle]], why: str) -> ConfigError:
 
 
 def spawn(
-    name: str, kind: type, group: Any, bundle: Bundle, seconds: float, index: int = 0
+    name: str,
+    kind: type,
+    group: Any,
+    bundle: Bundle,
+    seconds: float,
+    index: int = 0,
+    threads: int = THREADS,
 ) -> Actor:
     """Start a process that runs an instance of `kind`, which is made without arguments.
 
@@ -252,7 +258,7 @@ def spawn(
         num_cpus=1,
         num_gpus=bundle.gpus,
         max_restarts=0,
-        max_concurrency=THREADS,
+        max_concurrency=threads,
         scheduling_strategy=where,
     )
     return Actor(name, made.remote(), seconds)

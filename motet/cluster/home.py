@@ -17,6 +17,8 @@ from torch import Tensor
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
+from motet.cluster.home_weights import disturb, exported, undisturb
+from motet.cluster.nccl_transfer import NcclSender
 from motet.config.schema import RunConfig
 from motet.core import (
     Fault,
@@ -73,6 +75,9 @@ class Home:
         self._turn = threading.Lock()
         self._stop = StopRequest()
         self._loaded: Models | None = None
+        self._senders: dict[str, NcclSender] = {}
+        self._undisturbed: dict[str, list[Tensor]] = {}
+        """Policy -> its weights without the noise of a rehearsal."""
 
     @property
     def _models(self) -> Models:
@@ -172,7 +177,36 @@ class Home:
         with self._turn:
             self._models.save(folder)
 
-    def save_policy(self, name: str, folder: Path) -> None:
-        """Save the present weights of one policy, for another process to read."""
+    def ends(self) -> tuple[int, ...]:
+        """Return the tokens that end a completion."""
+        first = next(iter(self._models.policies.values()))
+        return tuple(first.backbone.eos_ids)
+
+    def export(self, name: str) -> list[Any]:
+        """Return a reference to the present weights of one policy, as files, in a list: Ray would
+        resolve a reference by itself.
+        """
+        import ray
+
         with self._turn:
-            self._models.policies[name].save(folder)
+            return [ray.put(exported(self._models.policies[name]))]
+
+    def broadcast(self, name: str, engines: Sequence[Any], gpus: int) -> None:
+        """Send the present weights of a full policy to these engines of `gpus` GPUs, by NCCL."""
+        with self._turn:
+            sender = self._senders.get(name)
+            if sender is None or sender.engines != list(engines):
+                if sender is not None:
+                    sender.close()
+                sender = NcclSender(self._models.policies[name], engines, gpus)
+                self._senders[name] = sender
+            sender.send()
+
+    def disturb(self, name: str) -> None:
+        """Add known noise to the weights of one policy, until `undisturb`."""
+        with self._turn:
+            self._undisturbed[name] = disturb(self._models.policies[name], seed=0)
+
+    def undisturb(self, name: str) -> None:
+        with self._turn:
+            undisturb(self._models.policies[name], self._undisturbed.pop(name))

@@ -10,10 +10,13 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Bundle, places, spawn, started
+from motet.cluster.actors import Actor, Bundle, places, spawn, started
+from motet.cluster.engine_publisher import EnginePublisher
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
-from motet.errors import ConfigError
+from motet.cluster.vllm_engine import VllmEngine
+from motet.cluster.vllm_sampler import VllmSampler
+from motet.cluster.vllm_setup import check_installed, vllm_sampler
 from motet.timeouts import run_loop
 
 
@@ -27,12 +30,14 @@ class ClusterModels:
         self,
         homes: Mapping[str, Process],
         learners: Mapping[str, RemoteLearner],
-        policies: Sequence[str],
+        sampler: OwnSampler | VllmSampler,
+        publisher: OwnSampler | EnginePublisher,
     ) -> None:
         self._homes, self.learners = homes, learners
-        self.sampler = self.publisher = OwnSampler(homes, policies)
+        self.sampler, self.publisher = sampler, publisher
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
+        self.publish_metrics = self.publisher.metrics
 
     def restart(self, name: str) -> None:
         self._homes[name].call_now("restart", name)
@@ -41,7 +46,7 @@ class ClusterModels:
     def facts(self) -> dict[str, Any]:
         """Return the facts without asking a home, which may be dead."""
         steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}
-        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+        return {"versions": dict(self.publisher.versions), "optimizers": steps}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         found: dict[str, Tensor] = {}
@@ -66,7 +71,7 @@ class ClusterModels:
             home.call_now("load_state", own, {"versions": {}, "optimizers": steps})
         for name, learner in self.learners.items():
             learner.steps[name] = facts["optimizers"][name]["step"]
-        self.sampler.versions |= facts["versions"]
+        self.publisher.loaded(facts["versions"])
 
     def save(self, folder: Path) -> None:
         for home in dict.fromkeys(self._homes.values()):
@@ -81,12 +86,16 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     """
     cluster = setup.config.cluster
     assert cluster is not None
-    if cluster.samplers.engine == "vllm":
-        raise ConfigError("cluster.samplers.engine is vllm, expected own")
+    samplers = cluster.samplers if cluster.samplers.engine == "vllm" else None
+    if samplers:
+        check_installed()
     plans = homes_of(setup.config, setup.team)
     wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
+    if samplers:
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
+        wanted |= {f"engines of {plan.name}": engines for plan in plans}
     with (
-        started(cluster.address, len(wanted)),
+        started(cluster.address, sum(map(len, wanted.values()))),
         places(
             wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
         ) as groups,
@@ -98,19 +107,36 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             )
             for plan in plans
         }
-        yield run_loop(_loaded(setup, bases, plans, homes))
+
+        def engine(home: str, number: int) -> Actor:
+            assert samplers is not None
+            name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            # One thread: vLLM is loaded and used in the main thread.
+            return spawn(
+                name, VllmEngine, group, Bundle(samplers.gpus), call_seconds, number, threads=1
+            )
+
+        sources = {name: _absolute(source) for name, source in bases.items()}
+        if samplers:
+            pair = vllm_sampler(setup.config, plans, sources, homes, engine)
+        else:
+            residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
+            own = OwnSampler(residents, tuple(setup.team.policies))
+            pair = own, own
+        yield run_loop(_loaded(setup, sources, plans, homes, *pair))
 
 
 async def _loaded(
     setup: TaskSetup,
-    bases: Mapping[str, str | Path],
+    sources: Mapping[str, str | Path],
     plans: Sequence[HomePlan],
     homes: Mapping[str, Process],
+    sampler: OwnSampler | VllmSampler,
+    publisher: OwnSampler | EnginePublisher,
 ) -> ClusterModels:
     config = setup.config
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
     config = config.model_copy(update={"train": length})
-    sources = {name: _absolute(source) for name, source in bases.items()}
     assert config.cluster is not None
     seconds = config.cluster.deadlines.load_seconds
     facts: dict[str, HomeFacts] = {}
@@ -124,7 +150,8 @@ async def _loaded(
             seconds=seconds,
         )
 
-    await together(*map(load, plans))
+    engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
+    await together(*map(load, plans), *engines)
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
         for names in facts[plan.name].learners:
@@ -134,7 +161,8 @@ async def _loaded(
     return ClusterModels(
         {name: homes[plan.name] for plan in plans for name in plan.residents},
         {name: learners[name] for name in order if name in learners},
-        tuple(setup.team.policies),
+        sampler,
+        publisher,
     )
 
 

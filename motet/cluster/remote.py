@@ -154,6 +154,10 @@ class OwnSampler:
             self._seconds[kind] += seconds
         self._seconds["transport"] += max(0.0, wall - sum(slowest.values()))
 
+    def loaded(self, versions: Mapping[str, int]) -> None:
+        """Note that the homes have the weights of a checkpoint, of these versions."""
+        self.versions |= versions
+
     async def publish(self, names: Sequence[str]) -> int:
         version = max(self.versions.values()) + 1
         self.versions |= dict.fromkeys(names, version)
@@ -161,6 +165,10 @@ class OwnSampler:
 
     def timings(self) -> dict[str, float]:
         return dict(self._seconds)
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing: publishing transfers no weights."""
+        return {}
 
 
 def by_home(homes: Mapping[str, Process], names: Sequence[str]) -> dict[Process, list[int]]:

@@ -94,8 +94,10 @@ def test_scores_come_from_the_home_of_each_policy_in_the_order_of_the_requests()
 
 def test_facts_follow_the_steps_without_asking_a_home():
     home = FakeHome()
+    homes = {"p": home, "q": home}
     learner = RemoteLearner(home, ("p", "q"), {})
-    models = ClusterModels({"p": home, "q": home}, {"p": learner, "q": learner}, ["p", "q"])
+    sampler = OwnSampler(homes, ["p", "q"])
+    models = ClusterModels(homes, {"p": learner, "q": learner}, sampler, sampler)
     asyncio.run(learner.step(["q"]))
     assert home.asked == [("step", "p", ["q"])]
     assert models.facts() == {

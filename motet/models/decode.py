@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from motet.core import Completion, Fault
-from motet.errors import TrainingDiverged
 from motet.models.adapters import Mix
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, leave, share_prompts
+from motet.models.completions import SampledAnswer, completions_of, texts_of
 from motet.models.padding import padded, positions
 from motet.models.prepacked_weights import prepacked
-from motet.models.prompts import TokenizerFault
 from motet.models.sampling import Rules, draw
 from motet.seeding import uniforms
 from motet.settings import Decode
@@ -255,7 +254,7 @@ class _SampledTokens:
         tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
         ended = [
             index
-            for index, (text, _) in zip(watched, self._texts(tails), strict=True)
+            for index, (text, _) in zip(watched, texts_of(self._tokenizer, tails), strict=True)
             if any(stop in text for stop in self._stops[rows[index]])
         ]
         found_B[ended] = True
@@ -273,53 +272,25 @@ class _SampledTokens:
         logprobs = [
             row[:length] for row, length in zip(self._logp_BL[row_B].tolist(), lengths, strict=True)
         ]
-        if not all(np.isfinite(row).all() for row in logprobs):
-            raise TrainingDiverged(
-                "the model's logits are not finite, so no token can be sampled: lower the "
-                "learning rate, or compute in float32"
-            )
-        for row, own, logp, (text, error), ended in zip(
-            rows, tokens, logprobs, self._texts(tokens), stopped, strict=True
-        ):
-            request = self._requests[row]
-            if error:
-                message = f"policy {request.policy}: the tokenizer failed for an answer: {error}"
-                self._completions[row] = Fault("sampler", TokenizerFault.cause, message)
-                continue
-            self._completions[row] = Completion(
-                policy=request.policy,
-                text=_cut(text, self._stops[row]),
-                stop="stop" if ended else "length",
-                version=request.version,
-                tokens=tuple(own),
-                logprobs=tuple(logp),
-                temperature=request.decode.temperature,
-            )
+        answers = completions_of(
+            self._tokenizer,
+            [
+                SampledAnswer(
+                    self._requests[row].policy,
+                    self._requests[row].decode,
+                    self._requests[row].version,
+                    tuple(own),
+                    tuple(logp),
+                    ended,
+                )
+                for row, own, logp, ended in zip(rows, tokens, logprobs, stopped, strict=True)
+            ],
+        )
+        self._completions |= zip(rows, answers, strict=True)
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])
 
-    def _texts(self, tokens: list[list[int]]) -> list[tuple[str, str]]:
-        """Decode each row; if the tokenizer fails at it, return an empty string and the error."""
-
-        def read(rows: list[list[int]]) -> list[str]:
-            return self._tokenizer.batch_decode(
-                rows, skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-
-        try:
-            return [(text, "") for text in read(tokens)]
-        except Exception as error:  # noqa: BLE001 - a tokenizer may run any code
-            if len(tokens) == 1:
-                return [("", f"{type(error).__name__}: {error}")]
-        return [text for row in tokens for text in self._texts([row])]
-
     def completions(self) -> list[Completion | Fault]:
         """Return all completions in the order of the requests, after the last row was removed."""
         return [self._completions[row] for row in range(len(self._requests))]
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """Return the string up to the first stop string."""
-    found = [text.find(stop) for stop in stops if stop in text]
-    return text[: min(found)] if found else text

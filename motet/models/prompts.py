@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.core import Chat, Message, Prompt
+from motet.core import Chat, Fault, Message, Prompt, SampleRequest
 from motet.errors import SamplerFault
 from motet.models.bounded_text import TemplateRefused, chat_text, token_ids
 
@@ -176,6 +176,20 @@ def fit(
             f"drop_oldest_turn for chats (now {on_long})"
         )
     return ids
+
+
+def fit_request(
+    tokenizer: PreTrainedTokenizerBase,
+    request: SampleRequest,
+    context: int,
+    on_long: OnLongPrompt,
+) -> tuple[int, ...] | Fault:
+    """Return `fit` of the request's prompt, or a Fault that names its policy."""
+    try:
+        return fit(tokenizer, request.prompt, context, request.decode.max_new_tokens, on_long)
+    except SamplerFault as fault:
+        cause = fault.cause or type(fault).__name__
+        return Fault("sampler", cause, f"policy {request.policy}: {fault}")
 
 
 def _without_oldest_turn(prompt: Prompt) -> Prompt:

@@ -24,14 +24,14 @@ from motet.core import (
     ValueEstimate,
     ValueRequest,
 )
-from motet.errors import ConfigError, SamplerFault
+from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, compute_values, read
 from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
-from motet.models.prompts import OnLongPrompt, fit
+from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler_rows import CompletionRow, OpenRequests, batches
 
 T = TypeVar("T")
@@ -174,18 +174,9 @@ class LocalSampler:
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
         backbone = self._policies[request.policy].backbone
-        try:
-            return fit(
-                backbone.tokenizer,
-                request.prompt,
-                backbone.context_length,
-                request.decode.max_new_tokens,
-                self._on_long_prompt,
-            )
-        except SamplerFault as fault:
-            return Fault(
-                "sampler", fault.cause or type(fault).__name__, f"policy {request.policy}: {fault}"
-            )
+        return fit_request(
+            backbone.tokenizer, request, backbone.context_length, self._on_long_prompt
+        )
 
     def _decode(self, open_: OpenRequests, rows: Sequence[CompletionRow]) -> None:
         asked = [open_.requests[row.request] for row in rows]

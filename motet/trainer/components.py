@@ -51,6 +51,8 @@ class TrainComponents:
     """Whether the sampler has weights of its own, so that it may sample while learners learn."""
     timings: Callable[[], Mapping[str, float]] = dict
     """Total wall seconds of the sampler so far, by kind of work. Empty if it does not measure."""
+    publish_metrics: Callable[[], Mapping[str, float]] = dict
+    """What the last publication measured, as metrics. Empty if it copies nothing."""
     stop: StopRequest = field(default_factory=StopRequest)
     """Checked between the parts of a step until the first optimizer step of it."""
 

@@ -186,6 +186,7 @@ async def learn_step(
     await components.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
     metrics = {**fitted.metrics, **judgement, **credit.metrics, **learned}
+    metrics |= components.publish_metrics()
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)

@@ -14,7 +14,19 @@ from motet.plugins import load_function
 from motet.reading import ROWS, read_bytes
 from motet.trainer.run_folder import write_whole, writing
 
-STAGES = ("play", "fit", "score", "credit", "pack", "learn", "evaluate", "warmup", "time", "run")
+STAGES = (
+    "play",
+    "fit",
+    "score",
+    "credit",
+    "pack",
+    "learn",
+    "publish",
+    "evaluate",
+    "warmup",
+    "time",
+    "run",
+)
 _NAME = re.compile(rf"({'|'.join(STAGES)})/[a-z][a-z0-9_]*(/[^/]+)*")
 
 

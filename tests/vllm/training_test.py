@@ -1,0 +1,104 @@
+"""Whole runs whose completions are sampled by vLLM."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from safetensors.torch import load_file
+
+import motet
+from tests.metrics_test import listed
+from tests.small_runs import ROOT
+
+pytestmark = pytest.mark.slow
+VLLM = ["cluster.samplers.engine=vllm", "cluster.samplers.gpus=0", "cluster.learners.gpus=0"]
+LORA = ["policies.aux.train=lora", "policies.main.train=lora"]
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The base model of the quickstart after its warm-up."""
+    into = tmp_path_factory.mktemp("warm")
+    return motet.warmup(ROOT / "configs" / "quickstart.yaml", into=into, show="silent")["tiny"]
+
+
+def trained(runs: Path, name: str, base: str, *overrides: str, **named: Any) -> Path:
+    model = ["models.tiny.embedded=null", f"models.tiny.path={base}", "warmup=null"]
+    motet.train(
+        ROOT / "configs" / "quickstart.yaml",
+        [f"name={name}", *model, *VLLM, "evaluation.every=0", *overrides],
+        runs=runs,
+        show="silent",
+        **named,
+    )
+    return runs / name
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_quickstart_learns_through_vllm(tmp_path: Path, warm: str, seed: int) -> None:
+    run = trained(tmp_path, "quick", warm, f"seed={seed}")
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert summary["heldout"]["after"]["success"] >= 0.9
+    steps = [row for row in rows_of(run) if "publish/probe_max" in row]
+    assert len(steps) == 60
+    assert max(row["publish/probe_max"] for row in steps) < 1e-4
+    assert max(row["learn/sampling_logp_difference"] for row in steps) < 1e-5
+    published = {name for row in steps for name in row if name.startswith("publish/")}
+    assert published == {name for name in listed("Metrics of vLLM") if name.startswith("publish/")}
+
+
+def kill_when_it_works(killed: list[int]) -> None:
+    """Kill the engine of this process's Ray with -9 as soon as it computes."""
+    [engine] = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if "VllmEngine" in " ".join(child.cmdline())
+    ]
+    before = engine.cpu_times().user
+    while engine.cpu_times().user < before + 0.05:
+        time.sleep(0.001)
+    engine.kill()
+    killed.append(engine.pid)
+
+
+def test_a_run_with_a_killed_engine_ends_bit_identical(tmp_path: Path, warm: str) -> None:
+    short = [*LORA, "train.steps=4", "train.tasks_per_step=4"]
+    whole = trained(tmp_path, "whole", warm, *short)
+    killed: list[int] = []
+
+    def after_step(step: int, metrics: Mapping[str, float]) -> None:
+        if step == 2:
+            threading.Thread(target=kill_when_it_works, args=[killed]).start()
+
+    broken = trained(tmp_path, "broken", warm, *short, report=after_step)
+    assert killed
+    rows = [
+        [
+            {name: value for name, value in row.items() if not name.startswith(CHANGES)}
+            for row in rows_of(run)
+        ]
+        for run in (whole, broken)
+    ]
+    assert rows[0] == rows[1]
+    assert rows_of(broken)[-2]["publish/engines_replaced"] == 1.0
+    for path in sorted((whole / "team").glob("*/*.safetensors")):
+        ours, theirs = load_file(path), load_file(broken / path.relative_to(whole))
+        assert all((ours[key] == theirs[key]).all() for key in ours | theirs)
+    episodes = sorted((whole / "episodes").rglob("*.jsonl"))
+    assert episodes
+    for path in episodes:
+        assert path.read_bytes() == (broken / path.relative_to(whole)).read_bytes()
+
+
+CHANGES = ("time/", "publish/engines_replaced")
+"""Metrics that may differ between two repetitions of a run."""
