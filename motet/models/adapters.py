@@ -182,7 +182,7 @@ class Adapters:
         )
         tensors = {key: tensor.contiguous().cpu() for key, tensor in state.items()}
         save_file(tensors, Path(folder) / WEIGHTS)
-        config = self._peft.peft_config[inner]
+        config: Any = self._peft.peft_config[inner]
         if isinstance(config.target_modules, set):  # its order differs between processes
             config.target_modules = sorted(config.target_modules)
         config.save_pretrained(str(folder))
