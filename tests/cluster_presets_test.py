@@ -1,5 +1,6 @@
 """The presets in configs/cluster: what they extend to, and that a plan of them fits."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from motet import api
 from tests.small_runs import ROOT
 
+PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 PRESETS = sorted((ROOT / "configs" / "cluster").glob("*.yaml"))
 LORA = {"model": "base", "train": "lora"}
 FULL = {"model": "base"}
@@ -37,3 +39,31 @@ def test_a_preset_fits_on_its_gpus(preset: Path, tmp_path: Path) -> None:
     assert planned.configured.fits
     assert planned.configured.gpus == gpus
     assert api.read_config(tmp_path / "mine.yaml").train.max_lag == (preset.stem != "own")
+
+
+def test_the_page_has_the_figures_of_the_presets() -> None:
+    rows = re.findall(r"^\| `(\w+)\.yaml` \| [^|]+ \| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)
+    found = {}
+    for preset in PRESETS:
+        cluster = yaml.safe_load(preset.read_text(encoding="utf-8"))["cluster"]
+        replicas = cluster["samplers"].get("replicas", "none")
+        found[preset.stem] = (str(cluster["learners"]["gpus"]), str(replicas))
+    assert {name: tuple(counts) for name, *counts in rows} == found
+
+
+def test_the_examples_of_the_page_are_yaml() -> None:
+    extended, job = (
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.S | re.M)
+    )
+    assert (ROOT / extended["extends"]).is_file()
+    (worker,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = worker["template"]["spec"]["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert worker["replicas"] == 8
+    assert "cluster.address=auto" in job["spec"]["entrypoint"]
+
+
+def test_the_page_begins_with_what_is_not_tested() -> None:
+    first = PAGE.split("\n\n")[1]
+    assert first.startswith("**Not tested**: more than one GPU")
+    assert "NCCL" in first
