@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -62,6 +62,9 @@ bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour o
 
 bench-real: install  ## models of half a billion weights and more, beside TRL and comlrl, at most 40 minutes on two quiet cores
 	$(VENV)/bin/python benchmarks/real_size.py
+
+bench-memory: install  ## the memory estimate beside the measured peaks, in a minute (docs/performance.md)
+	$(VENV)/bin/python benchmarks/memory.py
 
 verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py

@@ -18,21 +18,27 @@ def print_plan(planned: "Planned") -> None:
     count = f"{planned.gpus} x {planned.gpu.name}"
     table = titled(
         f"layouts on {count}, fastest first (seconds)",
-        ["layout", "per home", "GPUs", "step", "per s", "play", "score", "learn", "publish"],
+        ["layout", "per home", "step", "per s", "play", "score", "learn", "publish"],
     )
-    for one in planned.options:
+    rows = [("" if one.runs else " +", one) for one in planned.options]
+    if planned.configured is not None:
+        rows.insert(0, (" *", planned.configured))
+    for mark, one in rows:
         stages = (one.play, one.score, one.learn, one.publish)
         table.add_row(
-            one.layout.name,
+            f"{one.layout.name}{mark}",
             _per_home(one),
-            str(one.gpus),
             _seconds(one.step) if one.fits else Text("too big", "red"),
             f"{one.completions_per_second:,.1f}" if one.fits else "",
             *(_seconds(stage) for stage in stages),
         )
     out.print(table)
     out.print("  per home: GPUs that learn + GPUs that sample; per s: completions per second")
-    best = planned.options[0]
+    if planned.configured is not None:
+        out.print("  * the cluster section of the config")
+    if any(mark == " +" for mark, _ in rows):
+        out.print("  + not yet: homes whose GPUs share the weights instead of having copies")
+    best = planned.configured or planned.options[0]
     _print_gpus(best, planned)
     if not best.fits:
         out.print(
@@ -66,7 +72,11 @@ def _print_gpus(made: "LaidOut", planned: "Planned") -> None:
 
 def _per_home(made: "LaidOut") -> str:
     layout = made.layout
-    return f"{layout.learners} + {layout.replicas}" if layout.engine == "vllm" else ""
+    return {
+        "one": "",
+        "own": str(layout.learners),
+        "vllm": f"{layout.learners} + {layout.replicas}",
+    }[layout.engine]
 
 
 def _does(use: "GpuUse") -> str:

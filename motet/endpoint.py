@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from motet.core import Chat
+from motet.core import Chat, Reply
 from motet.http_client import JsonClient
 
 
@@ -40,16 +40,25 @@ class Endpoint:
 
     async def ask(self, messages: Chat) -> str:
         """Return the model's completion, which is never empty. Raises: EndpointFault."""
+        return (await self.reply(messages)).text
+
+    async def reply(self, messages: Chat, usual: Mapping[str, Any] | None = None) -> Reply:
+        """Return the model's completion, and whether the token limit ended it.
+
+        `usual`: fields of the request, unless `parameters` sets them. Raises: EndpointFault.
+        """
         sent = [
             {"role": message.role, "content": message.content}
             | ({"name": message.name} if message.name else {})
             for message in messages
         ]
-        return await self.server.post({**self._parameters, "messages": sent}, self._read)
+        request = {**(usual or {}), **self._parameters, "messages": sent}
+        return await self.server.post(request, self._read)
 
-    def _read(self, body: bytes) -> str:
+    def _read(self, body: bytes) -> Reply:
         try:
-            content = json.loads(body)["choices"][0]["message"]["content"]
+            choice = json.loads(body)["choices"][0]
+            content = choice["message"]["content"]
         except (ValueError, RecursionError) as error:
             raise self.server.garbled(
                 f"a body that is not JSON: {self.server.shown(body)}"
@@ -61,6 +70,7 @@ class Endpoint:
         if not isinstance(content, str) or not content.strip():
             raise self.server.garbled(f"a message without text: {self.server.shown(body)}")
         whole = self.server.without_key(content)  # completions are written to files
-        return whole.encode(
-            "utf-8", "replace"
-        ).decode()  # JSON can contain unpaired surrogates, which no tokenizer accepts
+        # JSON can contain unpaired surrogates, which no tokenizer accepts.
+        text = whole.encode("utf-8", "replace").decode()
+        cut = "finish_reason" in choice and choice["finish_reason"] == "length"
+        return Reply(text, "length" if cut else "stop")

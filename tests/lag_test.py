@@ -178,6 +178,11 @@ def test_a_longer_run_says_that_one_step_is_played_with_newer_weights(unbroken, 
     assert "step 5 is played with the newest weights" in said
 
 
+def test_a_lag_that_makes_no_step_faster_is_said(unbroken):
+    (said,) = [line for line in summary(unbroken["full"])["warnings"] if "max_lag" in line]
+    assert "it needs cluster.samplers.engine=vllm" in said
+
+
 def test_a_lag_without_recorded_episodes_is_refused():
     with pytest.raises(ConfigError, match=r"max_lag 1 .*report\.episodes"):
         api.read_config(lagged(report={"episodes": "none"}))

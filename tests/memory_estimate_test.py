@@ -11,8 +11,9 @@ from motet.api.memory_estimate import memory_of
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import make_config
 from motet.core import Environment, Reply, Task, Transition
+from motet.models.devices import SPARE
 from motet.models.loading import load_tokenizer
-from motet.models.memory import learning, shape_of
+from motet.models.memory import freed, learning, shape_of
 from tests.small_runs import run_config
 
 
@@ -73,14 +74,35 @@ def test_prompts_are_as_long_as_the_longest_of_the_tasks_that_were_tried(model_f
     assert learns(Asking("short", long), model) == learning(shape_of(model), learnt, 4)
 
 
-def test_a_later_turn_has_a_prompt_that_grew_by_an_answer(model_folder):
+def test_a_later_turn_has_a_prompt_that_grew_by_an_answer_of_each_agent(model_folder):
     model = model_folder("qwen3")
     text = "the sum of all numbers " * 40
     prompt = tokens(model, text)
-    learnt = 2 * (prompt + 2 * ANSWER) + 2 * 2 * (prompt + ANSWER + 2 * ANSWER)
+    learnt = 2 * (prompt + 2 * ANSWER) + 2 * 2 * (prompt + 2 * ANSWER + 2 * ANSWER)
     assert learns(Asking(text), model, rollout={"samples": [2, 2]}) == learning(
         shape_of(model), learnt, 4
     )
+
+
+def test_a_budget_counts_a_prompt_for_every_answer_and_a_batch_has_it_once(model_folder):
+    """As `motet.batch.pack` does it: rows of prompt and answer fit the budget."""
+    model = model_folder("qwen3")
+    text = "the sum of all numbers " * 40
+    prompt = tokens(model, text)
+    budget = 3 * (prompt + ANSWER)  # three of the four rows of a step
+    found = learns(Asking(text), model, train={"steps": 2, "token_budget": budget})
+    assert found == learning(shape_of(model), 2 * prompt + 3 * ANSWER, 4)
+
+
+def test_a_cpu_keeps_a_part_of_the_freed_memory_up_to_a_bound(model_folder):
+    base = {"base": {"path": str(model_folder("qwen3")), "device": "cpu"}}
+    policies = {name: {"model": "base", "train": "lora"} for name in "pq"}
+    config = make_config(run_config(models=base, policies=policies))
+    with open_task_setup(config, Asking("short"), train=True) as setup:
+        parts = memory_of(setup)
+    assert parts["freed and kept"] == int(0.4 * parts["playing or learning"])
+    assert parts["total"] == sum(parts.values()) - parts["total"]
+    assert freed(10 * SPARE) == SPARE
 
 
 def test_where_no_prompt_can_be_made_it_is_taken_to_be_as_long_as_an_answer(model_folder):

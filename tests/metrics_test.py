@@ -24,6 +24,7 @@ RUNS = {
     "kl": {
         "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
     },
+    "lagged": {"train": {"steps": 2, "tasks_per_step": 2, "max_lag": 1}},
     "critics": {**TWO_TURNS, "game": {"turns": 2}, "algorithm": {"name": "ippo"}},
     "pairs": {
         "rollout": {"samples": [4]},
@@ -55,9 +56,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for name, sections in RUNS.items():
         config = run_config(
-            train={"steps": 2 if "replayed" in name else 1, "tasks_per_step": 2},
-            evaluation={"samples": 2},
-            **sections,
+            **{
+                "train": {"steps": 2 if "replayed" in name else 1, "tasks_per_step": 2},
+                "evaluation": {"samples": 2},
+                **sections,
+            }
         )
         motet.train({**config, "name": name.replace(" ", "_")}, runs=folder, show="silent")
     return {name: folder / name.replace(" ", "_") for name in RUNS}

@@ -40,12 +40,36 @@ def test_on_141_gb_two_learners_are_enough_and_the_step_is_shorter():
     assert large.step < small.step
 
 
-def test_adapters_on_one_base_finish_a_step_sooner_than_full_policies():
+def test_adapters_on_one_base_have_copies_that_learn_and_engines_that_serve_both():
     lora = {"model": "base", "train": "lora"}
-    adapters = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}})
-    best = api.plan(adapters, **PAPER).options[0]
-    assert (best.layout.learners, best.layout.replicas) == (3, 5)
-    assert best.step < api.plan(run_config(**LARGE), **PAPER).options[0].step / 2
+    planned = api.plan(run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}), **PAPER)
+    best = planned.options[0]
+    assert (best.layout.learners, best.layout.replicas, best.layout.max_lag) == (3, 5, 1)
+    assert all(one.runs for one in planned.options)
+    full = api.plan(run_config(**LARGE), **PAPER).options[0]
+    assert not full.runs
+    assert best.step < full.step / 2
+
+
+def test_the_layout_of_the_config_is_shown_first(tmp_path, capsys):
+    lora = {"model": "base", "train": "lora"}
+    cluster = {"samplers": {"engine": "vllm", "replicas": 2}}
+    config = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}, cluster=cluster)
+    config["train"] = {**config["train"], "max_lag": 1}
+    found = api.plan(config, **PAPER).configured
+    assert (found.layout.learners, found.layout.replicas, found.layout.max_lag) == (1, 2, 1)
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps(config))
+    app(
+        ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"],
+        standalone_mode=False,
+    )
+    shown = capsys.readouterr().out
+    assert "vllm lag 1 *" in shown
+    assert "* the cluster section of the config" in shown
+    assert "GPUs of: vllm lag 1" in shown
+    own = api.plan({**config, "cluster": {}, "train": LARGE["train"]}, **PAPER).configured
+    assert own.layout.engine == "own"
 
 
 def test_the_prompts_of_a_tiny_run_are_measured():
@@ -61,7 +85,13 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     said = ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"]
     app(said, standalone_mode=False)
     shown = capsys.readouterr().out
-    for words in ("8 x h100-80", "vllm lag 1", "3 + 1", "sample (384 rows at once)"):
+    for words in (
+        "8 x h100-80",
+        "vllm lag 1 FSDP +",
+        "+ not yet",
+        "3 + 1",
+        "sample (384 rows at once)",
+    ):
         assert words in shown
     app([*said, "--json"], standalone_mode=False)
     plain = json.loads(capsys.readouterr().out)

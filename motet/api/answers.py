@@ -17,7 +17,7 @@ from motet.api.setup import (
     setup_in_scratch,
 )
 from motet.assembly.models import Models
-from motet.assembly.services import expert_of
+from motet.assembly.services import endpoint_of
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.blocking import blocking
 from motet.config.load import dump_config
@@ -224,7 +224,7 @@ async def _writer_of(
         return None
     if writer == "expert":
         assert setup.config.expert is not None
-        return EndpointWriter(expert_of(setup.config.expert, setup.config.seed))
+        return EndpointWriter(endpoint_of("expert", setup.config.expert, setup.config.seed))
     models = await models_of(setup, run, scratch, show)
     decode = setup.team.decode[writer].model_copy(update={"temperature": temperature})
     return PolicyWriter(models.sampler, setup.team.policy_of(writer, 0), decode)

@@ -6,12 +6,13 @@ The estimate uses the shapes of the models, the rollout plan, and the prompts of
 import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.first_prompts import first_prompts
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
-from motet.config.parts import CriticConfig
+from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
 from motet.core import Prompt, Task
 from motet.errors import ConfigError, SamplerFault
@@ -34,8 +35,8 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
 
     `only`: the policies and critics that are loaded; by default all.
 
-    The parts are weights, gradients and optimisers, references, critics, and the larger of the
-    memory for sampling and for training.
+    The parts are weights, gradients and optimisers, references, critics, the larger of the memory
+    for sampling and for training, and on a CPU freed memory that the process keeps.
     """
     config = setup.config
     parts = dict.fromkeys(("weights", "gradients and optimizers", "references", "critics"), 0)
@@ -79,13 +80,18 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
             prompts[agent] + config.decode_of(agent).max_new_tokens for agent in config.team
         )
         playing = memory.playing(shape, _rows_played(setup, model, length), length, width)
-        on_cpu = base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
-        if on_cpu and base.quantize == "none":
+        if _on_cpu(base) and base.quantize == "none":
             playing += memory.prepacked(shape, width)
         tokens = _tokens_learnt(setup, model, model in valued, prompts)
         at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
     parts["playing or learning"] = at_work
+    if any(_on_cpu(base) for base in config.models.values()):
+        parts["freed and kept"] = memory.freed(at_work)
     return {**parts, "total": sum(parts.values())}
+
+
+def _on_cpu(base: ModelConfig) -> bool:
+    return base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
 
 
 def _trained(config: RunConfig, name: str, shape: memory.Shape, computes: int) -> int:
@@ -131,30 +137,67 @@ def _rows_played(setup: TaskSetup, model: str, length: int) -> int:
     return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Equally long completions of one turn that a policy or critic is trained on."""
+
+    rows: int
+    prompt: int
+    answer: int
+    sharing: int
+    """Completions that share one prompt in a batch."""
+
+    @property
+    def length(self) -> int:
+        return self.prompt + self.answer
+
+    def tokens(self, rows: int) -> int:
+        return rows * self.answer + math.ceil(rows / self.sharing) * self.prompt
+
+
 def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict[str, int]) -> int:
     """Return the maximum number of tokens of one micro-batch.
 
-    It is `train.token_budget`, or all tokens that a policy or critic is trained on, if these are
-    fewer. A prompt grows by one completion per turn. A policy's batch contains it once, a critic's
-    batch once per completion.
+    A prompt grows by one completion of every agent per turn. A policy's batch contains it once for
+    all its completions, a critic's batch once per completion.
     """
     config, plan = setup.config, setup.config.rollout
-    learnt: dict[str, int] = {}
+    learnt: dict[str, list[_Rows]] = {}
+    said = sum(config.decode_of(agent).max_new_tokens for agent in config.team)
     for turn, (rounds, samples) in enumerate(
         zip(plan.rounds(len(config.team)), plan.samples, strict=True)
     ):
         for agent, player in config.team.items():
             name = player.policy[min(turn, len(player.policy) - 1)]
-            answer = config.decode_of(agent).max_new_tokens
-            prompt = prompts[agent] + turn * answer
-            each = samples * (prompt + answer) if by_critics else prompt + samples * answer
             who = "critics" if by_critics else name
             if by_critics or config.policies[name].model == model:
-                learnt[who] = learnt.get(who, 0) + tasks_per_step_of(setup) * rounds * each
-    return min(
-        config.train.token_budget,
-        math.ceil(max(learnt.values(), default=0) / config.algorithm.minibatches),
-    )
+                count = tasks_per_step_of(setup) * rounds * samples
+                prompt, answer = (
+                    prompts[agent] + turn * said,
+                    config.decode_of(agent).max_new_tokens,
+                )
+                each = _Rows(
+                    math.ceil(count / config.algorithm.minibatches),
+                    prompt,
+                    answer,
+                    1 if by_critics else samples,
+                )
+                learnt.setdefault(who, []).append(each)
+    budget = config.train.token_budget
+    return max((_tokens_at_once(rows, budget) for rows in learnt.values()), default=0)
+
+
+def _tokens_at_once(turns: Sequence[_Rows], budget: int) -> int:
+    """Return the tokens of the largest micro-batch of one policy.
+
+    The budget counts a batch as rows times the longest row, with a prompt in every row, as
+    `motet.batch.pack` does.
+    """
+    whole = sum(one.tokens(one.rows) for one in turns)
+    if sum(one.rows for one in turns) * max(one.length for one in turns) <= budget:
+        return whole
+    fitting = [one.tokens(min(one.rows, max(1, budget // one.length))) for one in turns]
+    return min(whole, max(fitting))
 
 
 def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[str]:
@@ -227,6 +270,7 @@ KNOBS = {
     "gradients and optimizers": "policies.NAME.train=lora, or optimizer.kind=adamw_8bit",
     "references": "policies.NAME.train=lora, whose reference is the base itself",
     "critics": "critic.train=head or lora",
+    "reward model": "reward_model.train=lora or head",
     "playing or learning": "less train.token_budget, train.rows_per_batch or "
     "decode.max_new_tokens, or models.NAME.checkpointing=true",
 }
@@ -245,7 +289,7 @@ def memory_warnings(setup: TaskSetup, parts: Mapping[str, int]) -> list[str]:
     most = memory_of_device(next(iter(devices))) if len(devices) == 1 else None
     if most is None or parts["total"] <= most:
         return []
-    largest = max((part for part in parts if part != "total"), key=lambda part: parts[part])
+    largest = max((part for part in parts if part in KNOBS), key=lambda part: parts[part])
     return [
         f"the run needs about {parts['total'] / 2**30:.1f} GiB, but {next(iter(devices))} has "
         f"{most / 2**30:.1f} GiB. Most of it is {largest}: use {KNOBS[largest]}"

@@ -16,7 +16,15 @@ from motet.models.memory import Shape
 from motet.planning import throughput
 from motet.planning.gpus import Gpu, gpu_named
 from motet.planning.homes import home_needs
-from motet.planning.layouts import ENGINE_SHARE, USABLE, HomeNeeds, LaidOut, best_layouts
+from motet.planning.layouts import (
+    ENGINE_SHARE,
+    USABLE,
+    HomeNeeds,
+    LaidOut,
+    Layout,
+    best_layouts,
+    lay_out,
+)
 from motet.planning.sizes import guessed_shape
 from motet.plugins import look_at
 
@@ -31,6 +39,8 @@ class Planned:
     homes: tuple[HomeNeeds, ...]
     options: tuple[LaidOut, ...]
     """The fastest layout of each kind. Those that do not fit come last."""
+    configured: LaidOut | None
+    """The layout of the config's `cluster` section."""
     assumptions: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -49,11 +59,25 @@ class Planned:
                 }
                 for home in self.homes
             ],
-            "options": [
-                {**asdict(one), "name": one.layout.name, "fits": one.fits} for one in self.options
-            ],
+            "options": [_plain(one) for one in self.options],
+            "configured": None if self.configured is None else _plain(self.configured),
             "assumptions": list(self.assumptions),
         }
+
+
+def _plain(made: LaidOut) -> dict[str, Any]:
+    return {**asdict(made), "name": made.layout.name, "fits": made.fits, "runs": made.runs}
+
+
+def configured_layout(config: RunConfig) -> Layout | None:
+    """Return the layout of the `cluster` section, if there is one."""
+    cluster, lag = config.cluster, config.train.max_lag
+    if cluster is None:
+        return None
+    learners = max([1, cluster.learners.gpus, *cluster.learners.gpus_of.values()])
+    if cluster.samplers.engine == "own":
+        return Layout("own", learners)
+    return Layout("vllm", learners, cluster.samplers.replicas, lag)
 
 
 @blocking
@@ -87,12 +111,14 @@ def plan(
     shapes, guessed = _shapes(settings, parameters)
     prompts, tasks = _prompts(settings, prompt_tokens)
     homes = home_needs(settings, shapes, prompts, tasks, completion_tokens)
+    written = configured_layout(settings)
     return Planned(
         kind,
         gpus,
         gpus_per_node,
         tuple(homes),
         best_layouts(homes, gpus, kind, gpus_per_node),
+        None if written is None else lay_out(homes, written, kind, gpus_per_node),
         tuple(_assumptions(settings, kind, homes, guessed, prompts, completion_tokens)),
     )
 

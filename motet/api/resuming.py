@@ -24,7 +24,7 @@ from motet.trainer.run_state import fingerprint, machine
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
-    rf"threads|(report|alarms)\..*|expert\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
+    rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
     r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )

@@ -4,6 +4,7 @@ from motet.algorithms import cautions
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.setup import shortened_contexts
 from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.config.schema import RunConfig
 
 IDLE = "the schedule does not train"
 """The beginning of a warning that depends on the number of steps."""
@@ -29,6 +30,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
             "gradient"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
+    found += _lag_without_overlap(settings)
     found += shortened_contexts(
         base.path for base in settings.models.values() if base.path is not None
     )
@@ -47,6 +49,17 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     if idle:
         found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
     return found
+
+
+def _lag_without_overlap(settings: RunConfig) -> list[str]:
+    """Return a warning if a lag makes no step faster."""
+    engines = settings.cluster is not None and settings.cluster.samplers.engine == "vllm"
+    if not settings.train.max_lag or engines:
+        return []
+    return [
+        "train.max_lag 1 makes no step faster here, because the models sample with the weights "
+        "that they train: it needs cluster.samplers.engine=vllm"
+    ]
 
 
 def _never_due(setup: TaskSetup) -> list[str]:

@@ -60,7 +60,7 @@ async def settle(
         source = found[name]
         if source == folder / name:
             settled[name] = source
-        elif config.warmup is not None:
+        elif config.warmup is not None and not _only_compares(config, name):
             settled[name] = folder / name
             await _warm(setup, name, source, folder / name, metrics, progress)
         elif base.embedded is not None:
@@ -108,14 +108,24 @@ async def _warmup_batches(setup: TaskSetup) -> WarmupBatches:
 
 
 def starting_from(config: RunConfig, model: str) -> set[str]:
-    """Return the policies that start from `model`.
+    """Return the policies of the team that start from `model`.
 
-    If only critics use the model, return all policies, because critics read the prompts of all
-    agents.
+    If only critics or the comparator use the model, return all of them, because critics read the
+    prompts of all agents.
     """
-    return {name for name, policy in config.policies.items() if policy.model == model} or set(
-        config.policies
-    )
+    playing = _playing(config)
+    return {name for name in playing if config.policies[name].model == model} or playing
+
+
+def _playing(config: RunConfig) -> set[str]:
+    return {name for player in config.team.values() for name in player.policy}
+
+
+def _only_compares(config: RunConfig, model: str) -> bool:
+    """Return whether only policies of the comparator use `model`, which are used as they are."""
+    users = {name for name, policy in config.policies.items() if policy.model == model}
+    critics = {section.model for section in (config.critic, config.reward_model) if section}
+    return bool(users) and not users & _playing(config) and model not in critics
 
 
 async def _corpus(setup: TaskSetup, model: str) -> list[tuple[Prompt, str]]:

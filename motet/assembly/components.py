@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from motet.algorithms import credit_function
+from motet.assembly.comparator import Comparator, with_endpoint
 from motet.assembly.models import assemble, critic_epochs
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.batch import Learner
@@ -31,6 +32,9 @@ class TeamModels(TeamWeights, Protocol):
     def learners(self) -> Mapping[str, Learner]:
         """Trained policy or critic -> the learner of its backbone."""
         ...
+
+    @property
+    def comparator(self) -> Comparator: ...
 
     def restart(self, name: str) -> None:
         """Give the reward model its initial weights and a new optimizer."""
@@ -77,7 +81,7 @@ def components_of(
         team=setup.team,
         plan=config.rollout,
         algorithm=config.algorithm,
-        sampler=models.sampler,
+        sampler=with_endpoint(models.sampler, config),
         scorer=models.scorer,
         publisher=models.publisher,
         learners=models.learners,
@@ -90,6 +94,9 @@ def components_of(
         reward_model=config.reward_model,
         max_lag=config.train.max_lag,
         restart=models.restart,
+        comparator=models.comparator.policy_of,
+        tokens_for=models.comparator.tokens_for,
+        remember=models.comparator.remember,
         timings=models.timings,
         publish_metrics=models.publish_metrics,
         beside=config.cluster is not None and config.cluster.samplers.engine == "vllm",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from motet.assembly.comparator import Comparator, comparator_of
 from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
 from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TeamSetup, steps_of
@@ -40,6 +41,7 @@ class Models:
     """The run and the algorithm that the policies come from, for their README."""
     initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     """The reward model -> its weights at the beginning of the run, in main memory."""
+    comparator: Comparator = field(default_factory=Comparator)
 
     def restart(self, name: str) -> None:
         """Give the reward model its initial weights and a new optimizer."""
@@ -81,6 +83,8 @@ class Models:
                 tensors[f"weights.{name}.{index}"] = parameter.detach()
             moments, _ = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        if self.comparator.past is not None:
+            tensors |= self.comparator.past.state()
         return tensors, self.facts()
 
     def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -97,6 +101,8 @@ class Models:
                 if key.startswith(prefix)
             }
             learner.load_state(name, (moments, facts["optimizers"][name]))
+        if self.comparator.past is not None:
+            self.comparator.past.load(tensors)
         self.sampler.versions |= facts["versions"]
 
     def _backbone(self, name: str) -> Backbone:
@@ -144,17 +150,22 @@ def assemble(
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
+    others = config.comparator.team.values() if train and config.comparator is not None else ()
     policies = {
         name: _policy(name, config, shared, bases, saved, train)
-        for name in setup.team.policies
+        for name in dict.fromkeys((*setup.team.policies, *others))
         if only is None or name in only
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
     critics = critics_of(setup, policies, shared, bases, only) if train else {}
+    sources = {name: bases[config.policies[name].model] for name in policies}
+    comparator = (
+        comparator_of(setup, policies, shared, {**sources, **saved}) if train else Comparator()
+    )
     sampler = LocalSampler(
-        policies,
+        {**policies, **comparator.copies},
         references=references,
         critics=critics,
         rows_per_batch=config.train.rows_per_batch,
@@ -170,7 +181,7 @@ def assemble(
         if name in critics
     }
     note = f"the run {config.name} with {config.algorithm.name}"
-    return Models(policies, sampler, learners, critics, note, initial)
+    return Models(policies, sampler, learners, critics, note, initial, comparator)
 
 
 def _policy(

@@ -8,7 +8,7 @@ from typing import Any
 
 from motet.assembly.terminal import Terminal, someone_is_there
 from motet.config.schema import RunConfig
-from motet.config.services import ExpertConfig, VerifierConfig
+from motet.config.services import EndpointConfig, VerifierConfig
 from motet.endpoint import Endpoint
 from motet.errors import ConfigError
 from motet.models.devices import resolve_device
@@ -66,7 +66,7 @@ class Services(Mapping[str, Any]):
         return (
             None
             if self._config.expert is None
-            else expert_of(self._config.expert, self._config.seed)
+            else endpoint_of("expert", self._config.expert, self._config.seed)
         )
 
     def _verifier(self) -> AnswerScorer | Mapping[str, AnswerScorer] | None:
@@ -109,20 +109,20 @@ class Services(Mapping[str, Any]):
             self._made["sandbox"].close()
 
 
-def expert_of(chosen: ExpertConfig, seed: int) -> Endpoint:
-    """Return the endpoint that gives feedback.
+def endpoint_of(section: str, chosen: EndpointConfig, seed: int) -> Endpoint:
+    """Return the endpoint that a section of the config describes.
 
     Raises: ConfigError if its key is missing or not valid.
     """
     return Endpoint(
         chosen.base_url,
         chosen.model,
-        key=_key("expert", chosen),
+        key=_key(section, chosen),
         parameters=chosen.parameters,
         timeout_seconds=chosen.timeout_seconds,
         retries=chosen.retries,
         concurrency=chosen.concurrency,
-        jitter=random.Random(derive(seed, "expert")).random,
+        jitter=random.Random(derive(seed, section)).random,
     )
 
 
@@ -157,7 +157,7 @@ def verifier_of(chosen: VerifierConfig, seed: int) -> AnswerScorer:
     )
 
 
-def _key(section: str, chosen: ExpertConfig | VerifierConfig) -> str | None:
+def _key(section: str, chosen: EndpointConfig | VerifierConfig) -> str | None:
     """Return the key from its environment variable, or None if the server needs no key."""
     if chosen.key_variable is None:
         return None

@@ -14,7 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 from motet.algorithms import credit_function
 from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
-from motet.assembly.services import Services
+from motet.assembly.services import Services, endpoint_of
 from motet.assembly.tasks import Tasks, tasks_of
 from motet.cluster.vllm_setup import check_vllm
 from motet.config.no_effect import refuse_keys_without_effect
@@ -76,6 +76,8 @@ def open_task_setup(
         _check_devices(config)
         check_vllm(config)
         _check_report(config)
+        if config.comparator is not None and config.comparator.endpoint is not None:
+            endpoint_of("comparator.endpoint", config.comparator.endpoint, config.seed)
     services = Services(config, train)
     try:
         if environment is None:

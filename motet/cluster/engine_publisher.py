@@ -120,6 +120,7 @@ class EnginePublisher:
     async def _send_one(self, name: str, label: str) -> None:
         policy = self.policies[name]
         pool = self.pools[policy.home]
+        self._records.pop(name, None)  # of the older weights
         if policy.nccl_gpus:
             self._published[name] = (label, None)
             await self._broadcast(policy, pool)
@@ -149,7 +150,10 @@ class EnginePublisher:
         return "load_weights", (label, weights)
 
     async def restore(self, pool: EnginePool, number: int) -> None:
-        """Give a new engine the published weights, and compare its probe with the record."""
+        """Give a new engine the published weights, and compare its probe with the record.
+
+        A publication that is under way has no record yet: all engines are probed at its end.
+        """
         for name in [name for name in self._published if self.policies[name].home == pool.home]:
             if self.policies[name].nccl_gpus:
                 # NCCL connects all engines anew. If the home has learned since it published, the

@@ -7,9 +7,10 @@ runs the protocol that GPUs use. vLLM finds it by the entry point `vllm.general_
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
     WeightTransferInitInfo,
@@ -27,18 +28,18 @@ NAME = "motet_files"
 
 
 @dataclass
-class FilesInitInfo(WeightTransferInitInfo):
+class FilesInitInfo(WeightTransferInitInfo):  # type: ignore[misc] # mypy reads no vLLM
     """Nothing: files need no connection."""
 
 
 @dataclass
-class FilesUpdateInfo(WeightTransferUpdateInfo):
+class FilesUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc] # the same
     """The folder with the new weights, as safetensors files with the names of the checkpoint."""
 
     folder: str
 
 
-class FilesTransferEngine(WeightTransferEngine[FilesInitInfo, FilesUpdateInfo]):
+class FilesTransferEngine(WeightTransferEngine[FilesInitInfo, FilesUpdateInfo]):  # type: ignore[misc]
     """The receiving side, in each worker of an engine."""
 
     init_info_cls = FilesInitInfo
@@ -62,7 +63,7 @@ class FilesTransferEngine(WeightTransferEngine[FilesInitInfo, FilesUpdateInfo]):
         pass
 
 
-def repack_tied_head(model: nn.Module) -> None:
+def repack_tied_head(model: Any) -> None:
     """Pack the head of a model with tied embeddings again.
 
     vLLM packs the weights of linear layers for the CPU. A tied head shares its weight with the

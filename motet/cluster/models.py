@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from motet.assembly.comparator import Comparator
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
@@ -19,6 +20,9 @@ from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import check_installed, vllm_sampler
 from motet.timeouts import run_loop
+
+_Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
+"""The sampler and the publisher."""
 
 
 class ClusterModels:
@@ -38,6 +42,7 @@ class ClusterModels:
         self.sampler, self.publisher = sampler, publisher
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
+        self.comparator = Comparator()
         self.publish_metrics = self.publisher.metrics
 
     def restart(self, name: str) -> None:
@@ -117,7 +122,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
 
         sources = {name: _absolute(source) for name, source in bases.items()}
         if samplers:
-            pair = vllm_sampler(setup.config, plans, sources, homes, engine)
+            pair: _Pair = vllm_sampler(setup.config, plans, sources, homes, engine)
         else:
             residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
             own = OwnSampler(residents, tuple(setup.team.policies))

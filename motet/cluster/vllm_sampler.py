@@ -78,7 +78,7 @@ class VllmSampler:
         ]
 
     async def _ask(
-        self, pool: EnginePool, number: int, open_: OpenRequests, rows: list[CompletionRow]
+        self, pool: EnginePool, number: int, open_: OpenRequests, rows: Sequence[CompletionRow]
     ) -> None:
         """Let one engine sample `rows`, and hand out what it answers."""
         asked = [open_.requests[row.request] for row in rows]

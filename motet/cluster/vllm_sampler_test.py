@@ -19,6 +19,7 @@ from motet.settings import Decode
 
 CONTEXT = 12
 ENDS = (1,)
+GPUS = 2
 
 
 def logprob(weight: float, token: int) -> float:
@@ -34,6 +35,7 @@ class FakeEngine:
     """Keeps its first weights: a broken transfer."""
     dies_at: int = -1
     """The number of the `generate` call at which it dies."""
+    dead: bool = False
     weights: dict[str, float] = field(default_factory=dict)
     asked: list[list[EngineRow]] = field(default_factory=list)
 
@@ -41,13 +43,22 @@ class FakeEngine:
         await asyncio.sleep(0)
         return getattr(self, verb)(*given)
 
+    @property
+    def handle(self) -> "FakeEngine":
+        return self
+
     def end(self) -> None:
         pass
+
+    def ready(self) -> None:
+        if self.dead:
+            raise ProcessLost("killed")
 
     def load(self, settings: object) -> None:
         pass
 
     def load_adapter(self, policy: str, label: str, files: dict[str, float]) -> None:
+        self.ready()
         if not self.stale or policy not in self.weights:
             self.weights[policy] = files["weight"]
 
@@ -67,6 +78,7 @@ class FakeEngine:
 @dataclass
 class FakeHome:
     weights: dict[str, float]
+    broadcasts: int = 0
 
     async def call(self, verb: str, *given: Any) -> Any:
         return getattr(self, verb)(*given)
@@ -82,6 +94,14 @@ class FakeHome:
 
     def export(self, policy: str) -> list[dict[str, float]]:
         return [{"weight": self.weights[policy]}]
+
+    def broadcast(self, policy: str, engines: list[FakeEngine], gpus: int) -> None:
+        """NCCL reaches all engines or none."""
+        self.broadcasts += 1
+        if any(engine.dead for engine in engines) or gpus != GPUS:
+            raise RuntimeError("NCCL failed")
+        for engine in engines:
+            engine.weights[policy] = self.weights[policy]
 
     def present_logprobs(self, requests: list[ScoreRequest]) -> list[tuple[float, ...]]:
         return [
@@ -114,10 +134,21 @@ class Stage:
 def stage(tokenizer: PreTrainedTokenizerFast) -> Any:
     """Return a function that builds a sampler of two adapters on one home."""
 
-    def build(*engines: FakeEngine, replicas: int = 1, dtype: str = "float32") -> Stage:
+    def build(
+        *engines: FakeEngine, replicas: int = 1, dtype: str = "float32", nccl_gpus: int = 0
+    ) -> Stage:
         home = FakeHome({"p": 1.0, "q": 2.0})
         policies = [
-            EnginePolicy(name, "h", tokenizer, CONTEXT, dtype, adapter=True, trained=True)
+            EnginePolicy(
+                name,
+                "h",
+                tokenizer,
+                CONTEXT,
+                dtype,
+                adapter=not nccl_gpus,
+                trained=True,
+                nccl_gpus=nccl_gpus,
+            )
             for name in home.weights
         ]
         waiting, used = list(engines), []
@@ -285,6 +316,51 @@ def test_a_new_engine_is_compared_with_the_publication_not_with_a_home_that_lear
     assert sampled(found) == sampled(stage())
 
 
+def test_an_engine_that_dies_while_it_is_given_new_weights_is_replaced(stage: Any) -> None:
+    found = stage()
+    sampled(found)
+    found.engines[0].dead = True
+    found.home.weights["q"] = 5.0
+    asyncio.run(found.publisher.publish(["q"]))
+    assert found.engines[1].weights == {"p": 1.0, "q": 5.0}
+
+
 def test_the_run_stops_when_engines_die_again_and_again(stage: Any) -> None:
     with pytest.raises(MotetError, match=r"cluster\.restarts \(1\)"):
         sampled(stage(FakeEngine(dies_at=7), FakeEngine(dies_at=1)))
+
+
+def test_by_nccl_the_home_sends_to_all_engines_itself(stage: Any) -> None:
+    found = stage(replicas=2, nccl_gpus=GPUS)
+    assert sampled(found) == sampled(stage())
+    found.home.weights["q"] = 5.0
+    before = found.home.broadcasts
+    asyncio.run(found.publisher.publish(["q"]))
+    assert found.home.broadcasts == before + 1
+    assert [engine.weights["q"] for engine in found.engines] == [5.0, 5.0]
+
+
+def test_an_engine_that_dies_in_a_broadcast_is_replaced_and_all_get_the_weights(
+    stage: Any,
+) -> None:
+    found = stage(replicas=2, nccl_gpus=GPUS)
+    sampled(found)
+    found.engines[1].dead = True
+    found.home.weights["q"] = 5.0
+    asyncio.run(found.publisher.publish(["q"]))
+    assert len(found.engines) == 3
+    assert [found.engines[place].weights["q"] for place in (0, 2)] == [5.0, 5.0]
+
+
+def test_a_broadcast_that_fails_with_all_engines_alive_stops_the_run(stage: Any) -> None:
+    with pytest.raises(RuntimeError, match="NCCL failed"):
+        sampled(stage(nccl_gpus=GPUS + 1))
+
+
+def test_by_nccl_a_new_engine_with_weights_that_were_not_published_is_refused(stage: Any) -> None:
+    found = stage(nccl_gpus=GPUS)
+    sampled(found)
+    found.engines[0].dies_at = len(found.engines[0].asked) + 1
+    found.home.weights["p"] += 0.3  # the home has learned since
+    with pytest.raises(MotetError, match="policy p: the new engine 0 samples with other weights"):
+        sampled(found)

@@ -1,6 +1,7 @@
 """Checks between the sections of a run config: names that exist, sections that fit together."""
 
 import re
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from motet.config.parts import CriticConfig
@@ -20,6 +21,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unfit_reward_model(config)
         or _unfit_preference(config)
         or _unfit_lag(config)
+        or _unfit_comparator(config)
         or _unused_names(config)
         or _quantised_and_trained(config)
     )
@@ -199,8 +201,65 @@ def _unfit_lag(config: RunKeys) -> list[Complaint]:
     return [(("report", "episodes"), text)]
 
 
+def _unfit_comparator(config: RunKeys) -> list[Complaint]:
+    comparator, turns = config.comparator, len(config.rollout.samples)
+    if comparator is None:
+        return []
+    preference = config.algorithm.preference
+    halves = [one for one in (preference, config.reward_model) if one and one.compare == "halves"]
+    if not halves:
+        text = (
+            "comparator plays the second half of the answers, but nothing compares halves: set "
+            "compare: halves in algorithm.preference or reward_model, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    if turns > 1:
+        text = (
+            f"comparator answers in games of one turn, but rollout.samples has {turns} turns: use "
+            "one turn, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    if config.cluster is not None:
+        text = "comparator does not work with models in processes of their own: drop cluster"
+        return [(("comparator",), text)]
+    playing = [name for player in config.team.values() for name in player.policy]
+    still = [name for name in playing if name in config.frozen]
+    if still and preference is not None:
+        text = (
+            f"policy {still[0]} is frozen, so the comparator's answers have no log-probabilities "
+            "under it: train it, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    return _unfit_comparing_team(config, comparator.team)
+
+
+def _unfit_comparing_team(config: RunKeys, players: Mapping[str, str]) -> list[Complaint]:
+    key = ("comparator", "team")
+    if players and set(players) != set(config.team):
+        text = (
+            f"comparator.team names {', '.join(players)}; expected a policy for each of "
+            f"{', '.join(config.team)}"
+        )
+        return [(key, text)]
+    for agent, name in players.items():
+        if name not in config.policies:
+            text = (
+                f"comparator.team.{agent} names policy {name!r}; policies are: "
+                f"{', '.join(config.policies)}. Use one of these, or add policies.{name}"
+            )
+            return [(key, text)]
+        if name not in config.frozen:
+            text = (
+                f"comparator.team.{agent} names policy {name!r}, which is trained; use one with "
+                "train: frozen (without comparator the present team plays both halves)"
+            )
+            return [(key, text)]
+    return []
+
+
 def _unused_names(config: RunKeys) -> list[Complaint]:
     playing = {name for player in config.team.values() for name in player.policy}
+    playing |= set(config.comparator.team.values() if config.comparator is not None else ())
     loaded = {policy.model for policy in config.policies.values()}
     if config.critic is not None and config.critic.model is not None:
         loaded.add(config.critic.model)

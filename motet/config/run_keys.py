@@ -38,7 +38,12 @@ from motet.config.parts import (
     written_out,
 )
 from motet.config.report import ReportConfig
-from motet.config.services import ExpertConfig, SandboxConfig, VerifierConfig
+from motet.config.services import (
+    ComparatorConfig,
+    EndpointConfig,
+    SandboxConfig,
+    VerifierConfig,
+)
 from motet.errors import ConfigError
 from motet.settings import (
     AlarmBounds,
@@ -156,6 +161,9 @@ class RunKeys(Settings):
     reward_model: RewardModel | None = None
     """A model that learns the reward from pairs of joint actions. Its scores replace the
     environment's reward in training, not in evaluations."""
+    comparator: ComparatorConfig | None = None
+    """Who plays the second half of the answers that `compare: halves` compares. By default both
+    halves are those of the team itself."""
     schedule: Schedule = Schedule()
     """Which policies are trained at which step."""
     train: TrainConfig
@@ -168,7 +176,7 @@ class RunKeys(Settings):
     """What is recorded."""
     sandbox: SandboxConfig = SandboxConfig()
     """The sandbox that runs code written by models."""
-    expert: ExpertConfig | None = None
+    expert: EndpointConfig | None = None
     """A model that gives feedback between turns, if the environment asks for one."""
     verifier: VerifierConfig | None = None
     """A model that scores completions, if the environment asks for one."""

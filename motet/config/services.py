@@ -1,4 +1,4 @@
-"""The sections of a run config for services: expert, verifier and sandbox."""
+"""The sections of a run config for services: expert, verifier, comparator and sandbox."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -35,9 +35,8 @@ def _web_address(url: str) -> str:
     return url
 
 
-class ExpertConfig(Settings):
-    """A model that gives feedback between turns, served by any endpoint of the OpenAI chat
-    protocol."""
+class EndpointConfig(Settings):
+    """A model behind any endpoint of the OpenAI chat protocol."""
 
     base_url: Annotated[str, AfterValidator(_web_address)]
     """The part of the URL before /chat/completions, such as https://api.openai.com/v1 or
@@ -55,9 +54,11 @@ class ExpertConfig(Settings):
     concurrency: PositiveInt = 8
     """Maximum number of concurrent requests."""
     temperature: NonNegativeFloat | None = None
-    """Sampling temperature of the expert. The default is that of the server."""
+    """Sampling temperature. The default is that of the server, and of a comparator that of the
+    agent."""
     max_tokens: PositiveInt | None = None
-    """Maximum number of tokens of an answer. The default is that of the server."""
+    """Maximum number of tokens of an answer. The default is that of the server, and of a comparator
+    `decode.max_new_tokens`."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the request, as the server names them, such as {max_completion_tokens:
     800}."""
@@ -75,6 +76,34 @@ class ExpertConfig(Settings):
             raise ValueError(
                 f"extra sets {', '.join(sorted(taken))}; expected other fields, because Motet "
                 "sets these itself"
+            )
+        return self
+
+
+class ComparatorConfig(Settings):
+    """Who gives the second half of the answers to a problem, with `compare: halves`.
+
+    Exactly one of the three. Without this section both halves are those of the present team.
+    Source: comlrl 1.4.3, `comparator_policy` of its iterative trainers.
+    """
+
+    history: PositiveInt | None = None
+    """The team itself, with the weights of this many iterations ago; in the first iterations with
+    its initial weights. A frozen copy of every policy holds them, and checkpoints hold the weights
+    of the iterations since then."""
+    team: dict[str, str] = Field(default_factory=dict)
+    """Agent -> a frozen policy of this run, such as a saved team or a larger model."""
+    endpoint: EndpointConfig | None = None
+    """A model behind a chat endpoint, which answers the prompts of all agents. Unless it says
+    otherwise, requests have the agent's temperature, top_p and max_new_tokens."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) not in (None, {})]
+        if len(given) != 1:
+            raise ValueError(
+                f"got {' and '.join(given) or 'none'} of history, team and endpoint; expected "
+                "exactly one"
             )
         return self
 

@@ -4,12 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from motet.config.parts import PolicyConfig
-from motet.config.services import _READ_BY, ExpertConfig, VerifierConfig
+from motet.config.services import _READ_BY, EndpointConfig, VerifierConfig
 from motet.settings import Optimizer
 
 
 def expert(**settings):
-    return ExpertConfig(**{"base_url": "http://localhost:8000/v1", "model": "tiny", **settings})
+    return EndpointConfig(**{"base_url": "http://localhost:8000/v1", "model": "tiny", **settings})
 
 
 def test_an_expert_sends_only_the_parameters_that_were_set():

@@ -24,6 +24,9 @@ class Team:
     """Policies that are never trained."""
     critics: Mapping[str, str] = field(default_factory=dict)
     """Agent -> the critic that values its observations. Empty if the algorithm has no critic."""
+    comparator: Mapping[str, str] = field(default_factory=dict)
+    """Agent -> the policy that gives the second half of its completions. Empty: its own policy
+    gives all of them."""
 
     def policy_of(self, agent: str, turn: int) -> str:
         policies = self.agents[agent]

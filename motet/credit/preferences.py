@@ -107,10 +107,10 @@ def pairs_of(table: Table, return_J: Tensor, settings: Pairs) -> tuple[Preferenc
     for actions in actions_of.values():
         compared = list(permutations(actions, 2))
         if settings.compare == "halves":
-            half = len(actions) // 2
-            aligned = list(zip(actions[:half], actions[half : 2 * half], strict=True))
             compared = [
-                pair for first, other in aligned for pair in ((first, other), (other, first))
+                pair
+                for first, other in _halves(table, actions)
+                for pair in ((first, other), (other, first))
             ]
         better = [(i, j) for i, j in compared if returns[i] > returns[j]]
         if settings.select == "random":
@@ -121,6 +121,17 @@ def pairs_of(table: Table, return_J: Tensor, settings: Pairs) -> tuple[Preferenc
         kept = better if settings.select == "all" else better[: settings.pairs]
         pairs += [PreferencePair(_completions(table, i), _completions(table, j)) for i, j in kept]
     return tuple(pairs)
+
+
+def _halves(table: Table, actions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the g-th joint actions of both halves of a Round, for each g for which none failed."""
+    action_at = {int(table.place_J[action]): action for action in actions}
+    half = int(table.size_J[actions[0]]) // 2
+    return [
+        (action_at[place], action_at[place + half])
+        for place in range(half)
+        if place in action_at and place + half in action_at
+    ]
 
 
 def _rank(pair: tuple[int, int], returns: Sequence[float], settings: Pairs) -> tuple[float, ...]:

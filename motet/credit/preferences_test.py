@@ -1,6 +1,7 @@
 """Pairs of joint actions: which ones, their loss, and that its gradient is that of MADPO."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from motet.core import (
     Completion,
     CreditState,
     Episode,
+    Fault,
     Outcome,
     Round,
     SampleId,
@@ -258,3 +260,14 @@ def test_halves_need_even_numbers_of_aligned_samples() -> None:
             check_plan(halves, plan, 2)
     with pytest.raises(ValidationError, match="expected compare: halves"):
         Preference(select="comparator_reward")
+
+
+def test_a_failed_joint_action_leaves_the_other_halves_where_they_are() -> None:
+    played = episode(rewards=(1.0, 0.25, 0.5, 0.0, 0.75, 0.25))
+    assert played.root is not None
+    outcomes = list(played.root.outcomes)
+    outcomes[1] = Outcome(outcomes[1].picks, {}, fault=Fault("environment", "broken", "it broke"))
+    broken = replace(played, root=replace(played.root, outcomes=tuple(outcomes)))
+    # (0, 3): 1.0 and 0.0; (1, 4): 1 failed; (2, 5): 0.5 and 0.25.
+    everything = madpo(compare="halves", select="all")
+    assert chosen_and_rejected(everything, broken) == [(0, 3), (2, 5)]

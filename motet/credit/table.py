@@ -47,6 +47,10 @@ class Table:
     forest: Forest
     sample_NJ: Tensor
     """int64: the sample that an agent contributed to a joint action, or -1 if it did not act."""
+    place_J: Tensor
+    """int64: the index of a joint action in its Round."""
+    size_J: Tensor
+    """int64: the number of joint actions of its Round, those that failed included."""
     missing_J: Tensor
     """int64: the number of turns of the plan that were not played because the environment or a stop
     rule ended the branch."""
@@ -63,17 +67,20 @@ class Table:
         outcomes: list[Outcome] = []
         nodes: list[tuple[int, int, int]] = []
         picked: list[list[int]] = []
+        places: list[tuple[int, int]] = []
         for number, (episode, path, round_, parent, share) in enumerate(_rounds(roots)):
             row_of: dict[tuple[str, int], int] = {}
             for sample in _samples(round_, episode, path, share):
                 row_of[sample.id.agent, sample.id.index] = len(samples)
                 samples.append(sample)
-            for outcome in _valid(round_).values():
+            for place, outcome in _valid(round_).items():
                 picks = outcome.picks
+                places.append((place, len(round_.outcomes)))
                 outcomes.append(outcome)
                 nodes.append((parent, number, round_.turn))
                 picked.append([row_of[a, picks[a]] if a in picks else -1 for a in agents])
         parent_J, round_J, turn_J = torch.tensor(nodes, dtype=torch.int64).reshape(-1, 3).T
+        place_J, size_J = torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T
         pruned = [outcome.end == "pruned" for outcome in outcomes]
         ended = [outcome.end in ("done", "stopped") for outcome in outcomes]
         return cls(
@@ -83,6 +90,8 @@ class Table:
             outcomes=outcomes,
             forest=Forest(parent_J, round_J, turn_J, torch.tensor(pruned, dtype=torch.bool)),
             sample_NJ=torch.tensor(picked, dtype=torch.int64).reshape(-1, len(agents)).T,
+            place_J=place_J,
+            size_J=size_J,
             missing_J=torch.where(torch.tensor(ended, dtype=torch.bool), turns - 1 - turn_J, 0),
         )
 

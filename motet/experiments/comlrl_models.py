@@ -35,12 +35,17 @@ def set_agents(config: Translation, agents: Sequence[str]) -> list[ModelOnDevice
         config.set(f"models.{name}.path", path, source)
         if device is not None:
             config.set(f"models.{name}.device", device, "trainer.agent_devices")
-        config.copy(_AGENT_DTYPE, f"models.{name}.dtype")
-        config.copy(_AGENT_ATTENTION, f"models.{name}.attention")
+        set_kind(config, name)
         config.set(f"policies.{agent}.model", name)
         config.set(f"policies.{agent}.train", "full")
         config.set(f"team.{agent}.policy", [agent])
     return models
+
+
+def set_kind(config: Translation, name: str) -> None:
+    """Give a model the dtype and the attention of the agents' models."""
+    config.copy(_AGENT_DTYPE, f"models.{name}.dtype")
+    config.copy(_AGENT_ATTENTION, f"models.{name}.attention")
 
 
 def _agent_models(config: Translation, count: int) -> list[ModelOnDevice]:
@@ -49,11 +54,11 @@ def _agent_models(config: Translation, count: int) -> list[ModelOnDevice]:
         raise config.error(
             "agents", f"got {len(paths)} models for {count} agent(s), expected one each"
         )
-    devices = _devices(config, "trainer.agent_devices", count)
+    devices = devices_of(config, "trainer.agent_devices", count)
     return [ModelOnDevice(*pair) for pair in zip(paths, devices, strict=True)]
 
 
-def _devices(config: Translation, key: str, count: int) -> Sequence[str | None]:
+def devices_of(config: Translation, key: str, count: int) -> Sequence[str | None]:
     """Return the devices of `count` models as a key sets them; None each if it is not set."""
     if key not in config:
         return [None] * count
@@ -163,7 +168,7 @@ def _critic_models(config: Translation, defaults: Sequence[ModelOnDevice]) -> li
     if len(paths) != count:
         expected = "one for all agents" if count == 1 else f"{count}: one per agent"
         raise config.error("critics", f"got {len(paths)} critics, expected {expected}")
-    devices = _devices(config, "trainer.critic_devices", count)
+    devices = devices_of(config, "trainer.critic_devices", count)
     return [
         ModelOnDevice(path, default.device if device is None else device)
         for path, device, default in zip(paths, devices, defaults, strict=True)

@@ -4,6 +4,7 @@ Their keys, and the functions that set what several keys mean together. All othe
 configs are those of comlrl_keys.py.
 """
 
+from motet.experiments import comlrl_comparators
 from motet.experiments.comlrl import (
     COLLABORATION,
     ignore_sections_that_are_off,
@@ -43,11 +44,6 @@ _REPLAY = {
 }
 _RL = ("magrpo", "mareinforce", "maremax", "marloo", "maac", "iac")
 _NO_ADVANTAGE = NoEffect("a pair has a loss of its own, without an advantage")
-_OTHERS = Unsupported(
-    "both sides of a pair come from the present policies: use comparator_policy: current, and drop "
-    "the comparator's other keys",
-    allowed=(),
-)
 _SHARED: KeyTable = {
     COLLABORATION: Combined(one_of({"decentralized": False, "centralized": True})),
     _MANY: Combined(whole_number(2)),
@@ -58,30 +54,7 @@ _SHARED: KeyTable = {
 _ITERATIVE: KeyTable = {
     _ITERATIONS: Combined(whole_number(1)),
     _COMPARED: Combined(whole_number(1)),
-    "trainer.comparator_policy": Unsupported(
-        "the other side of a pair comes from the present policies: use current",
-        allowed=("current", "self", "online", "current_copy", "copy", "online_copy"),
-    ),
-    "trainer.comparator_generation_mode": Unsupported(
-        "use decentralized, or collaboration_mode: centralized for one policy that writes all "
-        "answers",
-        allowed=("decentralized", "multi_agent"),
-    ),
-    "trainer.comparator_centralized_agent_index": NoEffect("no comparator is centralized", (0,)),
-    **{
-        f"trainer.comparator_{name}": _OTHERS
-        for name in (
-            *("model_name", "agents", "devices", "history_k", "api_url", "api_model", "api_key"),
-            *("api_max_n_per_request", "api_headers", "api_key_env", "api_extra_body"),
-        )
-    },
-    **{
-        f"trainer.comparator_api_{name}": NoEffect("no comparator is behind an API", (usual,))
-        for name, usual in (
-            ("format", "generic"), ("timeout", 120.0), ("key_header", "Authorization"),
-            ("key_prefix", "Bearer"), ("response_field", "completions"),
-        )
-    },
+    **comlrl_comparators.KEYS,
     "trainer.log_reward_distribution": NoEffect(
         "every episode and its rewards are in the folder `episodes` of the run", silent=(False,)
     ),
@@ -165,6 +138,7 @@ def madpo_iter(config: Translation, name: str) -> None:
     steps = config.get(_ITERATIONS, ITERATIONS)
     _set_pairs(config, name, _compared(config), steps=steps, epochs=1)
     config.set("evaluation.every", 1)
+    comlrl_comparators.set_comparator(config)
 
 
 def _set_pairs(config: Translation, name: str, samples: int, steps: int, epochs: int) -> None:
@@ -194,6 +168,7 @@ def marlhf_iter(config: Translation, name: str) -> None:
     if "trainer.reward_num_train_epochs" not in config:
         config.set("reward_model.epochs", EPOCHS_REWARD_ITER)
     _set_learned_reward(config, name, iterations)
+    comlrl_comparators.set_comparator(config)
 
 
 def _set_learned_reward(config: Translation, name: str, iterations: int) -> None:

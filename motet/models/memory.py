@@ -1,7 +1,7 @@
 """Estimate the device memory of a run, and explain out-of-memory errors.
 
 The estimate uses only the shapes of the models: nothing is loaded. It is meant for choosing
-settings and is not a promise: the allocator's fragments and the kernels' workspace are not counted.
+settings and is not a promise: the kernels' workspace is not counted.
 """
 
 import warnings
@@ -40,6 +40,11 @@ them.
 WIDE = 4
 """Numbers of the feed-forward width that it also keeps (docs/performance.md compares both with
 measured runs).
+"""
+
+FREED = 0.4
+"""Share of the working memory that a process keeps after it was freed, up to `devices.SPARE`
+(docs/performance.md compares it with measured runs).
 """
 
 
@@ -165,6 +170,14 @@ def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bo
     kept = shape.layers * shape.hidden + shape.kept if checkpointing else shape.layers * shape.kept
     scored = 2 * MASTER * max(CHUNK, ROWS * shape.vocabulary)
     return token_budget * kept * bytes_each + scored
+
+
+def freed(at_work: int) -> int:
+    """Return the bytes of freed memory that the C library keeps, where the CPU is the device.
+
+    Sampling needs memory while that of learning is kept, and the reverse.
+    """
+    return min(devices.SPARE, int(FREED * at_work))
 
 
 # ------------------------------------------------------------------------------------ out of memory

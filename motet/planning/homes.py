@@ -47,8 +47,8 @@ def home_needs(
             optimizer=config.optimizer_of(name).kind,
             rows=grown.rows + _rows(config, name, tasks),
         )
-    for critic, agent in {name: agent for agent, name in config.critic_of.items()}.items():
-        _add_critic(config, homes, shapes, critic, agent)
+    for critic in dict.fromkeys(config.critic_of.values()):
+        _add_critic(config, homes, shapes, critic)
     limit = config.train.rows_per_batch
     budget = config.train.tokens_per_batch
     return [
@@ -146,17 +146,20 @@ def _add_critic(
     homes: dict[str, HomeNeeds],
     shapes: Mapping[str, Shape],
     critic: str,
-    agent: str,
 ) -> None:
-    """Add a critic to its home: one of its own, or that of the weights that it shares.
+    """Add a critic to the home of the policy that plays its first agent at the first turn.
 
-    It scores and learns from every completion of its agent, each with its whole prompt.
+    It scores and learns from every completion of that agent, each with its whole prompt.
     """
-    chosen, policy = config.critic or CriticConfig(), config.team[agent].policy[0]
-    model = chosen.model or config.policies[policy].model
-    shape = shapes[model]
+    chosen = config.critic or CriticConfig()
+    agent = next(agent for agent, name in config.critic_of.items() if name == critic)
+    name = config.team[agent].policy[0]
+    policy = config.policies[name]
+    of = name if policy.train == "full" else policy.model
+    home = homes.get(of) or next(iter(homes.values()))
+    shape = shapes[chosen.model or policy.model]
     work = replace(
-        next(one for home in homes.values() for one in home.works),
+        home.works[0],
         per_prompt=1.0,
         parameters=shape.parameters,
         adapter=chosen.train in ("lora", "head"),
@@ -164,25 +167,6 @@ def _add_critic(
         epochs=chosen.epochs or config.algorithm.epochs,
         plays=False,
     )
-    shared = next((home for home in homes.values() if home.adapter and home.name == model), None)
-    if chosen.train == "policy":
-        shared = homes.get(policy) or shared
-    if shared is None:
-        donor = next(iter(homes.values()))
-        trained = shape.adapter(chosen.lora or Lora()) if work.adapter else shape.parameters
-        homes[critic] = replace(
-            donor,
-            name=critic,
-            shape=shape,
-            trained=trained,
-            adapter=work.adapter,
-            reference=False,
-            works=(work,),
-            optimizer=config.critic_optimizer.kind,
-            rows=0,
-        )
-        return
-    trained = shape.adapter(chosen.lora or Lora()) if chosen.train == "lora" else shape.hidden + 1
-    homes[shared.name] = replace(
-        shared, trained=shared.trained + trained, works=(*shared.works, work)
-    )
+    trunk = {"full": shape.parameters, "lora": shape.adapter(chosen.lora or Lora())}
+    trained = home.trained + trunk.get(chosen.train, 0) + shape.hidden + 1
+    homes[home.name] = replace(home, trained=trained, works=(*home.works, work))

@@ -80,19 +80,27 @@ def test_a_reference_is_a_copy_for_full_policies_and_the_base_for_adapters():
     assert shared.works[0].reference
 
 
-def test_full_critics_are_homes_that_sample_nothing():
+def test_a_full_critic_lives_with_the_policy_of_its_agent():
     homes = home_needs(config(algorithm={"name": "iac"}), SHAPES, PROMPTS, tasks=8)
-    assert [(home.name, home.plays) for home in homes] == [
-        ("p", True), ("q", True), ("critic-a", False), ("critic-b", False)
-    ]  # fmt: skip
-    critic = homes[2].works[0]
-    assert (critic.per_prompt, critic.reference) == (1.0, True)
+    assert [(home.name, home.plays, len(home.works)) for home in homes] == [
+        ("p", True, 2),
+        ("q", True, 2),
+    ]
+    policy, critic = homes[0].works
+    assert (critic.plays, critic.per_prompt, critic.reference) == (False, 1.0, True)
+    assert policy.plays
+    parameters = SHAPES["tiny"].parameters
+    assert homes[0].trained == 2 * parameters + 128 + 1
 
 
-def test_a_critic_on_its_policy_adds_a_workload_to_that_home():
+def test_a_joint_critic_lives_with_the_policy_of_the_first_agent():
+    homes = home_needs(config(algorithm={"name": "maac"}), SHAPES, PROMPTS, tasks=8)
+    assert [len(home.works) for home in homes] == [2, 1]
+
+
+def test_a_critic_on_its_policy_adds_a_head_to_its_weights():
     made = config(algorithm={"name": "iac"}, critic={"train": "policy"})
     homes = home_needs(made, SHAPES, PROMPTS, tasks=8)
-    assert [home.name for home in homes] == ["p", "q"]
     assert [len(home.works) for home in homes] == [2, 2]
     assert homes[0].trained == SHAPES["tiny"].parameters + 128 + 1
 

@@ -1,12 +1,14 @@
 """Which home and which sampler is on which GPU, the memory of each, and the seconds of a step.
 
 A home is one backbone in training: a policy with all its weights, or a base model with all its
-adapters. Memory is estimated as in `motet.models.memory`; homes on several GPUs shard everything
-that they hold (FSDP2) and gather one block at a time.
+adapters. Memory is estimated as in `motet.models.memory`. A home on several GPUs has a copy of its
+weights on each of them. Sharded homes (FSDP2), which divide the weights and gather one block at a
+time, are computed too, to show what they would give: Motet does not have them.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, TypeAlias
 
 from motet.models import memory
@@ -27,8 +29,8 @@ GATHERED = 2
 """Blocks whose weights are whole on each GPU of a sharded home: this one, and the next one."""
 
 Engine: TypeAlias = Literal["one", "own", "vllm"]
-"""one: a single process on one GPU, without a cluster. own: one GPU per home, which learns and
-samples. vllm: homes learn, and vLLM samples on other GPUs."""
+"""one: a single process on one GPU, without a cluster. own: each home learns and samples. vllm:
+homes learn, and vLLM samples on other GPUs."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,18 @@ class HomeNeeds:
     def plays(self) -> bool:
         return any(work.plays for work in self.works)
 
-    def lasting(self, gpus: int) -> int:
-        """Return the bytes of weights, gradients and optimizer on each of `gpus` GPUs."""
+    def lasting(self, shards: int) -> int:
+        """Return the bytes of weights, gradients and optimizer on each of `shards` GPUs that share
+        them."""
         trained = memory.training(self.trained, self.optimizer)
-        if gpus == 1:
+        if shards == 1:
             trained += memory.held(self.trained, self.width)
         else:
             trained += self.trained * memory.MASTER
         frozen = memory.frozen(self.shape, self.width, self.quantize)
         whole = trained + (frozen if self.adapter or self.reference else 0)
         block = self.shape.parameters // self.shape.layers * self.width
-        return CUDA_CONTEXT + whole // gpus + (GATHERED * block if gpus > 1 else 0)
+        return CUDA_CONTEXT + whole // shards + (GATHERED * block if shards > 1 else 0)
 
     def learning(self) -> int:
         """Return the bytes of one micro-batch."""
@@ -98,11 +101,13 @@ class Layout:
     replicas: int = 0
     """vLLM engines per home that plays, each on one GPU."""
     max_lag: int = 0
+    sharded: bool = False
+    """Whether the GPUs of a home share its weights, instead of having a copy each."""
 
     @property
     def name(self) -> str:
-        names = {"one": "one process", "own": "own", "vllm": "vllm"}
-        return names[self.engine] + (" lag 1" if self.max_lag else "")
+        names = {"one": "one GPU", "own": "own", "vllm": "vllm"}
+        return names[self.engine] + " lag 1" * self.max_lag
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,11 @@ class LaidOut:
         return all(use.fits for use in self.uses)
 
     @property
+    def runs(self) -> bool:
+        """Whether Motet has this layout."""
+        return not self.layout.sharded
+
+    @property
     def gpus(self) -> int:
         return sum(len(use.gpus) for use in self.uses)
 
@@ -153,7 +163,8 @@ def lay_out(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu, per_node: int)
     own = layout.engine != "vllm"
     spent = [[gpu_seconds(work, gpu, own_sampler=own) for work in home.works] for home in homes]
     join = sum if layout.engine == "one" else max
-    play = join(sum(one.play for one in each) / max(1, layout.replicas) for each in spent)
+    samplers = layout.learners if own else layout.replicas
+    play = join(sum(one.play for one in each) / samplers for each in spent)
     score = join(sum(one.score for one in each) / layout.learners for each in spent)
     learn = join(sum(one.learn for one in each) / layout.learners for each in spent)
     playing = [work for home in homes for work in home.works if work.plays]
@@ -179,7 +190,7 @@ def _apart(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu) -> Iterator[Gpu
         at_work = home.learning()
         if layout.engine == "own":
             at_work = max(at_work, home.playing() if home.plays else 0)
-        held = home.lasting(layout.learners) + at_work
+        held = home.lasting(layout.learners if layout.sharded else 1) + at_work
         role: Literal["learn", "learn and sample"] = (
             "learn and sample" if layout.engine == "own" and home.plays else "learn"
         )
@@ -196,31 +207,39 @@ def _apart(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu) -> Iterator[Gpu
 def layouts(homes: Sequence[HomeNeeds], gpus: int) -> Iterator[Layout]:
     """Yield every layout that `gpus` GPUs allow: one process, `own`, and each split for vLLM."""
     yield Layout("one")
-    if 1 < len(homes) <= gpus:
-        yield Layout("own")
     playing = sum(home.plays for home in homes)
     for learners in range(1, gpus // len(homes) + 1):
+        if learners > 1 or len(homes) > 1:
+            yield Layout("own", learners)
         replicas = (gpus - learners * len(homes)) // playing
-        if replicas >= 1:
-            yield Layout("vllm", learners, replicas, max_lag=0)
-            yield Layout("vllm", learners, replicas, max_lag=1)
+        for lag, sharded in product((0, 1), (False, True)):
+            if replicas >= 1 and (learners > 1 or not sharded):
+                yield Layout("vllm", learners, replicas, lag, sharded)
 
 
 def best_layouts(
     homes: Sequence[HomeNeeds], gpus: int, gpu: Gpu, per_node: int
 ) -> tuple[LaidOut, ...]:
-    """Return the fastest layout of each kind, fastest first; those that do not fit come last.
+    """Return the fastest layout of each kind, fastest first. Shards only where copies are slower.
 
-    Of a kind of which nothing fits, the one that lacks least memory is returned.
+    Those that Motet does not have come after the others, and those that do not fit come last. Of a
+    kind of which nothing fits, the one that lacks least memory is returned.
     """
-    found: dict[tuple[Engine, int], LaidOut] = {}
+    found: dict[tuple[Engine, int, bool], LaidOut] = {}
     for layout in layouts(homes, gpus):
-        made, kind = lay_out(homes, layout, gpu, per_node), (layout.engine, layout.max_lag)
+        made = lay_out(homes, layout, gpu, per_node)
+        kind = (layout.engine, layout.max_lag, made.runs)
         if kind not in found or _order(made) < _order(found[kind]):
             found[kind] = made
-    return tuple(sorted(found.values(), key=_order))
+    copies = {kind[:2]: made for kind, made in found.items() if made.runs and made.fits}
+    kept = [
+        made
+        for kind, made in found.items()
+        if made.runs or kind[:2] not in copies or made.step < copies[kind[:2]].step
+    ]
+    return tuple(sorted(kept, key=_order))
 
 
-def _order(made: LaidOut) -> tuple[bool, float]:
+def _order(made: LaidOut) -> tuple[bool, bool, float]:
     largest = max(use.memory for use in made.uses)
-    return (not made.fits, made.step if made.fits else float(largest))
+    return (not made.fits, not made.runs, made.step if made.fits else float(largest))

@@ -26,7 +26,6 @@ from motet.core import (
     Prompt,
     Reply,
     Round,
-    Sampled,
     SampleRequest,
     Task,
     Team,
@@ -34,6 +33,7 @@ from motet.core import (
 )
 from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.faults import again, attempt
+from motet.rollout.halves import halves, joined
 from motet.rollout.pairing import joint_actions
 from motet.rollout.prompts import with_system
 from motet.rollout.stopping import end_of, mean_reward, stopped_together
@@ -113,17 +113,13 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
     if isinstance(prompts, Fault):
         return prompts
     count = game.plan.samples[len(path)]
-    answers = await game.waves.ask(
-        [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
-    )
+    requests = [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
+    asked = [half for request in requests for half in halves(request, game.team)]
+    answers = await game.waves.ask(asked)
     unanswered = next((answer for answer in answers if isinstance(answer, Fault)), None)
     if unanswered is not None:
         return unanswered
-    sampled = {
-        agent: answer
-        for agent, answer in zip(prompts, answers, strict=True)
-        if isinstance(answer, Sampled)
-    }
+    sampled = joined(asked, answers)
     samples = {agent: answer.completions for agent, answer in sampled.items()}
     picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
     stepped_J = await game.waves.run(

@@ -1,19 +1,22 @@
 """What a run needs: the parts that play and learn, the tasks, the weights, and its sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from torch import Tensor
 
 from motet.batch import Learner
-from motet.core import Environment, Publisher, Sampler, Scorer, Task, Team
+from motet.core import Completion, Environment, Publisher, Sampler, Scorer, Task, Team
 from motet.credit.own import CreditFunction
-from motet.settings import Algorithm, Plan, RewardModel, Schedule
+from motet.settings import Algorithm, Pairs, Plan, RewardModel, Schedule
 from motet.trainer.checkpoint import Retention
 from motet.trainer.stopping import StopRequest
 
+TokensFor: TypeAlias = Callable[[str, Completion, int], tuple[int, ...]]
+"""Gives the tokens of another policy's completion for the named policy, after a prompt of this many
+tokens."""
 REWARD_MODEL = "reward-model"
 """The name of the run's reward model among its critics."""
 
@@ -43,6 +46,13 @@ class TrainComponents:
     """A user's own credit function, whose advantages replace those of the algorithm."""
     reward_model: RewardModel | None = None
     """How the reward model is trained, if the run has one: the critic `REWARD_MODEL`."""
+    comparator: Mapping[str, str] = field(default_factory=dict)
+    """Agent -> the policy that answers for the second half of what `compare: halves` compares.
+    Empty if the team compares itself with itself."""
+    tokens_for: TokensFor = lambda policy, completion, prompt: completion.tokens or ()
+    remember: Callable[[int], object] = lambda step: None
+    """Called with the first step of every iteration, before it is played, for a comparator of the
+    team's own history."""
     restart: Callable[[str], object] = lambda name: None
     """Give a critic its initial weights and a new optimizer again."""
     max_lag: int = 0
@@ -59,6 +69,12 @@ class TrainComponents:
     def lag(self, step: int) -> int:
         """Return how many steps were learnt between the weights that play `step` and the step."""
         return min(self.max_lag, step - 1)
+
+    def compared(self, pairs: Pairs | None) -> Team:
+        """Return the team that plays for these pairs: with the comparator, if it is needed."""
+        if pairs is None or pairs.compare != "halves":
+            return self.team
+        return replace(self.team, comparator=self.comparator)
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns from this turn at this step."""

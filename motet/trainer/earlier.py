@@ -9,7 +9,8 @@ from motet.credit.assign import Credit, assign_credit
 from motet.credit.preferences import PreferencePairs
 from motet.credit.replay import replayed, weights_of
 from motet.seeding import derive
-from motet.trainer.components import TrainComponents
+from motet.trainer.comparator import as_own
+from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.reward_model import judged
 from motet.trainer.score import score
 
@@ -18,7 +19,11 @@ Earlier: TypeAlias = Callable[[str, int], Sequence[Episode]]
 
 
 async def with_earlier_pairs(
-    components: TrainComponents, credit: Credit, number: int, earlier: Earlier
+    components: TrainComponents,
+    credit: Credit,
+    number: int,
+    earlier: Earlier,
+    step_config: StepConfig,
 ) -> Credit:
     """Return the credit of step `number` with pairs drawn from this and earlier steps.
 
@@ -30,7 +35,7 @@ async def with_earlier_pairs(
     assert credit.preferences is not None
     weights = weights_of(number, preference.replay)
     history = [
-        await _credit_of(components, earlier("train", step))
+        await _credit_of(components, earlier("train", step), step_config)
         if weight > 0.0
         else Credit([], credit.state)
         for step, weight in enumerate(weights[:-1], start=1)
@@ -61,8 +66,11 @@ async def with_earlier_pairs(
     return replace(credit, samples=samples, metrics=metrics, preferences=preferences)
 
 
-async def _credit_of(components: TrainComponents, episodes: Sequence[Episode]) -> Credit:
+async def _credit_of(
+    components: TrainComponents, episodes: Sequence[Episode], step_config: StepConfig
+) -> Credit:
     algorithm, team = components.algorithm, components.team
+    episodes = await as_own(components, episodes, step_config)
     if components.reward_model is not None:
         episodes, _ = await judged(components, episodes)
     scores = await components.stop.unless_wished(

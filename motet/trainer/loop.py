@@ -16,6 +16,7 @@ from motet.credit.replay import weights_of
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
+from motet.trainer.comparator import as_own
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.earlier import Earlier, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
@@ -77,6 +78,8 @@ async def fit_step(
 ) -> Fitted:
     """Play for pairs and train the reward model, if step `number` begins an iteration.
 
+    Without a reward model every step is an iteration, of which the comparator is told.
+
     Args:
         tasks: all training tasks.
         earlier: gives the recorded episodes of earlier iterations.
@@ -84,7 +87,10 @@ async def fit_step(
     Raises: MotetError if too many joint actions failed, or as `fit`; Interrupted.
     """
     settings = components.reward_model
-    if settings is None or number not in first_steps(settings, step_config.steps):
+    begins = settings is None or number in first_steps(settings, step_config.steps)
+    if begins:
+        components.remember(number)
+    if settings is None or not begins:
         return NOT_FITTED
     clock = Stopwatch()
     episodes = await play_for_pairs(components, tasks, number)
@@ -123,7 +129,7 @@ async def play_step(
             components.environment,
             tasks,
             components.sampler,
-            components.team,
+            components.compared(components.algorithm.preference),
             components.plan,
             run_seed=components.seed,
             tag=f"{number:06d}",
@@ -154,6 +160,7 @@ async def learn_step(
     """
     episodes, algorithm, team = played.episodes, components.algorithm, components.team
     clock, judgement = Stopwatch(), dict[str, float]()
+    episodes = await as_own(components, episodes, step_config)
     if components.reward_model is not None:
         episodes, judgement = await judged(components, episodes)
     scores = await components.stop.unless_wished(
@@ -163,7 +170,7 @@ async def learn_step(
     turns = len(components.plan.samples)
     credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
     if algorithm.preference is not None and algorithm.preference.replay.mode != "current":
-        credit = await with_earlier_pairs(components, credit, number, earlier)
+        credit = await with_earlier_pairs(components, credit, number, earlier, step_config)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
     values = [

@@ -68,7 +68,7 @@ async def play_for_pairs(
             components.environment,
             [tasks[task_at(place)] for place in range(count)],
             components.sampler,
-            components.team,
+            components.compared(settings),
             components.plan.model_copy(update={"samples": (settings.samples,)}),
             run_seed=components.seed,
             tag=f"pairs-{number:06d}",
