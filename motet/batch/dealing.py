@@ -50,8 +50,8 @@ def weightless(batch: AnyBatch) -> AnyBatch:
     weight = "token_weight_B" if isinstance(batch, Batch) else "value_weight_B"
     count = 1 if isinstance(batch, Batch) else min(2, len(batch.tokens_BL))
     first = deal(batch, len(batch.tokens_BL))[0] if isinstance(batch, Batch) else batch
-    row = _rows(first, torch.arange(count))
-    return replace(row, **{weight: torch.zeros(count)})
+    nothing: dict[str, Any] = {weight: torch.zeros(count)}
+    return replace(_rows(first, torch.arange(count)), **nothing)
 
 
 def _split(rows: Tensor, parts: int) -> list[Tensor]:

@@ -81,3 +81,10 @@ def test_homes_that_do_not_fit_are_refused_with_what_ray_has(train):
     config = run_config(models={"tiny": {"embedded": {}, "device": "auto"}}, cluster={})
     with pytest.raises(ConfigError, match=r"p 1 x 1 GPU, q 1 x 1 GPU; .* Ray has 1 machines \(0 G"):
         train(config)
+
+
+def test_a_place_that_does_not_come_in_time_is_an_error_too(train):
+    cluster = {"address": "auto", "deadlines": {"place_seconds": 1}}  # other machines may join
+    config = run_config(models={"tiny": {"embedded": {}, "device": "auto"}}, cluster=cluster)
+    with pytest.raises(ConfigError, match=r"p had no place after 1 s\. Ray has 1 machines"):
+        train(config)
