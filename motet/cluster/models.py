@@ -19,6 +19,7 @@ from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScore
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import check_installed, vllm_sampler
+from motet.config.cluster import SamplersConfig
 from motet.timeouts import run_loop
 
 _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
@@ -96,10 +97,10 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if samplers:
         check_installed()
     plans = homes_of(setup.config, setup.team)
+    wanted: Mapping[str, Sequence[Bundle]]
     wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
     if samplers:
-        engines = [Bundle(samplers.gpus)] * samplers.replicas
-        wanted |= {f"engines of {plan.name}": engines for plan in plans}
+        wanted = _with_engines(wanted, samplers)
     with (
         started(cluster.address, sum(map(len, wanted.values()))),
         places(
@@ -115,10 +116,9 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         def engine(home: str, number: int) -> Actor:
             assert samplers is not None
             name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            bundle = wanted[f"engines of {home}"][number]
             # One thread: vLLM is loaded and used in the main thread.
-            return spawn(
-                name, VllmEngine, group, Bundle(samplers.gpus), call_seconds, number, threads=1
-            )
+            return spawn(name, VllmEngine, group, bundle, call_seconds, number, threads=1)
 
         sources = {name: _absolute(source) for name, source in bases.items()}
         if samplers:
@@ -143,6 +143,23 @@ def _home(plan: HomePlan, group: Any, bundle: Bundle, seconds: float) -> Process
         for rank in range(plan.ranks)
     ]
     return RankedHome(ranks) if plan.ranks > 1 else ranks[0]
+
+
+def _with_engines(
+    homes: Mapping[str, Sequence[Bundle]], samplers: SamplersConfig
+) -> dict[str, Sequence[Bundle]]:
+    """Return the places of homes, each followed by those of its engines.
+
+    A home and the engine beside it ask for half a GPU each. Ray fills a GPU that is partly used
+    first, so both get the same one.
+    """
+    found: dict[str, Sequence[Bundle]] = {}
+    for home, bundles in homes.items():
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
+        if samplers.beside_home:
+            bundles = engines = [Bundle(0.5)]
+        found |= {home: bundles, f"engines of {home}": engines}
+    return found
 
 
 async def _loaded(
