@@ -12,14 +12,17 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from results_pairs import centralized, preferences
 from results_runs import (
     BUGFIX,
     BUILDERS,
+    CENTRALIZED,
     CRITICS,
     DEBATES,
     FROZEN,
     MUTE,
     PERSUADED,
+    PREFERENCES,
     QUICKSTART,
     RELAYS,
     ROOT,
@@ -292,6 +295,10 @@ PARTS = {
     "bugfix": Part(tabled(bugfix), (BUGFIX, SILENT)),
     "minecraft": Part(lambda: table(before_and_after(BUILDERS)), BUILDERS),
     "zoo": Part(tabled(zoo), (*ZOO, QUICKSTART)),
+    "preferences": Part(tabled(preferences), tuple(PREFERENCES.values())),
+    "centralized": Part(
+        tabled(centralized), tuple(one for both in CENTRALIZED.values() for one in both)
+    ),
 }
 
 

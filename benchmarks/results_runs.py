@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).parent.parent
 RUNS = Path(os.environ.get("RUNS", "runs")).resolve() / "results"
 STD_KL = (
@@ -73,6 +75,34 @@ STRANGERS = tuple(
     Experiment(f"{name}_strangers", name, ("environment.peers=strangers",))
     for name in ("debate", "debate_magrpo")
 )
+ONE_SHOT = (
+    "rollout.samples=[80]",
+    "train.steps=1",
+    "train.tasks_per_step=96",
+    "algorithm.epochs=4",
+    "algorithm.preference={batch_size: 32, pairs: 16}",
+    "optimizer={schedule: constant, warmup_steps: 0}",
+)
+"""All pairs come from the initial team: 96 problems with 80 games each."""
+PREFERENCES = {
+    "MAGRPO": ZOO[1],
+    "MAGRPO, twice the samples": Experiment(
+        "quickstart_magrpo16", "quickstart", ("rollout.samples=[16]",)
+    ),
+    "MADPO, one shot": Experiment("quickstart_madpo_once", "quickstart_madpo", ONE_SHOT),
+    "MADPO, iterative": Experiment("quickstart_madpo_iter", "quickstart_madpo_iter"),
+    "MARLHF, iterative": Experiment("quickstart_marlhf", "quickstart_marlhf"),
+}
+"""Method -> its runs. All but the first play 7,680 games to learn from."""
+CENTRALIZED = {
+    "quickstart": (
+        ZOO[1],
+        Experiment("quickstart_centralized", "quickstart_centralized", (), (0,)),
+    ),
+    "relay": (RELAYS[0], Experiment("relay_centralized", "relay_centralized", (), (0,))),
+    "debate": (DEBATES[1], Experiment("debate_centralized", "debate_centralized", (), (0,))),
+}
+"""Game -> the runs of its team, and those of one policy that answers for all agents."""
 PERSUADED = Experiment("debate_beta1", "debate", ("algorithm.incentives.beta1=2",))
 
 
@@ -117,6 +147,17 @@ def metrics(folder: Path, *needed: str) -> list[dict[str, float]]:
     """Return the rows of `metrics.jsonl` that have all of `needed`."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if all(name in row for name in needed)]
+
+
+def games(folder: Path) -> int:
+    """Return the number of games that a run played to learn from, those for a reward model
+    included."""
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    train, wanted = config["train"], config["reward_model"]
+    played = int(train["steps"] * train["tasks_per_step"] * config["rollout"]["samples"][0])
+    if wanted is not None:
+        played += int(wanted["iterations"] * wanted["tasks"] * wanted["samples"])
+    return played
 
 
 def explained_variance(folder: Path, turn: int) -> float:

@@ -121,6 +121,14 @@ def policy_at(run: Path, step: int, policy: str) -> Any:
     return model
 
 
+def test_the_teams_own_tokens_are_kept(train) -> None:
+    """In the first iteration the earlier team is the present one."""
+    run = train(run_config(**MADPO, comparator={"history": 1}))
+    team = PublishedTeam(run / "models" / "tiny")
+    team.learn(halves(episodes(run)))
+    team.check(run)
+
+
 EVERY = {"checkpoint_every": 1, "keep_checkpoints": 9}
 HISTORY: dict[str, Any] = {
     **MADPO,

@@ -7,8 +7,13 @@ import shlex
 import pytest
 
 import motet
+from motet.config.yaml import read_yaml
 from motet.environments.coding.classes_test import ROW as CLASS_ROW
-from motet.experiments.command import main
+from motet.environments.minecraft.house_build import HouseBuild
+from motet.environments.minecraft.str_build import StrBuild
+from motet.experiments.command import config_of, main
+from motet.experiments.translate import TRAINERS as TRAINER_TABLE
+from motet.experiments.translate import translate
 from tests.experiments_test import COMMANDS, problem
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, steps
@@ -290,7 +295,85 @@ FILES |= {
     + OUTPUT.replace("shift: 0.0", "shift: -4")
     for name in ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
 }
+BUILDING = """\
+agent_model: {name: Qwen/Qwen3-4B-Instruct-2507, type: qwen, temperature: 0.6, top_p: 0.6,
+  max_length: 2048, dtype: bf16}
+agents: null
+critic_model: CRITIC
+critics: null
+dataset: {name: KIND, type: KIND, PATH, train_split: "[:8]", eval_split: "[8:]"}
+output: {base_dir: output, save_final_model: false, save_path: output/final_model, verbose: false}
+external: {mode: MODE, original_prompt: true, previous_response: true}
+TRAINER:
+  num_agents: 2
+  num_turns: 4
+  num_train_epochs: 20
+  agent_learning_rate: 5e-6
+  logging_steps: 1
+  num_generations: 2
+  max_new_tokens: 512
+  temperature: 0.6
+  top_p: 0.6
+  top_k: null
+  discount: 0.9
+  early_termination_threshold: -0.1
+  rollout_buffer_size: 1
+  train_batch_size: 1
+  eval_interval: 2
+  eval_num_samples: 2
+  eval_batch_size: 1
+"""
+BUILT_ALONE = {"magrpo": "  joint_mode: aligned\n  advantage_normalization: true\n"}
+_CRITIC = "  critic_learning_rate: 5e-6\n  value_loss_coef: 0.6\n"
+BUILT_ALONE["maac"] = _CRITIC + "  critic_type: v\n"
+BUILT_ALONE["iac"] = _CRITIC + "  value_clip_range: 0.05\n  use_separate_critic: true\n"
+BUILDERS = {
+    "str_build": """\
+prompt: {provide_graph: false, use_chat_template: true}
+task: {block_agent1: [oak_planks, stone, air], block_agent2: [white_concrete, obsidian, air],
+  max_commands: 300}
+""",
+    "house_build": """\
+prompt: {use_chat_template: true}
+task:
+  block_agent1: [white_concrete, obsidian, stone_stairs, stone_bricks, planks, air]
+  block_agent2: [white_concrete, obsidian, stone_stairs, stone_bricks, planks, air]
+  max_commands: 600
+  limited_resource: true
+  player: {hp: 5}
+  spider: {num: 3, atk_low: 1, atk_high: 3}
+""",
+}
+
+
+def building(kind, trainer):
+    critic = "null" if trainer == "magrpo" else "{name: some/model, type: qwen, dtype: bf16}"
+    string = kind == "str_build"
+    keys = BUILDING.replace("KIND", kind).replace("TRAINER", trainer).replace("CRITIC", critic)
+    path = "csv_path: ../dataset/data.csv, spacing: 2, local_z: 0"
+    keys = keys.replace("PATH", path if string else "json_path: ../dataset/data.json")
+    mode = "position_feedback" if string else "score_feedback, lim: 20"
+    reward = "reward_processor: {enabled: true, scale_factor: 1.0, shift: -1.0}\n"
+    wandb = "wandb: {project: p, entity: OpenMLRL, run_name: r, dir: output, tags: [t]}\n"
+    return keys.replace("MODE", mode) + BUILT_ALONE[trainer] + BUILDERS[kind] + reward + wandb
+
+
+FILES |= {
+    f"{kind}_{trainer}_config.yaml": building(kind, trainer)
+    for kind in BUILDERS
+    for trainer in BUILT_ALONE
+}
+HOUSE = {
+    "inventory": {"C": "white_concrete", "A": "air"},
+    "target_spec": {
+        "type": "y_layers",
+        "size": [3, 2, 2],
+        "layers": [{"y": 0, "rows": ["CCC", "CCC"]}, {"y": 1, "rows": ["CAC", "CCC"]}],
+    },
+}
 DATA = {
+    "str_build": lambda number: {"string": "ABCD"[number]},
+    "house_build": lambda number: {"task_id": f"house{number}", **HOUSE},
     "code": problem,
     "classeval": lambda number: {**CLASS_ROW, "task_id": f"ClassEval_{number}"},
     "tldr": lambda number: {"prompt": f"Post {number}.", "completion": ""},
@@ -320,7 +403,8 @@ def run(command, model, folder, *more):
     trainer = TRAINERS.get(stem, stem.removeprefix("train_"))
     place = words.index("--config") + 1
     file = words[place].rpartition("/")[2]
-    kind = next((name for name in ("classeval", "tldr", "arxiv") if name in file), "code")
+    kinds = ("classeval", "tldr", "arxiv", *BUILDERS)
+    kind = next((name for name in kinds if name in file), "code")
     kind = "gsm8k" if trainer == "maporl" else kind
     rows = folder / "rows.jsonl"
     rows.write_text("\n".join(json.dumps(DATA[kind](number)) for number in range(4)))
@@ -355,6 +439,41 @@ def run(command, model, folder, *more):
     main(trainer, [*words, "--override", *overrides, *more])
 
 
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_the_published_minecraft_config_is_the_one_of_configs(kind, model, tmp_path) -> None:
+    """Without small overrides: the environment, the plan, the algorithm and the decoding."""
+    file = tmp_path / "configs" / f"{kind}_magrpo_config.yaml"
+    data = tmp_path / "dataset" / ("data.csv" if kind == "str_build" else "data.json")
+    for path, content in ((file, building(kind, "magrpo")), (data, "string\nA\n")):
+        path.parent.mkdir()
+        path.write_text(content)
+    layers = [read_yaml(file, last_counts=True)]
+    config = config_of(translate(layers, TRAINER_TABLE["magrpo"], kind))
+    own = motet.read_config(ROOT / "configs" / f"{kind}.yaml")
+    assert config.data.train.path == str(data)
+    assert (config.data.train.split, config.data.eval.split) == ("train[:8]", "train[8:]")
+    assert config.rollout == own.rollout
+    assert config.algorithm == own.algorithm
+    assert config.decode == own.decode
+    found, expected = (
+        validated(one.environment.name, one.environment.options) for one in (config, own)
+    )
+    if kind == "house_build":  # published names the blocks that every house of its data has
+        assert found.palettes[0][0] == "white_concrete"
+        found = found.model_copy(update={"palettes": None})
+    # The small file has one shift for both. Without a history, the problem is always restated.
+    changes = {
+        "reward": found.reward,
+        "feedback": expected.feedback.model_copy(update={"restate_problem": True}),
+    }
+    assert found == expected.model_copy(update=changes)
+
+
+def validated(name, options):
+    kind = {"str_build": StrBuild, "house_build": HouseBuild}[name]
+    return kind.Options.model_validate(json.loads(json.dumps(options)))
+
+
 def ids(command):
     return " ".join(command.rpartition("/")[2].split()[:2])[:60]
 
@@ -383,4 +502,4 @@ def test_at_least_eleven_commands_train_and_the_others_train_elsewhere():
     elsewhere = {" ".join(command.replace("\\\n", "").split()) for command in COMMANDS}
     assert len(trained) >= 11
     assert set(trained) - elsewhere == {" ".join(command.split()) for command in OWN}
-    assert len(OWN) == 7
+    assert len(OWN) == 9

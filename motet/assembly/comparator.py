@@ -1,6 +1,6 @@
 """The comparator of a run: the policies that play it, and their answers as tokens of the team's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +29,9 @@ class Comparator:
     """The frozen copies of the team's own policies, for the sampler."""
     past: "PastPolicies | None" = None
     players: Mapping[str, Policy] = field(default_factory=dict)
-    """The policies of the run that are in this process."""
+    """The policies of the run."""
+    same_vocabulary: Collection[tuple[str, str]] = ()
+    """(policy of the team, policy of the comparator) with the same tokens."""
 
     def tokens_for(self, policy: str, completion: Completion, prompt: int) -> tuple[int, ...]:
         """Return the tokens of the comparator's completion for `policy`, as far as its context
@@ -41,10 +43,8 @@ class Comparator:
         Args:
             prompt: the number of tokens of the prompt.
         """
-        known = {**self.players, **self.copies}
-        own, writer = known[policy].backbone, known.get(completion.policy)
-        tokens = completion.tokens
-        if tokens is None or writer is None or not _same_words(own, writer.backbone):
+        own, tokens = self.players[policy].backbone, completion.tokens
+        if tokens is None or (policy, completion.policy) not in self.same_vocabulary:
             said = own.tokenizer.eos_token_id
             end = (own.eos_ids[0] if said is None else said,) if own.eos_ids else ()
             tokens = tuple(token_ids(own.tokenizer, completion.text))
@@ -132,8 +132,15 @@ def comparator_of(
     chosen, config = setup.config.comparator, setup.config
     if chosen is None:
         return Comparator()
+    own = {agent: setup.team.policy_of(agent, 0) for agent in setup.team.agents}
     if chosen.team:
-        return Comparator(chosen.team, players=policies)
+        pairs = {(own[agent], name) for agent, name in chosen.team.items()}
+        same = [
+            (name, other)
+            for name, other in pairs
+            if _same_words(policies[name].backbone, policies[other].backbone)
+        ]
+        return Comparator(chosen.team, players=policies, same_vocabulary=same)
     if chosen.endpoint is not None:
         policy_of = dict.fromkeys(config.team, _named(chosen.endpoint.model))
         return Comparator(policy_of, players=policies)
@@ -141,11 +148,12 @@ def comparator_of(
     trained = {name: policy for name, policy in policies.items() if policy.trainable}
     copies = {name: _copy(f"{name} (earlier)", name, config, shared, sources) for name in trained}
     past = PastPolicies(trained, copies, chosen.history)
-    own = {agent: setup.team.policy_of(agent, 0) for agent in setup.team.agents}
     policy_of = {
         agent: copies[name].name if name in copies else name for agent, name in own.items()
     }
-    return Comparator(policy_of, {copy.name: copy for copy in copies.values()}, past, policies)
+    same = [(name, copy.name) for name, copy in copies.items()]
+    by_name = {copy.name: copy for copy in copies.values()}
+    return Comparator(policy_of, by_name, past, policies, same)
 
 
 def _copy(
@@ -185,9 +193,5 @@ def with_endpoint(sampler: Sampler, config: RunConfig) -> Sampler:
 
 
 def _same_words(first: CausalLM, other: CausalLM) -> bool:
-    if first.tokenizer is other.tokenizer:
-        return True
-    return (
-        first.eos_ids == other.eos_ids
-        and first.tokenizer.get_vocab() == other.tokenizer.get_vocab()
-    )
+    same_ends = first.eos_ids == other.eos_ids
+    return same_ends and first.tokenizer.get_vocab() == other.tokenizer.get_vocab()

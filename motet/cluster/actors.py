@@ -26,7 +26,8 @@ THREADS = 4
 class Bundle:
     """What a process needs: GPUs, and one CPU."""
 
-    gpus: int
+    gpus: float
+    """One half: two processes share a GPU."""
 
     @property
     def resources(self) -> dict[str, float]:

@@ -13,12 +13,14 @@ from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
 from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.ranked import RankedHome
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import check_installed, vllm_sampler
+from motet.config.cluster import SamplersConfig
 from motet.timeouts import run_loop
 
 _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
@@ -96,10 +98,10 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     if samplers:
         check_installed()
     plans = homes_of(setup.config, setup.team)
+    wanted: Mapping[str, Sequence[Bundle]]
     wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
     if samplers:
-        engines = [Bundle(samplers.gpus)] * samplers.replicas
-        wanted |= {f"engines of {plan.name}": engines for plan in plans}
+        wanted = _with_engines(wanted, samplers)
     with (
         started(cluster.address, sum(map(len, wanted.values()))),
         places(
@@ -115,10 +117,9 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         def engine(home: str, number: int) -> Actor:
             assert samplers is not None
             name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            bundle = wanted[f"engines of {home}"][number]
             # One thread: vLLM is loaded and used in the main thread.
-            return spawn(
-                name, VllmEngine, group, Bundle(samplers.gpus), call_seconds, number, threads=1
-            )
+            return spawn(name, VllmEngine, group, bundle, call_seconds, number, threads=1)
 
         sources = {name: _absolute(source) for name, source in bases.items()}
         if samplers:
@@ -143,6 +144,23 @@ def _home(plan: HomePlan, group: Any, bundle: Bundle, seconds: float) -> Process
         for rank in range(plan.ranks)
     ]
     return RankedHome(ranks) if plan.ranks > 1 else ranks[0]
+
+
+def _with_engines(
+    homes: Mapping[str, Sequence[Bundle]], samplers: SamplersConfig
+) -> dict[str, Sequence[Bundle]]:
+    """Return the places of homes, each followed by those of its engines.
+
+    A home and the engine beside it ask for half a GPU each. Ray fills a GPU that is partly used
+    first, so both get the same one.
+    """
+    found: dict[str, Sequence[Bundle]] = {}
+    for home, bundles in homes.items():
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
+        if samplers.beside_home:
+            bundles = engines = [Bundle(0.5)]
+        found |= {home: bundles, f"engines of {home}": engines}
+    return found
 
 
 async def _loaded(
@@ -171,6 +189,8 @@ async def _loaded(
 
     engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
     await together(*map(load, plans), *engines)
+    if isinstance(publisher, EnginePublisher):
+        homes = {name: GatedHome(home, publisher.catch_up) for name, home in homes.items()}
     learners: dict[str, RemoteLearner] = {}
     for plan in plans:
         for names in facts[plan.name].learners:

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from motet.cluster.engine_pool import EnginePool, Restarts
 from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
+from motet.cluster.gated import GatedHome
 from motet.cluster.vllm_engine import EngineAnswer, EngineRow
 from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Fault, Sampled, SampleRequest, ScoreRequest
@@ -78,9 +79,11 @@ class FakeEngine:
 @dataclass
 class FakeHome:
     weights: dict[str, float]
+    asked: list[str] = field(default_factory=list)
     broadcasts: int = 0
 
-    async def call(self, verb: str, *given: Any) -> Any:
+    async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
+        self.asked.append(verb)
         return getattr(self, verb)(*given)
 
     def call_now(self, verb: str, *given: Any) -> Any:
@@ -108,6 +111,9 @@ class FakeHome:
             tuple(logprob(self.weights[one.policy], token) for token in one.tokens)
             for one in requests
         ]
+
+    def accumulate(self, policy: str) -> None:
+        self.weights[policy] += 0.3
 
     def disturb(self, policy: str) -> None:
         self.weights[policy] += 0.5
@@ -266,6 +272,24 @@ def test_weights_of_a_checkpoint_reach_the_engines_before_the_next_call(stage: A
     assert isinstance(answer, Sampled)
     assert answer.completions[0].version == 4
     assert answer.completions[0].logprobs[0] == logprob(7.0, answer.completions[0].tokens[0])
+
+
+def test_a_home_learns_after_its_engines_have_the_weights_of_the_checkpoint(stage: Any) -> None:
+    found = stage()
+    found.publisher.loaded({"p": 4, "q": 3})
+    home = GatedHome(found.home, found.publisher.catch_up)
+
+    async def beside() -> Any:
+        """Play while the home learns, as with max_lag 1."""
+        _, answers = await asyncio.gather(
+            home.call("accumulate", "p"), found.sampler.sample(REQUESTS)
+        )
+        return answers
+
+    answer = asyncio.run(beside())[0]
+    assert answer.completions[0].logprobs[0] == logprob(1.0, answer.completions[0].tokens[0])
+    assert found.home.weights["p"] == 1.3
+    assert found.home.asked.index("undisturb") < found.home.asked.index("accumulate")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

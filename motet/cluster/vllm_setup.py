@@ -21,6 +21,8 @@ from motet.reading import read_json
 
 KNOWN = ((0, 29), (0, 34))
 """The first version of vLLM that is known to work, and the first that is not."""
+COLDEST, HOTTEST = 0.01, 2.0
+"""The temperatures that vLLM samples at (`vllm.sampling_params`)."""
 NOT_IN_VLLM = ("use_dora", "lora_bias", "modules_to_save", "target_parameters")
 """Keys of a saved adapter that vLLM does not compute, or computes in another way."""
 
@@ -34,6 +36,12 @@ def check_vllm(config: RunConfig) -> None:
         return
     for agent in config.team:
         decode = config.decode_of(agent)
+        if not COLDEST <= decode.temperature <= HOTTEST:
+            raise ConfigError(
+                f"agent {agent} samples at temperature {decode.temperature:g}; with "
+                f"cluster.samplers.engine: vllm expected {COLDEST:g} to {HOTTEST:g}, because vLLM "
+                "raises lower temperatures without an error and refuses higher ones"
+            )
         if decode.top_p < 1.0 or decode.top_k > 0:
             key, value = ("top_p", decode.top_p) if decode.top_p < 1.0 else ("top_k", decode.top_k)
             raise ConfigError(
@@ -173,7 +181,8 @@ def _by_nccl(config: RunConfig, plan: HomePlan) -> bool:
     Raises: ConfigError if it should, but has no GPU.
     """
     assert config.cluster is not None
-    both = bool(plan.gpus and config.cluster.samplers.gpus)
+    samplers = config.cluster.samplers
+    both = bool(plan.gpus and samplers.gpus) and not samplers.beside_home
     if config.cluster.transfer == "nccl" and not both:
         raise ConfigError(
             f"cluster.transfer is nccl, but home {plan.name} has {plan.gpus} GPUs and its engines "

@@ -8,8 +8,11 @@ import pytest
 
 from motet.assembly.task_setup import open_task_setup
 from motet.cluster import vllm_setup
+from motet.cluster.actors import Bundle
+from motet.cluster.models import _with_engines
 from motet.cluster.vllm_engine import vllm_rank
 from motet.cluster.vllm_setup import check_installed, check_vllm, rank_of
+from motet.config.cluster import SamplersConfig
 from motet.config.load import load_config
 from motet.config.parts import PolicyConfig
 from motet.errors import ConfigError
@@ -27,6 +30,8 @@ def test_a_config_that_vllm_can_sample_passes() -> None:
     ("override", "says"),
     [
         ("decode.top_p=0.9", "agent aux samples with top_p 0.9, .* whole softmax: drop top_p"),
+        ("decode.temperature=2.1", r"temperature 2\.1; .* expected 0\.01 to 2"),
+        ("decode.temperature=0.005", r"temperature 0\.005; .* raises lower temperatures"),
         ("decode.top_k=40", "agent aux samples with top_k 40, .* drop top_k"),
     ],
 )
@@ -105,3 +110,16 @@ def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(vllm_setup, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'pip install "motet\[cluster\]"'):
         check_installed()
+
+
+def test_a_home_and_the_engine_beside_it_ask_for_half_a_gpu_each_one_after_the_other() -> None:
+    homes = {"a": [Bundle(1)], "b": [Bundle(1)]}
+    assert _with_engines(homes, SamplersConfig(engine="vllm", replicas=2, gpus=1)) == {
+        "a": [Bundle(1)],
+        "engines of a": [Bundle(1), Bundle(1)],
+        "b": [Bundle(1)],
+        "engines of b": [Bundle(1), Bundle(1)],
+    }
+    beside = _with_engines(homes, SamplersConfig(engine="vllm", beside_home=True, memory=0.4))
+    assert list(beside) == ["a", "engines of a", "b", "engines of b"]
+    assert all(bundles == [Bundle(0.5)] for bundles in beside.values())

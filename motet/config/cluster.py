@@ -25,6 +25,10 @@ class LearnersConfig(Settings):
     """Home -> its number of GPUs, where it differs from `gpus`."""
 
 
+MOST_BESIDE = 0.7
+"""The largest share of a GPU's memory for an engine, if a home trains there too."""
+
+
 class SamplersConfig(Settings):
     """What samples the completions."""
 
@@ -37,6 +41,24 @@ class SamplersConfig(Settings):
     """GPUs of each vLLM engine. With 0 engines compute on the CPU."""
     memory: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9
     """The share of the memory of its GPU that a vLLM engine uses."""
+    beside_home: bool = False
+    """Each home and its vLLM engine share one GPU. The engine uses `memory` of it all the time, and
+    the home the rest. For one GPU."""
+
+    @model_validator(mode="after")
+    def _one_engine_beside_a_home(self) -> Self:
+        if self.beside_home and (self.replicas, self.gpus) != (1, 1):
+            raise ValueError(
+                f"got beside_home with replicas {self.replicas} and gpus {self.gpus}, expected one "
+                "engine on the GPU of its home: set replicas: 1 and gpus: 1"
+            )
+        if self.beside_home and self.memory > MOST_BESIDE:
+            raise ValueError(
+                f"got beside_home with memory {self.memory:g}, which leaves the home "
+                f"{1 - self.memory:.0%} of the GPU: set memory to at most {MOST_BESIDE:g}, such as "
+                "0.4"
+            )
+        return self
 
 
 class DeadlinesConfig(Settings):
@@ -83,6 +105,21 @@ class ClusterConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _homes_share_their_gpu(self) -> Self:
+        gpus = {self.learners.gpus, *self.learners.gpus_of.values()}
+        if self.samplers.beside_home and gpus != {1}:
+            raise ValueError(
+                f"got samplers.beside_home with learners of {sorted(gpus)} GPUs, expected one GPU "
+                "for each home: set learners.gpus: 1, or drop beside_home"
+            )
+        if self.samplers.beside_home and self.transfer == "nccl":
+            raise ValueError(
+                "got transfer nccl with samplers.beside_home, but NCCL does not connect two "
+                "processes on one GPU: set transfer: auto"
+            )
+        return self
+
     def unread(self) -> Iterator[tuple[str, Settings, KeyRules]]:
         """Yield (section, its settings, rules), for `no_effect`. The section of this one is ""."""
         own = self.samplers.engine == "own"
@@ -91,4 +128,4 @@ class ClusterConfig(Settings):
         yield "", self, [("transfer", own, "engine: own transfers no weights", instead)]
 
 
-_OF_VLLM = ("replicas", "gpus", "memory")
+_OF_VLLM = ("replicas", "gpus", "memory", "beside_home")

@@ -7,6 +7,8 @@ from motet.config.no_effect import keys_without_effect
 from motet.errors import ConfigError
 from tests.small_runs import run_config
 
+BESIDE = {"engine": "vllm", "beside_home": True, "memory": 0.4}
+
 
 def config(**cluster):
     return make_config(run_config(cluster=cluster))
@@ -19,6 +21,10 @@ def config(**cluster):
         ({"learners": {"gpus": -1}}, "gpus"),
         ({"samplers": {"engine": "sglang"}}, "engine"),
         ({"samplers": {"engine": "vllm", "memory": 1.0}}, "memory"),
+        ({"samplers": {**BESIDE, "replicas": 2}}, "one engine on the GPU of its home"),
+        ({"samplers": {**BESIDE, "memory": 0.9}}, "leaves the home 10% of the GPU"),
+        ({"samplers": BESIDE, "learners": {"gpus": 0}}, r"learners of \[0\] GPUs"),
+        ({"samplers": BESIDE, "transfer": "nccl"}, "NCCL does not connect two"),
         ({"replicas": 2}, "replicas: unknown key"),
     ],
 )
@@ -29,6 +35,8 @@ def test_what_does_not_go_together_is_refused(cluster, message):
 
 def test_keys_of_vllm_have_no_effect_on_homes_that_sample_themselves():
     chosen = {"samplers": {"replicas": 2, "memory": 0.5}, "transfer": "files"}
+    beside = keys_without_effect(config(samplers={**BESIDE, "engine": "own"}))
+    assert ("cluster", "samplers", "beside_home") in [key.path for key in beside]
     found = keys_without_effect(config(**chosen))
     assert [".".join(map(str, key.path)) for key in found] == [
         "cluster.samplers.replicas",

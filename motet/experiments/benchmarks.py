@@ -5,7 +5,8 @@ from typing import Any
 
 WRITING_TYPES = ("tldr", "arxiv")
 CODE_TYPES = ("humaneval", "coophumaneval", "mbpp")
-DATASET_TYPES = (*CODE_TYPES, "classeval", *WRITING_TYPES)
+BUILD_TYPES = ("str_build", "house_build")
+DATASET_TYPES = (*CODE_TYPES, "classeval", *WRITING_TYPES, *BUILD_TYPES)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ def environment_of(dataset_type: str, agents: int) -> BenchmarkEnvironment:
             [f"coder{number}" for number in range(1, agents + 1)],
             {"packages": ["numpy"], "cpu_seconds": 10, "wall_seconds": 30.0},
         )
+    if dataset_type in BUILD_TYPES:
+        if agents > 2:
+            raise ValueError("expected 1 or 2 builders")
+        builders = [f"builder{number}" for number in range(1, agents + 1)]
+        return BenchmarkEnvironment(dataset_type, {"builders": agents}, builders)
     if dataset_type in WRITING_TYPES:
         if agents > 2:
             raise ValueError("expected 1 or 2, because the text has two parts")

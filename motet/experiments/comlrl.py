@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from motet.experiments.benchmarks import (
+    BUILD_TYPES,
     CODE_TYPES,
     DATASET_TYPES,
     WRITING_TYPES,
@@ -15,6 +16,7 @@ from motet.experiments.benchmarks import (
     inferred_type,
 )
 from motet.experiments.comlrl_experts import set_expert
+from motet.experiments.comlrl_minecraft import set_building, set_building_data
 from motet.experiments.comlrl_models import Critics, ModelOnDevice, set_agents, set_critics
 from motet.experiments.translation import Translation
 from motet.settings import Plan
@@ -78,7 +80,11 @@ def set_task(
     config.runs = Path(config.get("output.base_dir", config.runs))
     config.set("algorithm.name", algorithm)
     config.set("rollout.samples", list(samples))
-    _set_data(config)
+    if dataset_type in BUILD_TYPES:
+        set_building_data(config, dataset_type)
+    else:
+        _set_data(config)
+    set_building(config, dataset_type, agents)
     agent_names = _set_environment(config, dataset_type, agents)
     if config.get(COLLABORATION, False):
         config.set("centralized.agent", "joint", COLLABORATION)

@@ -10,6 +10,8 @@ from typing import Any
 from motet.data.split import parse_split
 from motet.environments.feedback_modes import MODES
 from motet.errors import ConfigError
+from motet.experiments.comlrl_minecraft import KEYS as MINECRAFT_KEYS
+from motet.experiments.comlrl_minecraft import sliced
 from motet.experiments.keys import (
     Combined,
     KeyRule,
@@ -31,6 +33,13 @@ SECTIONS = {"model": ("model", "agent_model"), "critic_model": ("critic_model", 
 """Section in the table -> its names in a published config."""
 
 
+BUILD_MODES = (
+    *("score_feedback", "position_feedback", "perfect_feedback", "position_modification"),
+    *("rect_modification", "resource_schedule"),
+)
+"""The feedback modes of the Minecraft environments."""
+
+
 def sandbox_slice(value: Any) -> Any:
     """Return how many tests feedback may show.
 
@@ -46,7 +55,7 @@ def sandbox_slice(value: Any) -> Any:
 
 def feedback_mode(value: Any) -> Any:
     """Check a feedback mode. ClassEval's only mode has its own name for level feedback."""
-    known = (*MODES, "expert_edits", "human")
+    known = (*MODES, "expert_edits", "human", *BUILD_MODES)
     if value == "code_feedback":
         return "level_feedback"
     if value not in known and not (isinstance(value, str) and is_reference(value)):
@@ -58,11 +67,12 @@ def feedback_mode(value: Any) -> Any:
 
 def split(value: Any) -> str:
     """Check the expression of a split, such as test[:32]."""
+    named = sliced(text(value))
     try:
-        parse_split(text(value))
+        parse_split(named)
     except ConfigError as error:
         raise ValueError(str(error)) from error
-    return text(value)
+    return str(named)
 
 
 def gradient_norm(value: Any) -> float:
@@ -232,6 +242,7 @@ KEYS: KeyTable = {
         "the hub knows you by your token: hf auth login, or the variable HF_TOKEN",
         silent=(False,),
     ),
+    **MINECRAFT_KEYS,
     "patches": NoEffect("they mended an older version of the trainer", silent=({},)),
     # unsupported keys
     "model.special_tokens": Unsupported(
