@@ -1,4 +1,4 @@
-"""Requests reach the engines and answers come back in order: with engines that are plain objects."""
+"""Requests reach the engines and answers come back in order. The engines are plain objects."""
 
 import asyncio
 
