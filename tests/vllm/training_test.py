@@ -1,6 +1,7 @@
 """Whole runs whose completions are sampled by vLLM."""
 
 import json
+import re
 import shutil
 import threading
 import time
