@@ -17,8 +17,8 @@ from motet.cluster.home import HomeFacts, HomeSetup
 
 DEALT = ("sample", "logprobs", "values")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""
-CHANGING = ("step", "restart", "load_state")
-"""Verbs that change weights, which all processes must do."""
+CHANGING = ("restart", "load_state")
+"""Verbs that replace weights, besides `step`. All processes must do them."""
 
 
 class RankedHome:
@@ -26,6 +26,7 @@ class RankedHome:
 
     def __init__(self, ranks: Sequence[Actor]) -> None:
         self._ranks = ranks
+        self._stepping = asyncio.Lock()
 
     async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
         if verb == "load":
@@ -34,8 +35,11 @@ class RankedHome:
             return await self._dealt(verb, *given)
         if verb in ("accumulate", "accumulate_values"):
             return await self._accumulate(verb, *given)
-        if verb in CHANGING:
-            return (await _all(rank.call(verb, *given) for rank in self._ranks))[0]
+        if verb == "step":
+            # Two learners of the home may step at the same time, but every process must add up
+            # their gradients in the same order.
+            async with self._stepping:
+                return (await _all(rank.call(verb, *given) for rank in self._ranks))[0]
         return await self._ranks[0].call(verb, *given, seconds=seconds)
 
     def call_now(self, verb: str, *given: Any) -> Any:
