@@ -1,6 +1,7 @@
 """Whole runs whose completions are sampled by vLLM."""
 
 import json
+import re
 import shutil
 import threading
 import time
@@ -56,6 +57,20 @@ def test_the_quickstart_learns_through_vllm(tmp_path: Path, warm: str, seed: int
     assert max(row["learn/sampling_logp_difference"] for row in steps) < 1e-5
     published = {name for row in steps for name in row if name.startswith("publish/")}
     assert published == {name for name in listed("Metrics of vLLM") if name.startswith("publish/")}
+
+
+def test_one_step_off_the_engines_sample_while_the_homes_learn(tmp_path: Path, warm: str) -> None:
+    short = [*LORA, "train.steps=4", "train.tasks_per_step=4", "train.max_lag=1"]
+    run = trained(tmp_path, "ahead", warm, *short)
+    steps = [row for row in rows_of(run) if "publish/probe_max" in row]
+    assert [row["step"] for row in steps] == [1, 2, 3, 4]
+    # The engines had the weights of one publication for all tokens of a step.
+    assert max(row["publish/probe_max"] for row in steps) < 1e-4
+    versions = {}
+    for path in sorted((run / "episodes").rglob("*train*.jsonl")):
+        said = re.findall(r'"version": ?(\d+)', path.read_text(encoding="utf-8"))
+        versions[path.name] = {int(one) for one in said}
+    assert list(versions.values()) == [{0}, {0}, {1}, {2}]
 
 
 def kill_when_it_works(killed: list[int]) -> None:
