@@ -49,6 +49,11 @@ def test_a_reward_model_and_references_of_full_policies_are_the_same_run(train):
     ))  # fmt: skip
 
 
+def test_a_run_one_step_off_is_the_same_run(train):
+    train_section = {"steps": 3, "tasks_per_step": 2, "max_lag": 1}
+    same_run(train, run_config(policies={"p": LORA, "q": LORA}, train=train_section))
+
+
 def test_a_run_moves_into_homes_when_it_is_resumed(train):
     def config(steps, cluster=None):
         rate = {"learning_rate": 1e-2, "schedule": "constant"}
