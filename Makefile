@@ -22,7 +22,7 @@ quickstart: install  ## warm up a tiny model, train two agents to write a progra
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
 test: install  ## every test but the slow ones, about 12 minutes on two cores
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow

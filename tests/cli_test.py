@@ -19,6 +19,7 @@ import pytest
 from motet import load_run
 from motet.cli import main
 from motet.config.load import load_config
+from tests.fork_server import ForkedProcess
 
 REPOSITORY = Path(__file__).parent.parent
 GAME = '''
@@ -394,15 +395,12 @@ def test_numbers_are_read_as_what_they_are(motet):
 
 def stopped(folder, line, *at):
     """Run the command. Send SIGINT each time the next of `at` appears in a line of its stderr."""
-    process = subprocess.Popen(
+    process = ForkedProcess(
         [sys.executable, "-c", "from motet.cli import main; main()", *shlex.split(line)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
-        # A background job of a shell starts with SIGINT ignored, and its children inherit that. A
-        # terminal's foreground job does not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     said = ""

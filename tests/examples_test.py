@@ -6,11 +6,12 @@ import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import fork_server
 
 REPOSITORY = Path(__file__).parent.parent
 LOOP = REPOSITORY / "examples" / "loop.py"
@@ -26,7 +27,7 @@ def root(tmp_path_factory):
 
 def run(root, script):
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, f"examples/{script}"],
         cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=True,
     ).stdout  # fmt: skip

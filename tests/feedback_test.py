@@ -39,6 +39,7 @@ from motet.rollout.record import read_episodes, write_episode
 from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
 from tests.fixtures.model_folders import make_model_folder
+from tests.fork_server import ForkedProcess
 from tests.small_runs import contents, episodes, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(
@@ -194,7 +195,7 @@ def expert(reader: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     """Return (base_url, log) of a server with a tiny model, in its own process."""
     log = tmp_path_factory.mktemp("expert") / "log.jsonl"
     script = Path(__file__).with_name("openai_server.py")
-    server = subprocess.Popen(
+    server = ForkedProcess(
         [sys.executable, str(script), str(reader), str(log)], stdout=subprocess.PIPE, text=True
     )
     assert server.stdout is not None

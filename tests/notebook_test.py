@@ -14,17 +14,28 @@ jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
 
 
-@pytest.fixture
-def kernel(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    manager, client = jupyter_client.manager.start_new_kernel(cwd=str(tmp_path))
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A kernel that all tests share, because its imports take seconds."""
+    home = tmp_path_factory.mktemp("kernel")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        monkeypatch.setenv("IPYTHONDIR", str(home / "ipython"))
+        manager, client = jupyter_client.manager.start_new_kernel(cwd=str(home))
     try:
         yield manager, client
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(started, tmp_path):
+    """The kernel, in a folder of this test and without names of other tests."""
+    manager, client = started
+    run(client, f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})")
+    return manager, client
 
 
 def run(client, code, timeout=240):

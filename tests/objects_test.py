@@ -1,7 +1,6 @@
 """Objects where a config names files: in runs, in run folders, and in another process."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 import motet
 from motet.config.load import load_config
+from tests import fork_server
 from tests.games import Coded, Lottery
 from tests.small_runs import ROOT, rows, run_config, steps, summary, weights
 
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 def elsewhere(code, tmp_path):
     """Run code in another process. Return what it prints."""
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-c", f"import motet\n{code}"],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/nowhere", "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=240,

@@ -87,7 +87,7 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     shown = capsys.readouterr().out
     for words in (
         "8 x h100-80",
-        "vllm lag 1 FSDP +",
+        "vllm lag 1 +",
         "+ not yet",
         "3 + 1",
         "sample (384 rows at once)",

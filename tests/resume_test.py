@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 import motet
+from tests import fork_server
 from tests.small_runs import (
     GAMES,
     LORA,
@@ -122,7 +122,7 @@ DEATHS = {
 def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of killed runs."""
     runs = tmp_path_factory.mktemp("killed")
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, str(GAMES), str(runs)],
         input=json.dumps(list(DEATHS.values())),
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

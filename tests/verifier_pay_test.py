@@ -12,6 +12,7 @@ from torch import nn
 
 from motet.verifier.model import Verifier
 from tests.fixtures.model_folders import make_model_folder
+from tests.fork_server import ForkedProcess
 from tests.small_runs import LORA, ROOT, TINY, rows, weights
 
 pytestmark = pytest.mark.filterwarnings(
@@ -48,7 +49,7 @@ def address(judge):
         "--device",
         "cpu",
     ]
-    with subprocess.Popen(said, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+    with ForkedProcess(said, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         found = re.search(r"is served at (http://\S+) ", server.stdout.readline())
         yield found[1]
         server.terminate()

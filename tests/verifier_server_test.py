@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
 from motet.verifier.scorer import LocalScorer
+from tests import fork_server
 from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client, figure, serving
 
 
@@ -201,7 +201,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_call(verifier_folder
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):
-    done = subprocess.run(
+    done = fork_server.run(
         [
             sys.executable,
             "-c",

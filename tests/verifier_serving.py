@@ -14,6 +14,7 @@ import httpx2
 
 from motet.reward_server import RewardServer
 from tests.fixtures.verifiers import chat
+from tests.fork_server import ForkedProcess
 
 REPOSITORY = Path(__file__).parent.parent
 KEY = "sk-secret-0123456789"
@@ -30,7 +31,7 @@ class Served:
         code = "from motet.cli import main; main()"
         if files is not None:
             code = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({files}, {files})); {code}"
-        self.process = subprocess.Popen(
+        self.process = ForkedProcess(
             [
                 sys.executable,
                 "-c",

@@ -70,9 +70,12 @@ def _plain(made: LaidOut) -> dict[str, Any]:
 
 
 def configured_layout(config: RunConfig) -> Layout | None:
-    """Return the layout of the `cluster` section, if there is one."""
+    """Return the layout of the `cluster` section, if there is one that a plan knows.
+
+    It does not know an engine beside its home on one GPU.
+    """
     cluster, lag = config.cluster, config.train.max_lag
-    if cluster is None:
+    if cluster is None or cluster.samplers.beside_home:
         return None
     learners = max([1, cluster.learners.gpus, *cluster.learners.gpus_of.values()])
     if cluster.samplers.engine == "own":

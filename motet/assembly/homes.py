@@ -10,7 +10,7 @@ from motet.trainer.components import REWARD_MODEL
 
 @dataclass(frozen=True)
 class HomePlan:
-    """A process with one base model in training, and everything that lives on it.
+    """The processes of one base model in training, and everything that lives there.
 
     It has a fully trained policy with its reference, or a model with its adapters and frozen
     policies. Each critic lives with the policy that plays its first agent at the first turn, and
@@ -23,6 +23,8 @@ class HomePlan:
     policies: tuple[str, ...]
     critics: tuple[str, ...]
     gpus: int
+    ranks: int
+    """The number of its processes: one for each GPU."""
 
     @property
     def residents(self) -> tuple[str, ...]:
@@ -69,7 +71,9 @@ def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
         gpus = learners.gpus_of.get(home[1], learners.gpus)
         model = config.policies[own[0]].model
         _check_device(config, home[1], model, gpus)
-        found.append(HomePlan(home[1], model, tuple(own), tuple(critics[home]), gpus))
+        found.append(
+            HomePlan(home[1], model, tuple(own), tuple(critics[home]), gpus, gpus or learners.ranks)
+        )
     return found
 
 

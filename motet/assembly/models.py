@@ -19,6 +19,7 @@ from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
+from motet.models.ranks import Ranks
 from motet.models.sampler import LocalSampler
 from motet.seeding import derive
 from motet.trainer.components import REWARD_MODEL
@@ -136,6 +137,7 @@ def assemble(
     trained: Mapping[str, Path] | None = None,
     stop: StopRequest | None = None,
     only: Container[str] | None = None,
+    ranks: Ranks | None = None,
 ) -> Models:
     """Load every model once per copy that is needed, add adapters, and build sampler and learners.
 
@@ -144,6 +146,7 @@ def assemble(
         trained: policy -> the folder it was saved in, to continue with a trained team.
         stop: checked between tokens.
         only: the policies and critics to load; by default all.
+        ranks: other processes that train copies of the same weights.
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
@@ -171,7 +174,7 @@ def assemble(
         on_long_prompt=config.rollout.on_long_prompt,
         between=(stop or StopRequest()).check,
     )
-    learners = _learners(setup, policies, critics) if train else {}
+    learners = _learners(setup, policies, critics, ranks) if train else {}
     initial = {
         name: [parameter.detach().cpu().clone() for parameter in critics[name].parameters()]
         for name in (REWARD_MODEL,)
@@ -230,7 +233,10 @@ def _references(
 
 
 def _learners(
-    setup: TeamSetup, policies: Mapping[str, Policy], critics: Mapping[str, Critic]
+    setup: TeamSetup,
+    policies: Mapping[str, Policy],
+    critics: Mapping[str, Critic],
+    ranks: Ranks | None,
 ) -> dict[str, LocalLearner]:
     config, due = setup.config, _updates(setup)
     on: dict[int, tuple[list[Policy], list[Critic]]] = {}
@@ -243,7 +249,7 @@ def _learners(
     for players, judges in on.values():
         optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
         optimizers |= {critic.name: optimizer_of_critic(critic.name, config) for critic in judges}
-        learner = LocalLearner(players, optimizers, due, judges)
+        learner = LocalLearner(players, optimizers, due, judges, ranks)
         learners |= dict.fromkeys(optimizers, learner)
     return learners
 

@@ -2,8 +2,15 @@
 
 Ray places and watches the processes. This is the only package that imports Ray or vLLM.
 
-actors.py      Ray: start it, place processes, call them, turn its errors into ours
-home.py        inside a process: one base model in training, with everything that lives on it
-remote.py      its learner, sampler, scorer and publisher, as the driver sees them
-models.py      all models of a run: open them, save and load their weights
+actors.py            Ray: start it, place processes, call them, turn its errors into ours
+home.py              inside a process: one base model in training, with everything that lives on it
+ranked.py            a home of several processes with copies of its weights
+remote.py            learner, sampler, scorer and publisher of homes, as the driver sees them
+models.py            all models of a run: open them, save and load their weights
+vllm_setup.py        what a config with vLLM needs, and its sampler and publisher
+vllm_sampler.py      sampling by vLLM engines
+engine_publisher.py  new weights for the engines; home_weights.py exports them from a home
+engine_pool.py       engines that are replaced when they die or hang
+vllm_engine.py       inside a process: one vLLM engine; files_transfer.py, nccl_transfer.py
+verification.py      whether engines and homes compute the same log-probabilities
 """

@@ -119,6 +119,8 @@ def started(address: str | None, processes: int) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # By default Ray's processes give way to every other program of the machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     own: dict[str, Any] = {
         "num_cpus": max(os.cpu_count() or 1, processes),

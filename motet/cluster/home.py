@@ -5,6 +5,7 @@ It uses Motet's own `assemble`, learners and sampler, unchanged.
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +32,10 @@ from motet.core import (
     ValueRequest,
 )
 from motet.errors import ConfigError
+from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
+from motet.models.ranks import Ranks
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")
@@ -51,6 +54,11 @@ class HomeSetup:
     """The folder that relative paths of the config start from."""
     threads: int
     """CPU threads of torch. Results depend on them to the last bits."""
+    rank: int = 0
+    ranks: int = 1
+    """The number of processes of the home. Each has a copy of all its models."""
+    meet: str = ""
+    """host:port, at which several processes meet."""
     tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
 
 
@@ -63,6 +71,15 @@ class HomeFacts:
     """The policies and critics of each learner."""
     precision: Mapping[str, str]
     """Trained policy -> `Learner.precision`."""
+
+
+def _group_of(setup: HomeSetup) -> Ranks | None:
+    cluster = setup.config.cluster
+    if setup.ranks == 1 or cluster is None:
+        return None
+    device = setup.config.models[setup.config.policies[setup.residents[0]].model].device
+    seconds = cluster.deadlines.call_seconds
+    return Ranks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
 
 
 class Home:
@@ -96,7 +113,12 @@ class Home:
         torch.set_num_threads(setup.threads)
         use_threads(setup.config)
         self._loaded = assemble(
-            setup, setup.bases, train=True, stop=self._stop, only=setup.residents
+            setup,
+            setup.bases,
+            train=True,
+            stop=self._stop,
+            only=setup.residents,
+            ranks=_group_of(setup),
         )
         groups: dict[LocalLearner, list[str]] = {}
         for name, learner in self._models.learners.items():
@@ -107,6 +129,15 @@ class Home:
             if policy.trainable
         }
         return HomeFacts(os.getpid(), tuple(map(tuple, groups.values())), precision)
+
+    def meeting_point(self) -> str:
+        """Return an address of this machine, with a free port."""
+        from ray.util import get_node_ip_address
+
+        host = get_node_ip_address()
+        with socket.socket() as free:
+            free.bind((host, 0))
+            return f"{host}:{free.getsockname()[1]}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._turn:

@@ -15,6 +15,7 @@ from motet.cluster.actors import Actor, Bundle, places, spawn, started
 from motet.cluster.engine_publisher import EnginePublisher
 from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
+from motet.cluster.ranked import RankedHome
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
@@ -98,7 +99,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
         check_installed()
     plans = homes_of(setup.config, setup.team)
     wanted: Mapping[str, Sequence[Bundle]]
-    wanted = {plan.name: [Bundle(plan.gpus)] for plan in plans}
+    wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
     if samplers:
         wanted = _with_engines(wanted, samplers)
     with (
@@ -109,9 +110,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     ):
         call_seconds = cluster.deadlines.call_seconds
         homes = {
-            plan.name: spawn(
-                f"home {plan.name}", Home, groups[plan.name], wanted[plan.name][0], call_seconds
-            )
+            plan.name: _home(plan, groups[plan.name], wanted[plan.name][0], call_seconds)
             for plan in plans
         }
 
@@ -130,6 +129,21 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
             own = OwnSampler(residents, tuple(setup.team.policies))
             pair = own, own
         yield run_loop(_loaded(setup, sources, plans, homes, *pair))
+
+
+def _home(plan: HomePlan, group: Any, bundle: Bundle, seconds: float) -> Process:
+    ranks = [
+        spawn(
+            f"home {plan.name}" + f", process {rank}" * (plan.ranks > 1),
+            Home,
+            group,
+            bundle,
+            seconds,
+            rank,
+        )
+        for rank in range(plan.ranks)
+    ]
+    return RankedHome(ranks) if plan.ranks > 1 else ranks[0]
 
 
 def _with_engines(

@@ -17,7 +17,10 @@ class LearnersConfig(Settings):
     """
 
     gpus: NonNegativeInt = 1
-    """GPUs of each home. With 0 homes compute on the CPU."""
+    """GPUs of each home, with one process each. Several processes have copies of the same weights
+    and share the rows of a batch and the completions to sample. 0: homes compute on the CPU."""
+    ranks: PositiveInt = 1
+    """Processes of each home that computes on the CPU."""
     gpus_of: dict[str, PositiveInt] = Field(default_factory=dict)
     """Home -> its number of GPUs, where it differs from `gpus`."""
 
@@ -93,12 +96,12 @@ class ClusterConfig(Settings):
     """How long the run waits for other processes."""
 
     @model_validator(mode="after")
-    def _homes_have_one_gpu(self) -> Self:
-        wide = max([self.learners.gpus, *self.learners.gpus_of.values()])
-        if wide > 1:
+    def _gpus_or_ranks(self) -> Self:
+        learners = self.learners
+        if learners.ranks > 1 and learners.gpus:
             raise ValueError(
-                f"got {wide} GPUs for a home in learners, but a home computes on one GPU: set "
-                "gpus: 1, and train adapters (train: lora) if the model does not fit"
+                f"got learners.ranks {learners.ranks} with learners.gpus {learners.gpus}, but a "
+                "home on GPUs has one process for each: set learners.gpus alone"
             )
         return self
 

@@ -17,8 +17,8 @@ def config(**cluster):
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        ({"learners": {"gpus": 3}}, "one GPU"),
-        ({"learners": {"gpus_of": {"p": 2}}}, "one GPU"),
+        ({"learners": {"gpus": 3, "ranks": 3}}, "set learners.gpus alone"),
+        ({"learners": {"gpus": -1}}, "gpus"),
         ({"samplers": {"engine": "sglang"}}, "engine"),
         ({"samplers": {"engine": "vllm", "memory": 1.0}}, "memory"),
         ({"samplers": {**BESIDE, "replicas": 2}}, "one engine on the GPU of its home"),

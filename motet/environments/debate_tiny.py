@@ -17,6 +17,7 @@ from pydantic import Field
 from motet.core import RIGHT, Demonstration, Environment, Grade, Message, Reply, Task, Transition
 from motet.environments.debate.judging import majority
 from motet.environments.debate.verified import AnswerVerifier, check_verifier
+from motet.environments.splits import part_of
 from motet.errors import ConfigError
 from motet.seeding import derive
 from motet.settings import Settings
@@ -112,10 +113,6 @@ class TinyDebate(Environment[TinyDebateState]):
         """Return the problems of `train` or `eval`, always the same, with all operations mixed."""
         draw = random.Random(0)
         parts: dict[str, list[DebateProblem]] = {"train": [], "eval": []}
-        if split not in parts:
-            raise ConfigError(
-                f"debate_tiny has no split {split!r}; expected one of {', '.join(parts)}"
-            )
         numbers = [f"{number:02}" for number in range(100)]
         for operation in self.operations:
             problems = [
@@ -124,8 +121,9 @@ class TinyDebate(Environment[TinyDebateState]):
             draw.shuffle(problems)
             parts["eval"] += problems[:HELD_OUT]
             parts["train"] += problems[HELD_OUT:]
-        draw.shuffle(parts[split])
-        return [Task(str(problem), asdict(problem)) for problem in parts[split]]
+        chosen = part_of("debate_tiny", parts, split)
+        draw.shuffle(chosen)
+        return [Task(str(problem), asdict(problem)) for problem in chosen]
 
     async def start(self, task: Task, seed: int) -> TinyDebateState:
         return TinyDebateState(DebateProblem(**task.fields))

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
-from motet.errors import ConfigError
+from motet.environments.splits import part_of
 from motet.rewards.python import binds, calls, definition, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
@@ -155,11 +155,8 @@ class Quickstart(Environment[QuickstartProblem]):
         random.Random(0).shuffle(shuffled)
         held_out = int(len(shuffled) * self.options.held_out)
         parts = {"train": shuffled[held_out:], "eval": shuffled[:held_out]}
-        if split not in parts:
-            raise ConfigError(
-                f"quickstart has no split {split!r}; expected one of {', '.join(parts)}"
-            )
-        return [Task(problem.sentence, asdict(problem)) for problem in parts[split]]
+        chosen = part_of("quickstart", parts, split)
+        return [Task(problem.sentence, asdict(problem)) for problem in chosen]
 
     async def start(self, task: Task, seed: int) -> QuickstartProblem:
         return QuickstartProblem(**task.fields)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
-from motet.errors import ConfigError
+from motet.environments.splits import part_of
 from motet.settings import Settings
 
 AGENTS = ("a", "b")
@@ -88,9 +88,8 @@ class Relay(Environment[Dialogue]):
         random.Random(0).shuffle(pairs)
         held_out = min(300, len(pairs) // 5)
         parts = {"train": pairs[held_out:], "eval": pairs[:held_out]}
-        if split not in parts:
-            raise ConfigError(f"relay has no split {split!r}; expected one of {', '.join(parts)}")
-        written = [(f"{a:0{digits}}", f"{b:0{digits}}") for a, b in parts[split]]
+        chosen = part_of("relay", parts, split)
+        written = [(f"{a:0{digits}}", f"{b:0{digits}}") for a, b in chosen]
         return [Task(f"{a}-{b}", {"a": a, "b": b}) for a, b in written]
 
     async def start(self, task: Task, seed: int) -> Dialogue:

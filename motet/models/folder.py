@@ -31,6 +31,7 @@ SAID = tuple(FILTERS)
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TEMPLATE = 1 << 20
 """Most bytes of a chat template; the largest in use have 20 kB."""
+EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
 ModelPart = Literal["config", "tokenizer", "weights"]
 """How much of a model is read; each value includes the ones before it."""
 
@@ -178,10 +179,7 @@ def _downloaded(name: str, files: list[str], revision: str | None = None) -> Pat
     """Download these files of a hub repository, and no others, into the hub's cache."""
     from huggingface_hub import snapshot_download
 
-    with library(
-        f"model {name!r}",
-        "a local folder or a hub name of a causal language model with safetensors weights",
-    ):
+    with library(f"model {name!r}", EXPECTED):
         return Path(snapshot_download(name, allow_patterns=files, revision=revision))
 
 

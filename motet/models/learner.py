@@ -23,6 +23,7 @@ from motet.models.memory import oom_hint
 from motet.models.optimizers import load_into, make_optimizer, state_of
 from motet.models.padding import Rows
 from motet.models.quantized import stored_as
+from motet.models.ranks import Ranks
 from motet.models.suspect import suspect
 from motet.settings import Optimizer
 
@@ -57,6 +58,7 @@ class LocalLearner:
     """A `batch.Learner` for the trainable `policies` and the `critics` of one backbone.
 
     `steps` is the number of steps that each will take in the run: one number for all, or by name.
+    With `ranks`, gradients and losses of a step are the sums over these processes.
 
     Raises: ConfigError for a policy without trainable weights, for weights that two of them would
     train, and for weights narrower than float32, in which an update of 5e-6 is rounded away.
@@ -68,7 +70,9 @@ class LocalLearner:
         optimizers: Mapping[str, Optimizer],
         steps: int | Mapping[str, int],
         critics: Sequence[Critic] = (),
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks
         everyone: list[Policy | Critic] = [*policies, *critics]
         self._train_states = {
             one.name: _train_state(
@@ -150,6 +154,10 @@ class LocalLearner:
             for name in names
             if self._train_states[name].loss is not None
         }
+        if self._ranks is not None:
+            for state in due.values():
+                assert state.loss is not None
+                state.loss = self._ranks.add_up(state.parameters, state.loss)
         norms = {name: _gradient_norm(state) for name, state in due.items()}
         for name, norm in norms.items():
             if not torch.isfinite(norm):

@@ -20,8 +20,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.errors import ConfigError
 from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
 from motet.models.bounded_text import limit_tokens
-from motet.models.folder import allowed_contents, library
-from motet.models.model_config import EXPECTED, config_of, context_of, named, refused
+from motet.models.folder import EXPECTED, allowed_contents, library
+from motet.models.model_config import config_of, context_of, named, refused
 from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 MOST_TABLES = 1 << 30

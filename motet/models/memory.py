@@ -18,9 +18,9 @@ from transformers.pytorch_utils import Conv1D
 
 from motet.errors import OutOfMemory
 from motet.models import devices
-from motet.models.folder import library
+from motet.models.folder import EXPECTED, library
 from motet.models.logprobs import CHUNK, ROWS
-from motet.models.model_config import EXPECTED, load_config
+from motet.models.model_config import load_config
 from motet.models.prepacked_weights import fits
 from motet.models.quantized import Quantize
 from motet.settings import Lora, TinyModel

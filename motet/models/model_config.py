@@ -6,11 +6,10 @@ from transformers import AutoConfig
 from transformers.configuration_utils import PretrainedConfig
 
 from motet.errors import ConfigError
-from motet.models.folder import allowed_contents, library
+from motet.models.folder import EXPECTED, allowed_contents, library
 
 UNLIMITED = 10**9
 """Stands for "no limit". Tokenizers without a known limit give 10^30."""
-EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
 
 
 def load_config(source: str | Path) -> PretrainedConfig:

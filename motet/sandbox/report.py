@@ -216,7 +216,8 @@ def read(reply: bytes, calls: int, limits: Limits) -> Report:
     padded = answers + (NotRun(),) * (calls - len(answers))
     if end is not None:
         return Report(padded, end[0], end[1], seconds)
-    failure, message = _unfinished(late, much, status, cpu_seconds, limits)
+    end_of_calls = "the last call returned"
+    failure, message = unfinished(late, much, status, cpu_seconds, limits, end_of_calls)
     return Report(padded, failure, message, seconds)
 
 
@@ -247,19 +248,16 @@ def _answers(
     return tuple(answers), None
 
 
-def _unfinished(
-    late: bool, much: bool, status: int, cpu_seconds: float, limits: Limits
+def unfinished(
+    late: bool, much: bool, status: int, cpu_seconds: float, limits: Limits, end: str
 ) -> tuple[Failure, str]:
-    """Return why a child stopped without reporting its end."""
+    """Return why a process stopped before `end`, which it would have reported."""
     if late:
         return "timeout", f"over {limits.wall_seconds:g} seconds"
     if much:
         return "output", f"over {limits.output_bytes} bytes of output"
     if not os.WIFSIGNALED(status):
-        return (
-            "exited",
-            f"exit code {os.waitstatus_to_exitcode(status)} before the last call returned",
-        )
+        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before {end}"
     killer = os.WTERMSIG(status)
     # A program may ignore SIGXCPU; SIGKILL follows one second later.
     if killer == signal.SIGXCPU or cpu_seconds > limits.cpu_seconds:

@@ -12,12 +12,13 @@ from typing import Any, Final, cast
 
 from motet.errors import SandboxFault
 from motet.sandbox import imports, plan, protocol
-from motet.sandbox.report import Failure, Limits
+from motet.sandbox.report import Failure, Limits, unfinished
 from motet.sandbox.suite import CaseResult, Status, Suite, Verdict
 
 _LINE_BYTES: Final = 8 << 10
 """Larger than the lines about one test: class and message, 300 characters each, as JSON."""
 _MOST_RESTARTS: Final = 3
+_EARLY: Final = "the tests were over"
 _STATUSES: Final = frozenset({"passed", "failed", "not_run"})
 
 
@@ -107,7 +108,7 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> JudgeRun:
             ("garbled", "", "the program wrote into the results of its tests"),
         )
     if end is None:
-        ended = _unfinished(late, much, status, cpu, limits)
+        ended = unfinished(late, much, status, cpu, limits, _EARLY)
         bounded = ended[0] in ("timeout", "output") or (suite.files and _killed(status))
         if not suite.together and not bounded:
             raise SandboxFault(
@@ -118,7 +119,9 @@ def read(reply: bytes, suite: Suite, limits: Limits) -> JudgeRun:
     if kind == "fault" and not suite.together:
         raise SandboxFault(f"a judge of the sandbox failed: {first}: {second}")
     if kind == "gone":
-        return _cut(results, current, names, _gone(their_status, their_cpu, limits), seconds)
+        # If the program closed its pipe and continued, the server killed it afterwards.
+        ended = unfinished(False, False, their_status, their_cpu, limits, _EARLY)
+        return _cut(results, current, names, ended, seconds)
     if kind == "garbled":
         return _cut(
             results,
@@ -199,27 +202,3 @@ def _lines(
             case _:
                 raise ValueError(repr(line)[:200])
     return results, current, end
-
-
-def _unfinished(
-    late: bool, much: bool, status: int, cpu: float, limits: Limits
-) -> tuple[Failure, str]:
-    """Return why a process stopped without reporting its end."""
-    if late:
-        return "timeout", f"over {limits.wall_seconds:g} seconds"
-    if much:
-        return "output", f"over {limits.output_bytes} bytes of output"
-    return _gone(status, cpu, limits)
-
-
-def _gone(status: int, cpu: float, limits: Limits) -> tuple[Failure, str]:
-    """Return why the program's process ended.
-
-    If it closed its pipe and continued, the server killed it afterwards.
-    """
-    if not os.WIFSIGNALED(status):
-        return "exited", f"exit code {os.waitstatus_to_exitcode(status)} before the tests were over"
-    killer = os.WTERMSIG(status)
-    if killer == signal.SIGXCPU or cpu > limits.cpu_seconds:
-        return "timeout", f"over {limits.cpu_seconds} seconds of CPU"
-    return "crashed", f"signal {killer}: {signal.strsignal(killer)}"

@@ -53,17 +53,21 @@ def next_games(
     number: int,
     step_config: StepConfig,
     play: Callable[[TrainComponents, int], Coroutine[Any, Any, Played]],
+    beside: bool,
 ) -> Callable[[], Coroutine[Any, Any, Played]] | None:
-    """Return what plays the step after `number`, or None if it is not played ahead."""
+    """Return what plays the step after `number`, or None if it is not played ahead.
+
+    `beside`: whether it is played while `number` is learnt.
+    """
     if not components.max_lag or number == step_config.steps:
         return None
-    if not components.beside:
+    if not beside:
         return partial(play, components, number + 1)
 
-    async def beside() -> Played:
+    async def play_beside() -> Played:
         return beside_update(await play(undisturbed(components), number + 1))
 
-    return beside
+    return play_beside
 
 
 def undisturbed(components: TrainComponents) -> TrainComponents:

@@ -1,13 +1,15 @@
 """The order of playing ahead, learning and publishing, and what happens if one of them fails."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from motet.errors import Interrupted, MotetError
-from motet.trainer.ahead import beside_update, played_ahead, undisturbed
+from motet.trainer.ahead import beside_update, next_games, played_ahead, undisturbed
+from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
-from motet.trainer.loop_test import components
+from motet.trainer.loop_test import PACE, components
 
 
 class Stage:
@@ -86,6 +88,25 @@ def test_without_a_next_step_there_are_no_games():
             return games is None
 
     assert asyncio.run(step())
+
+
+def test_the_next_step_is_played_ahead_unless_there_is_none():
+    made = replace(components("mareinforce"), max_lag=1)
+    asked: list[tuple[int, bool]] = []
+
+    async def play(given: TrainComponents, number: int) -> Played:
+        asked.append((number, given.stop is made.stop))
+        return Played((), {"play": 2.0})
+
+    assert next_games(made, 3, replace(PACE, steps=3), play, beside=True) is None
+    assert next_games(components("mareinforce"), 1, replace(PACE, steps=3), play, False) is None
+    for beside in (False, True):
+        games = next_games(made, 1, replace(PACE, steps=3), play, beside)
+        assert games is not None
+        played = asyncio.run(games())  # type: ignore[arg-type]
+        assert ("beside/play" in played.seconds) == beside
+    # Games beside an update go on after a request to stop; the others end with it.
+    assert asked == [(2, True), (2, False)]
 
 
 def test_games_beside_an_update_go_on_after_a_request_to_stop():

@@ -7,13 +7,14 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.trainer.lock import alone
+from tests.fork_server import ForkedProcess
 
 
 def holding(path, then="time.sleep(600)"):
     """Start a process that holds the lock of `path`."""
     program = "import sys, time\nfrom pathlib import Path\nfrom motet.trainer.lock import alone\n"
     program += f"with alone(Path(sys.argv[1])):\n    print('in', flush=True)\n    {then}\n"
-    process = subprocess.Popen(
+    process = ForkedProcess(
         [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "in\n"
@@ -59,6 +60,7 @@ import os, sys, time
 from pathlib import Path
 from motet.errors import ConfigError
 from motet.trainer.lock import alone
+from tests.fork_server import ForkedProcess
 path, won = Path(sys.argv[1]), 0
 end = time.monotonic() + 120
 while won < 50 and time.monotonic() < end:
@@ -71,7 +73,5 @@ while won < 50 and time.monotonic() < end:
         pass
 sys.exit(0 if won == 50 else 7)
 """
-    both = [
-        subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a")]) for _ in range(4)
-    ]
+    both = [ForkedProcess([sys.executable, "-c", program, str(tmp_path / "a")]) for _ in range(4)]
     assert [process.wait() for process in both] == [0, 0, 0, 0]

@@ -4,11 +4,13 @@ import sys
 from pathlib import Path
 
 from motet.trainer.prepare import whole_folder
+from tests.fork_server import ForkedProcess
 
 WRITER = """
 import sys, time
 from pathlib import Path
 from motet.trainer.prepare import whole_folder
+from tests.fork_server import ForkedProcess
 with whole_folder(Path(sys.argv[1])) as folder:
     (folder / "weights").write_text("half")
     print("begun", flush=True)
@@ -34,7 +36,7 @@ def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_one(tmp_p
     final = tmp_path / "team"
     (tmp_path / ".team.mine.writing").mkdir()  # a folder of the user
     command = [sys.executable, "-c", WRITER, str(final)]
-    with subprocess.Popen(
+    with ForkedProcess(
         command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     ) as writer:
         assert writer.stdout is not None

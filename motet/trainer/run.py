@@ -148,15 +148,18 @@ class TrainingRun:
         components, config = self._components, self._step_config
         self._progress.stage("train", config.steps, start.step)
         credit_state, pending = start.state, start.pending
+        sampled = pending is None  # by this process, before the first update
         for number in range(start.step + 1, config.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
             fitted = await self._fit_reward_model(number)
             played = pending or await self._play(components, number)
             refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
-            games = next_games(components, number, config, self._play)
+            # The first call of a sampler may take weights from the learners: not beside an update.
+            beside = components.beside and sampled
+            games, sampled = next_games(components, number, config, self._play, beside), True
             earlier = self._folder.recorded
-            async with played_ahead(games, components.beside) as ahead:
+            async with played_ahead(games, beside) as ahead:
                 self._progress.waiting(f"the update of step {number}")
                 step, credit_state = await learn_step(
                     components, played, number, config, credit_state, fitted, earlier, ahead

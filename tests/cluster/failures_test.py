@@ -23,6 +23,9 @@ def config(**cluster):
     return run_config(train=length, decode={"max_new_tokens": 8}, cluster=CLUSTER | cluster)
 
 
+LONG_ANSWERS = config() | {"decode": {"max_new_tokens": 200}}
+
+
 def same(run, other):
     assert rows(run) == rows(other)
     assert contents(run / "team") == contents(other / "team")
@@ -47,7 +50,8 @@ def test_a_home_that_is_lost_is_replaced_and_the_run_ends_the_same(
             hit.append(signal_home(verb, number))
 
     broken = train(
-        config(deadlines={"call_seconds": seconds}),
+        # A busy machine may exceed the deadline without a home that hangs.
+        config(deadlines={"call_seconds": seconds}, restarts=20),
         runs=unbroken.parent / "broken",
         callbacks=[motet.Callback(on_step=after)],
     )
@@ -65,14 +69,15 @@ def test_a_run_without_restarts_ends_and_says_how_to_resume(train, signal_home):
 
 @pytest.fixture
 def started(tmp_path):
-    """`started(*more)` starts a run in a process of its own, with a Ray of its own, and returns
-    the process when the first step is logged."""
+    """`started(*more)` starts a run in a process of its own, with a Ray of its own. What it says
+    is in the file "said"."""
 
     def start(*more):
         file = tmp_path / "config.json"
-        file.write_text(json.dumps(config() | {"decode": {"max_new_tokens": 200}}))
+        file.write_text(json.dumps(LONG_ANSWERS))
         command = [sys.executable, "-m", "motet", "train", str(file), "--runs", str(tmp_path)]
-        run = subprocess.Popen([*command, *more], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        with (tmp_path / "said").open("w") as said:
+            run = subprocess.Popen([*command, *more], cwd=ROOT, stdout=said, stderr=said)
         running.append(run)
         return run
 
@@ -80,41 +85,39 @@ def started(tmp_path):
     yield start
     for run in running:
         run.kill()
-        run.communicate()
+        run.wait()
 
 
-def descendants(run, metrics):
+def descendants(run, folder):
     """Wait until a step is logged. Returns all processes below the run."""
+    metrics = folder / "run" / "metrics.jsonl"
     while run.poll() is None:
         if metrics.is_file() and '"play/tokens"' in metrics.read_text():
             return psutil.Process(run.pid).children(recursive=True)
         time.sleep(0.01)
-    raise AssertionError(run.stderr.read())
+    raise AssertionError((folder / "said").read_text())
 
 
-def test_a_driver_that_is_killed_or_interrupted_leaves_no_process_and_resumes(started, tmp_path):
-    whole = {**config(), "decode": {"max_new_tokens": 200}, "cluster": None}
+def test_a_driver_that_is_killed_leaves_no_process_and_its_run_resumes(started, tmp_path):
+    whole = LONG_ANSWERS | {"cluster": None}
     unbroken = (
         tmp_path / "whole" / motet.train(whole, runs=tmp_path / "whole", show="silent")["name"]
     )
     run = started()
-    below = descendants(run, tmp_path / "run" / "metrics.jsonl")
+    below = descendants(run, tmp_path)
     assert len(homes_of(run.pid)) == 2
     run.kill()
+    run.wait()
     assert terminated(below) == []
     resumed = started("--resume")
-    while resumed.poll() is None and not psutil.Process(resumed.pid).children():
-        time.sleep(0.01)
-    below = psutil.Process(resumed.pid).children(recursive=True)
-    assert resumed.wait() == 0, resumed.stderr.read()
-    assert terminated(below) == []
+    assert resumed.wait() == 0, (tmp_path / "said").read_text()
     same(tmp_path / "run", unbroken)
 
 
 def test_ctrl_c_writes_a_checkpoint_and_leaves_no_process(started, tmp_path):
     run = started("train.steps=400")
-    below = descendants(run, tmp_path / "run" / "metrics.jsonl")
+    below = descendants(run, tmp_path)
     run.send_signal(signal.SIGINT)
-    said = run.communicate()[1]
-    assert "checkpoint written" in said
+    run.wait()
+    assert "checkpoint written" in (tmp_path / "said").read_text()
     assert terminated(below) == []

@@ -49,6 +49,11 @@ def test_a_reward_model_and_references_of_full_policies_are_the_same_run(train):
     ))  # fmt: skip
 
 
+def test_a_run_one_step_off_is_the_same_run(train):
+    train_section = {"steps": 3, "tasks_per_step": 2, "max_lag": 1}
+    same_run(train, run_config(policies={"p": LORA, "q": LORA}, train=train_section))
+
+
 def test_a_run_moves_into_homes_when_it_is_resumed(train):
     def config(steps, cluster=None):
         rate = {"learning_rate": 1e-2, "schedule": "constant"}
@@ -75,4 +80,11 @@ def test_an_error_of_a_home_keeps_its_class_and_message(train):
 def test_homes_that_do_not_fit_are_refused_with_what_ray_has(train):
     config = run_config(models={"tiny": {"embedded": {}, "device": "auto"}}, cluster={})
     with pytest.raises(ConfigError, match=r"p 1 x 1 GPU, q 1 x 1 GPU; .* Ray has 1 machines \(0 G"):
+        train(config)
+
+
+def test_a_place_that_does_not_come_in_time_is_an_error_too(train):
+    cluster = {"address": "auto", "deadlines": {"place_seconds": 1}}  # other machines may join
+    config = run_config(models={"tiny": {"embedded": {}, "device": "auto"}}, cluster=cluster)
+    with pytest.raises(ConfigError, match=r"p had no place after 1 s\. Ray has 1 machines"):
         train(config)

@@ -1,6 +1,8 @@
 """Whole runs whose completions are sampled by vLLM."""
 
 import json
+import re
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -57,6 +59,20 @@ def test_the_quickstart_learns_through_vllm(tmp_path: Path, warm: str, seed: int
     assert published == {name for name in listed("Metrics of vLLM") if name.startswith("publish/")}
 
 
+def test_one_step_off_the_engines_sample_while_the_homes_learn(tmp_path: Path, warm: str) -> None:
+    short = [*LORA, "train.steps=4", "train.tasks_per_step=4", "train.max_lag=1"]
+    run = trained(tmp_path, "ahead", warm, *short)
+    steps = [row for row in rows_of(run) if "publish/probe_max" in row]
+    assert [row["step"] for row in steps] == [1, 2, 3, 4]
+    # The engines had the weights of one publication for all tokens of a step.
+    assert max(row["publish/probe_max"] for row in steps) < 1e-4
+    versions = {}
+    for path in sorted((run / "episodes").rglob("*train*.jsonl")):
+        said = re.findall(r'"version": ?(\d+)', path.read_text(encoding="utf-8"))
+        versions[path.name] = {int(one) for one in said}
+    assert list(versions.values()) == [{0}, {0}, {1}, {2}]
+
+
 def kill_when_it_works(killed: list[int]) -> None:
     """Kill the engine of this process's Ray with -9 as soon as it computes."""
     [engine] = [
@@ -82,22 +98,47 @@ def test_a_run_with_a_killed_engine_ends_bit_identical(tmp_path: Path, warm: str
 
     broken = trained(tmp_path, "broken", warm, *short, report=after_step)
     assert killed
+    same_but_times(whole, broken)
+    assert rows_of(broken)[-2]["publish/engines_replaced"] == 1.0
+
+
+def test_one_step_off_plays_beside_the_update_and_resumes_to_the_bit(
+    tmp_path: Path, warm: str
+) -> None:
+    every = ["train.checkpoint_every=1", "train.keep_every=1"]
+    short = [*LORA, "train.steps=4", "train.tasks_per_step=4", "train.max_lag=1", *every]
+    whole = trained(tmp_path, "whole", warm, *short)
+    steps = [row for row in rows_of(whole) if "play/tokens" in row]
+    assert [row["time/play"] > 0 for row in steps] == [True, False, False, False]
+    assert ["time/beside/play" in row for row in steps] == [False, True, True, True]
+    assert ["time/wait" in row for row in steps] == [True, True, True, False]
+    assert all(row["learn/importance_weight"] != 1.0 for row in steps[1:])
+    broken = tmp_path / "resumed" / "whole"
+    shutil.copytree(whole, broken)
+    for step in (3, 4):
+        shutil.rmtree(broken / "checkpoints" / f"step-{step:06d}")
+    (broken / "episodes" / "train-000004.jsonl").unlink()
+    trained(tmp_path / "resumed", "whole", warm, *short, resume=True)
+    same_but_times(whole, broken)
+
+
+def same_but_times(whole: Path, other: Path) -> None:
+    """Compare two runs: metrics without their times, trained weights, and episodes."""
     rows = [
         [
             {name: value for name, value in row.items() if not name.startswith(CHANGES)}
             for row in rows_of(run)
         ]
-        for run in (whole, broken)
+        for run in (whole, other)
     ]
     assert rows[0] == rows[1]
-    assert rows_of(broken)[-2]["publish/engines_replaced"] == 1.0
     for path in sorted((whole / "team").glob("*/*.safetensors")):
-        ours, theirs = load_file(path), load_file(broken / path.relative_to(whole))
+        ours, theirs = load_file(path), load_file(other / path.relative_to(whole))
         assert all((ours[key] == theirs[key]).all() for key in ours | theirs)
     episodes = sorted((whole / "episodes").rglob("*.jsonl"))
     assert episodes
     for path in episodes:
-        assert path.read_bytes() == (broken / path.relative_to(whole)).read_bytes()
+        assert path.read_bytes() == (other / path.relative_to(whole)).read_bytes()
 
 
 CHANGES = ("time/", "publish/engines_replaced")

@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
 from motet.environments.quickstart import FILTERS, MAPS, PROBLEMS, REDUCERS, QuickstartProblem
-from motet.errors import ConfigError
+from motet.environments.splits import part_of
 from motet.rewards.python import definition, normalised, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
@@ -139,11 +139,7 @@ class TinyBugFix(Environment[TinyBug]):
         draw.shuffle(problems)
         held_out = int(len(problems) * self.options.held_out)
         parts = {"train": (problems[held_out:], None), "eval": (problems[:held_out], 2)}
-        if split not in parts:
-            raise ConfigError(
-                f"bug_fix_tiny has no split {split!r}; expected one of {', '.join(parts)}"
-            )
-        chosen, most = parts[split]
+        chosen, most = part_of("bug_fix_tiny", parts, split)
         faults = [fault for problem in chosen for fault in self._faults(problem, draw)[:most]]
         draw.shuffle(faults)
         return [

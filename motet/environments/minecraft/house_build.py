@@ -25,7 +25,8 @@ from motet.environments.minecraft.turns import (
     prompts_of,
     team_of,
 )
-from motet.errors import ConfigError, EnvironmentFault
+from motet.environments.splits import part_of
+from motet.errors import EnvironmentFault
 from motet.rewards.buildings import score_house, stock_of
 from motet.rewards.minecraft import (
     BlockMap,
@@ -117,11 +118,7 @@ class HouseBuild(Environment[BuildState]):
         """Return the generated houses of `train` or `eval`, always the same ones."""
         rows = generated_houses(sum(HOUSES))
         parts = {"train": rows[: HOUSES[0]], "eval": rows[HOUSES[0] :]}
-        if split not in parts:
-            raise ConfigError(
-                f"house_build has no split {split!r}; expected one of {', '.join(parts)}"
-            )
-        return [self.task(row) for row in parts[split]]
+        return [self.task(row) for row in part_of("house_build", parts, split)]
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """Raises: ConfigError if the row is no house."""

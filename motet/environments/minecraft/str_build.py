@@ -34,7 +34,8 @@ from motet.environments.minecraft.turns import (
     score_told,
     team_of,
 )
-from motet.errors import ConfigError, EnvironmentFault
+from motet.environments.splits import part_of
+from motet.errors import EnvironmentFault
 from motet.rewards.buildings import BuildScore
 from motet.rewards.minecraft import (
     BuildRules,
@@ -124,11 +125,7 @@ class StrBuild(Environment[BuildState]):
             else generated_patterns(train + held_out, size, self.options.palettes)
         )
         parts = {"train": rows[:train], "eval": rows[train:]}
-        if split not in parts:
-            raise ConfigError(
-                f"str_build has no split {split!r}; expected one of {', '.join(parts)}"
-            )
-        return [self.task(row) for row in parts[split]]
+        return [self.task(row) for row in part_of("str_build", parts, split)]
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """Raises: ConfigError if the row is no word and no picture."""

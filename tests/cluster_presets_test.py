@@ -1,0 +1,69 @@
+"""The presets in configs/cluster: what they extend to, and that a plan of them fits."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from motet import api
+from tests.small_runs import ROOT
+
+PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+PRESETS = sorted((ROOT / "configs" / "cluster").glob("*.yaml"))
+LORA = {"model": "base", "train": "lora"}
+FULL = {"model": "base"}
+SIZES = {  # preset -> policies, parameters, GPUs
+    "own": (FULL, 1.5e9, 2),
+    "node8_lora": (LORA, 8e9, 8),
+    "node8_full": (FULL, 3e9, 8),
+    "nodes8x8": (LORA, 8e9, 64),
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_a_preset_fits_on_its_gpus(preset: Path, tmp_path: Path) -> None:
+    policy, parameters, gpus = SIZES[preset.stem]
+    config = {
+        "extends": str(preset),
+        "name": "mine",
+        "environment": {"name": "quickstart"},
+        "models": {"base": {"path": "someone/model", "dtype": "bfloat16", "checkpointing": True}},
+        "policies": {"aux": policy, "main": policy},
+        "team": {"aux": "aux", "main": "main"},
+        "train": {"steps": 10, "tasks_per_step": 64},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    planned = api.plan(tmp_path / "mine.yaml", gpus=gpus, parameters=parameters, prompt_tokens=512)
+    assert planned.configured is not None
+    assert planned.configured.fits
+    assert planned.configured.gpus == gpus
+    assert api.read_config(tmp_path / "mine.yaml").train.max_lag == (preset.stem != "own")
+
+
+def test_the_page_has_the_figures_of_the_presets() -> None:
+    rows = re.findall(r"^\| `(\w+)\.yaml` \| [^|]+ \| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)
+    found = {}
+    for preset in PRESETS:
+        cluster = yaml.safe_load(preset.read_text(encoding="utf-8"))["cluster"]
+        replicas = cluster["samplers"].get("replicas", "none")
+        found[preset.stem] = (str(cluster["learners"]["gpus"]), str(replicas))
+    assert {name: tuple(counts) for name, *counts in rows} == found
+
+
+def test_the_examples_of_the_page_are_yaml() -> None:
+    extended, job = (
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.S | re.M)
+    )
+    assert (ROOT / extended["extends"]).is_file()
+    (worker,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = worker["template"]["spec"]["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert worker["replicas"] == 8
+    assert "cluster.address=auto" in job["spec"]["entrypoint"]
+
+
+def test_the_page_begins_with_what_is_not_tested() -> None:
+    first = PAGE.split("\n\n")[1]
+    assert first.startswith("**Not tested**: more than one GPU")
+    assert "NCCL" in first

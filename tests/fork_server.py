@@ -1,0 +1,231 @@
+"""Processes of tests that need no imports: forks of one process that has imported Motet.
+
+A new interpreter takes over four seconds of CPU time to import torch and transformers, and the
+tests start about a hundred. `ForkedProcess` is a `subprocess.Popen` whose program runs in a fork of
+a server, so it has the imports from the beginning. All else is as in a new interpreter: arguments,
+working folder, variables, standard streams, signals, exit code. Forks share one hash seed.
+
+Use `subprocess` where the start itself is tested, or variables that are read at import.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+IMPORTED = (
+    "motet", "motet.cli", "motet.api.answers", "motet.api.verifying", "motet.trainer.plot",
+    "motet.verifier.app", "motet.verifier.server", "datasets", "matplotlib.figure",
+    "matplotlib.backends.backend_agg", "peft.tuners.lora", "torch.utils.tensorboard.writer",
+    "tensorboard.summary.writer.event_file_writer", "transformers.generation.utils",
+    "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
+    "transformers.models.qwen3.modeling_qwen3",
+)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------- the server
+
+
+def serve(address: str) -> Mapping[str, Any]:
+    """Answer requests until standard input ends. Returns only in a fork, with its request."""
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.freeze()
+    ended, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    clients: dict[int, socket.socket] = {}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([sys.stdin, listener, ended], [], [])
+            if sys.stdin in ready:
+                os._exit(0)
+            if listener in ready:
+                client, _ = listener.accept()
+                request, streams = received(client)
+                pid = os.fork()
+                if pid == 0:
+                    for one in (client, ended, woken, *clients.values()):
+                        os.close(one if isinstance(one, int) else one.detach())
+                    return {**request, "streams": streams}
+                clients[pid] = client
+                client.sendall(b"%d\n" % pid)
+                for stream in streams:
+                    os.close(stream)
+            if ended in ready:
+                os.read(ended, 4096)
+                report(clients)
+
+
+def received(client: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
+    """Read one line of JSON and the standard streams that come with it."""
+    text, streams, _, _ = socket.recv_fds(client, 65_536, 3)
+    while not text.endswith(b"\n"):
+        text += client.recv(65_536)
+    return json.loads(text), list(streams)
+
+
+def report(clients: dict[int, socket.socket]) -> None:
+    """Send the status of every fork that has ended to whoever asked for it."""
+    while clients:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with clients.pop(pid) as client, contextlib.suppress(OSError):
+            client.sendall(b"%d\n" % status)
+
+
+def become(request: Mapping[str, Any]) -> None:
+    """Make this fork a process as `subprocess` would have started it, and run its program."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, stream in enumerate(request["streams"]):
+        os.dup2(stream, number)
+        os.close(stream)
+    if request["new_session"]:
+        os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["variables"])
+    first, *arguments = request["words"]
+    paths = [one for one in request["variables"].get("PYTHONPATH", "").split(":") if one]
+    packages = [one for one in sys.path[1:] if one != str(ROOT)]
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if first == "-c":
+        sys.path[:] = ["", *paths, *packages]
+        sys.argv = ["-c", *arguments[1:]]
+        exec(compile(arguments[0], "<string>", "exec"), vars(main))  # noqa: S102
+    else:
+        sys.path[:] = [str(Path(first).resolve().parent), *paths, *packages]
+        sys.argv = [first, *arguments]
+        runpy.run_path(first, run_name="__main__")
+
+
+# --------------------------------------------------------------------------------------- for tests
+
+
+class ForkedProcess(subprocess.Popen[Any]):
+    """`ForkedProcess([sys.executable, "-c", program, ...])` or `[sys.executable, "file.py", ...]`.
+
+    Takes cwd, env, start_new_session, and what a Popen takes for its streams.
+    """
+
+    def _execute_child(
+        self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo,
+        creationflags, shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite,
+        restore_signals, gid, gids, uid, umask, start_new_session, *more,
+    ) -> None:  # fmt: skip
+        python, *words = args
+        assert (python, preexec_fn, shell) == (sys.executable, None, False)
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.connect(_server())
+        request = {
+            "words": [str(word) for word in words],
+            "folder": str(cwd or Path.cwd()),
+            "variables": dict(os.environ if env is None else env),
+            "new_session": start_new_session,
+        }
+        given = (p2cread, c2pwrite, errwrite)
+        streams = [own if one == -1 else one for own, one in enumerate(given)]
+        text = json.dumps(request).encode() + b"\n"
+        sent = socket.send_fds(self._server, [text], streams)
+        self._server.sendall(text[sent:])
+        self._answers = self._server.makefile("rb")
+        self.pid = int(self._answers.readline())
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags and not select.select([self._server], [], [], 0)[0]:
+            return 0, 0
+        status = int(self._answers.readline())
+        self._answers.close()
+        self._server.close()
+        return self.pid, status
+
+    def _internal_poll(self, _deadstate: object = None) -> int | None:
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)
+        return self.returncode
+
+
+def run(
+    words: Sequence[str],
+    *,
+    input: Any = None,
+    timeout: float | None = None,
+    check: bool = False,
+    capture_output: bool = False,
+    **named: Any,
+) -> "subprocess.CompletedProcess[Any]":
+    """`subprocess.run` with a ForkedProcess."""
+    if capture_output:
+        named |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        named["stdin"] = subprocess.PIPE
+    with ForkedProcess(words, **named) as process:
+        try:
+            said, complaints = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    if check and process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, words, said, complaints)
+    return subprocess.CompletedProcess(words, process.returncode, said, complaints)
+
+
+@functools.cache
+def _server() -> str:
+    """Start the server of this process. Returns its address."""
+    folder = tempfile.TemporaryDirectory(prefix="forks-")
+    address = str(Path(folder.name) / "socket")
+    server = subprocess.Popen(
+        [sys.executable, __file__, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+
+    def end() -> None:
+        server.stdin.close()
+        server.wait()
+        folder.cleanup()
+
+    atexit.register(end)
+    said = b""
+    while not said.endswith(b"ready\n"):
+        line = server.stdout.readline()
+        assert line, said.decode()
+        said += line
+    return address
+
+
+if __name__ == "__main__":
+    become(serve(sys.argv[1]))
