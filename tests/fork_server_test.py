@@ -25,7 +25,16 @@ sys.exit(7)
 """
 
 
+@pytest.fixture
+def heard_signals():
+    """Programs hear SIGINT, also if a shell started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("kind", ["-c", "file"])
+@pytest.mark.usefixtures("heard_signals")
 def test_a_program_finds_what_it_would_find_in_a_new_interpreter(tmp_path, kind):
     (tmp_path / "look.py").write_text(LOOK)
     program = ["-c", LOOK] if kind == "-c" else [str(tmp_path / "look.py")]

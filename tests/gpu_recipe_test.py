@@ -58,7 +58,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     available."""
     monkeypatch.setattr(memory_estimate, "is_cpu", lambda device: False)
     monkeypatch.setattr(
-        memory_estimate, "_prompt_lengths", lambda setup: dict.fromkeys(setup.config.team, PROMPT)
+        memory_estimate, "prompt_lengths", lambda setup: dict.fromkeys(setup.config.team, PROMPT)
     )
 
 
@@ -92,9 +92,11 @@ def test_the_table_is_what_the_dry_run_estimates(here):
 
 
 def test_no_more_is_counted_than_the_plan_fills(here):
-    """A policy reads 4 prompts of 256 tokens and 8 answers of 256 tokens per task.
+    """A policy learns from 4 tasks with 8 answers of 256 tokens to a prompt of 256 tokens.
 
-    With 4 answers in two turns, 4 Rounds follow the first. Their prompts have grown by one answer.
+    A batch counts as rows times the longest row: 32 rows of 512 tokens are one batch. With 4
+    answers in two turns, 4 Rounds follow the first. Their prompts have grown by one answer of each
+    of the two agents, so 16 rows and 64 rows of up to 1,024 tokens are one batch.
     """
 
     def total(*overrides: str) -> int:
@@ -103,12 +105,12 @@ def test_no_more_is_counted_than_the_plan_fills(here):
         ]
 
     assert (
-        total("train.token_budget=9216")
+        total("train.token_budget=16384")
         == total("train.token_budget=99999")
-        > total("train.token_budget=9215")
+        > total("train.token_budget=16383")
     )
     two = ("rollout.samples=[4,4]",)
-    filled = 4 * (PROMPT + 4 * 256) + 4 * 4 * (PROMPT + 256 + 4 * 256)
+    filled = (4 * 4 + 4 * 4 * 4) * (PROMPT + 2 * 256 + 256)
     assert total(*two, f"train.token_budget={filled}") == total(*two, "train.token_budget=999999")
     assert total(*two, f"train.token_budget={filled}") > total(
         *two, f"train.token_budget={filled - 1}"
@@ -120,7 +122,12 @@ def test_no_more_rows_are_counted_than_are_played(here):
 
     If each task is played once, it plays 64 rows.
     """
-    few = [*here, "train.token_budget=1", "train.tokens_per_batch=999999"]
+    few = [
+        *here,
+        "train.token_budget=1",
+        "train.tokens_per_batch=999999",
+        "models.coder.checkpointing=true",  # so that playing takes more than learning
+    ]
 
     def total(*overrides: str) -> int:
         return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*few, *overrides]).memory[

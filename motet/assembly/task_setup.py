@@ -16,7 +16,6 @@ from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.services import Services, endpoint_of
 from motet.assembly.tasks import Tasks, tasks_of
-from motet.cluster.vllm_setup import check_vllm
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.validation import validate_options
@@ -74,7 +73,7 @@ def open_task_setup(
             credit_function(config.credit)
         refuse_keys_without_effect(config)
         _check_devices(config)
-        check_vllm(config)
+        _check_cluster(config)
         _check_report(config)
         if config.comparator is not None and config.comparator.endpoint is not None:
             endpoint_of("comparator.endpoint", config.comparator.endpoint, config.seed)
@@ -147,6 +146,14 @@ def _check_devices(config: RunConfig) -> None:
             check_quantize(base.quantize, device)
         for kind in _optimizers_on(config, name):
             check_optimizer(kind, device)
+
+
+def _check_cluster(config: RunConfig) -> None:
+    """Check what vLLM samples with. Other runs do not load the cluster package."""
+    if config.cluster is not None:
+        from motet.cluster.vllm_setup import check_vllm
+
+        check_vllm(config)
 
 
 def _check_report(config: RunConfig) -> None:

@@ -77,6 +77,8 @@ class Case:
 
 
 WANDB = {"wandb.enabled": True}
+STRINGS, HOUSES = {"dataset.type": "str_build"}, {"dataset.type": "house_build"}
+ATTACKED = {**HOUSES, "task.spider.atk": 4}
 CHANGES = {
     "model.name": Case("other/model", {"models.base.path": "other/model"}),
     "agents": Case(
@@ -219,6 +221,34 @@ CHANGES = {
     "wandb.entity": Case("me", {"report.wandb.entity": "me"}, WANDB),
     "wandb.name": Case("first", {"report.wandb.name": "first"}, WANDB),
     "wandb.tags": Case(["a", "b"], {"report.wandb.tags": ["a", "b"]}, WANDB),
+    "dataset.csv_path": Case("/data/a.csv", {"data.train.path": "/data/a.csv"}, STRINGS),
+    "dataset.json_path": Case("/data/a.json", {"data.train.path": "/data/a.json"}, HOUSES),
+    "dataset.spacing": Case(2, {"environment.spacing": 2}, STRINGS),
+    "dataset.local_z": Case(1, {"environment.z": 1}, STRINGS),
+    "task.block_agent1": Case(
+        ["white_wool"],
+        {"environment.palettes": [["white_wool"]]},
+        {**STRINGS, "trainer.num_agents": 1},
+    ),
+    "task.block_agent2": Case(
+        ["oak_planks"],
+        {"environment.palettes": [["white_wool"], ["oak_planks"]]},
+        {**STRINGS, "task.block_agent1": ["white_wool"]},
+    ),
+    "task.max_commands": Case(33, {"environment.max_commands": 33}, HOUSES),
+    "task.limited_resource": Case(True, {"environment.limited_resources": True}, HOUSES),
+    "task.player.hp": Case(30, {"environment.health": 30}, HOUSES),
+    "task.spider.num": Case(3, {"environment.spiders.count": 3}, HOUSES),
+    "task.spider.atk_low": Case(1, {"environment.spiders.attack": [1, 4]}, ATTACKED),
+    "task.spider.atk_high": Case(9, {"environment.spiders.attack": [4, 9]}, ATTACKED),
+    "task.spider.atk": Case(4, {"environment.spiders.attack": [4, 4]}, HOUSES),
+    "prompt.provide_graph": Case(True, {"environment.show_target": True}, HOUSES),
+    "prompt.include_air_rects": Case(True, {"environment.show_air": True}, HOUSES),
+    "external.lim": Case(
+        7,
+        {"environment.feedback.limit": 7},
+        {**HOUSES, "external.mode": "position_feedback"},
+    ),
 }  # fmt: skip
 
 

@@ -62,6 +62,9 @@ def homes_of(parent: int, verb: str = "") -> list[psutil.Process]:
 
 
 def terminated(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Wait until the processes have ended. Returns those that have not."""
-    _, alive = psutil.wait_procs(processes, timeout=60)
+    """Wait until the processes have ended. Returns those that have not.
+
+    Ray's own agents look from time to time whether their parent is still there.
+    """
+    _, alive = psutil.wait_procs(processes, timeout=600)
     return [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
