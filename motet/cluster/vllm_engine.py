@@ -21,6 +21,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes as its largest LoRA rank (`vllm.config.lora.MaxLoRARanks`)."""
 CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """The sizes of an attention head that vLLM computes on a CPU (`CPUAttentionBackend`)."""
+CPU_PREFILL_TOKENS = 8192
+"""The most prompt tokens that an engine on a CPU reads at once, unless one prompt is longer."""
 CPU_CACHE_GB = "1"
 """Memory for keys and values on a CPU, unless VLLM_CPU_KVCACHE_SPACE says otherwise."""
 
@@ -119,8 +121,16 @@ class VllmEngine:
                 # While a version is replaced, the old one and the new one are both loaded.
                 "max_cpu_loras": 2 * chosen.adapters,
             }
+        place: dict[str, Any] = {
+            # On a CPU, vLLM cannot read half a prompt of a row that has a seed of its own.
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(CPU_PREFILL_TOKENS, chosen.context, chosen.rows),
+        }
         if chosen.gpus:
-            lora |= {"gpu_memory_utilization": chosen.memory, "tensor_parallel_size": chosen.gpus}
+            place = {
+                "gpu_memory_utilization": chosen.memory,
+                "tensor_parallel_size": chosen.gpus,
+            }
         try:
             self._llm = LLM(
                 model=chosen.source,
@@ -134,6 +144,7 @@ class VllmEngine:
                 seed=0,
                 disable_log_stats=True,
                 **lora,
+                **place,
             )
         except (ValueError, RuntimeError, NotImplementedError) as error:
             raise ConfigError(

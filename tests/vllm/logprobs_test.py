@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from motet.cluster.verification import Difference, difference
-from motet.cluster.vllm_engine import EngineAnswer
+from motet.cluster.vllm_engine import CPU_PREFILL_TOKENS, EngineAnswer
 from motet.core import Sampled, SampleRequest, ScoreRequest
 from motet.errors import MotetError
 from motet.models.sampler import LocalSampler
@@ -196,3 +196,14 @@ def test_a_tied_head_that_stays_old_is_found_by_the_probe(
     finally:
         asyncio.run(engine.call("keep_old_head", False))
     asyncio.run(found.publisher.publish(["main"]))
+
+
+def test_an_engine_takes_more_prompt_tokens_than_it_reads_at_once(
+    engines_of: Callable[[Kind, str], RealEngines],
+) -> None:
+    found, keys = engines_of("full", "float32"), tuple(range(160))
+    asked = SampleRequest(("many", 0), "main", "# add 12\n" * 20, Decode(max_new_tokens=2), keys)
+    [answer] = asyncio.run(found.sampler.sample([asked]))
+    assert isinstance(answer, Sampled)
+    assert len(keys) * len(answer.prompt_tokens) > CPU_PREFILL_TOKENS
+    assert len(answer.completions) == len(keys)
