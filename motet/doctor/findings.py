@@ -124,7 +124,7 @@ def _name(unmet: Unmet) -> str:
 
 def _gpus(facts: MachineFacts) -> Iterator[Finding]:
     if not facts.gpus:
-        costs = "models run on the CPU: fine below 0.1B parameters, hours per step for 7B"
+        costs = "models run on the CPU: small ones in seconds per step; see docs/performance.md"
         yield Finding("GPU", "costs", "none", costs)
         return
     kinds: dict[str, list[GpuFacts]] = {}
@@ -159,7 +159,7 @@ def _gpus(facts: MachineFacts) -> Iterator[Finding]:
 def _cluster(facts: MachineFacts) -> Iterator[Finding]:
     costs = {
         "ray": "no `cluster:` section: every model shares one process",
-        "vllm": "Motet's own sampler instead, about a quarter as fast on a GPU",
+        "vllm": "no `samplers.engine: vllm`: Motet's own sampler samples",
     }
     for name, cost in costs.items():
         if name in facts.versions:

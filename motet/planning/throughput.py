@@ -37,7 +37,7 @@ LARGEST_RATE = 256 / 0.008
 SMALL = 5e8
 """Parameters below which launching kernels takes more time than computing."""
 OWN_SAMPLER = 0.25
-"""The rate of Motet's own sampler as a share of vLLM's."""
+"""The rate of Motet's own sampler as a share of vLLM's: assumed, never measured on a GPU."""
 MFU = 0.3
 """The share of a GPU's FLOP/s that learning and scoring reach (M)."""
 WITHIN_NODE, ACROSS_NODES = 8e9, 3e9
