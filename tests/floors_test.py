@@ -48,7 +48,7 @@ FLOORS = [
         "config.yaml",
     },
     {"doctor", "evaluation", "planning"},
-    {"trainer", "verifier"},
+    {"answering", "trainer", "verifier"},
     {"assembly", "cluster", "config.load"},
     {
         "cli",
@@ -59,6 +59,7 @@ FLOORS = [
         "cli_machine",
         "cli_verifier",
         "cli_options",
+        "cli_serve",
         "exit_codes",
         "__init__",
         "__main__",
