@@ -35,6 +35,7 @@ CODES: Mapping[str, str] = {
     "key": "invalid_api_key",
     "full": "rate_limit_exceeded",
     "not_served": "unknown_url",
+    "not_expected": "invalid_value",
 }
 """Cause of a refusal -> the code by which OpenAI's API names it, where they differ."""
 
