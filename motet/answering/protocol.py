@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from motet.answering.team import TEAM, AgentMessage, AnswerSettings, TeamAnswer, Unanswered
 from motet.core import Chat, Message
@@ -40,14 +40,20 @@ CODES: Mapping[str, str] = {
 """Cause of a refusal -> the code by which OpenAI's API names it, where they differ."""
 
 
-class TextPart(Settings):
+class WireSettings(Settings):
+    """Fields of a request. A value of another type is refused, not converted."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class TextPart(WireSettings):
     """A part of a message. Only text is read."""
 
     type: Literal["text"]
     text: str
 
 
-class AskedMessage(Settings):
+class AskedMessage(WireSettings):
     """One message of a request."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -61,14 +67,14 @@ class AskedMessage(Settings):
         return "".join(part.text for part in self.content)
 
 
-class StreamOptions(Settings):
+class StreamOptions(WireSettings):
     """Options of a streamed answer."""
 
     include_usage: bool = False
     """Whether the last chunk has the usage."""
 
 
-class PlainText(Settings):
+class PlainText(WireSettings):
     """The only response format."""
 
     type: Literal["text"]
@@ -78,7 +84,7 @@ Zero = Annotated[float, Field(ge=0, le=0)]
 Nothing = Annotated[list[Any], Field(max_length=0)]
 
 
-class ChatRequest(Settings):
+class ChatRequest(WireSettings):
     """A request for answers. Fields that are null are as if they were left out."""
 
     model: str
