@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo soak clean
+.PHONY: help install quickstart test test-examples test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,8 +21,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
-test: install  ## every test but the slow ones, about 12 minutes on two cores
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow'
+test: install  ## every test but the trained examples and the slow ones
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow and not examples'
+
+test-examples: install  ## train what docs, examples and published commands show
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'examples and not slow'
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
