@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+CLUSTER_VENV ?= .venv-cluster
 MOTET = $(VENV)/bin/motet
 RUNS ?= runs
 
@@ -32,8 +33,6 @@ test-vllm: $(CLUSTER_VENV)/.installed  ## engines of vLLM on the CPU: log-probab
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
-
-CLUSTER_VENV ?= .venv-cluster
 
 test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, under ten minutes on two cores
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
