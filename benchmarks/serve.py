@@ -190,7 +190,9 @@ def main() -> None:
     )
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(json.dumps({"machine": machine, "date": str(date.today()), **row}, indent=1))
+    FILE.write_text(
+        json.dumps({"machine": machine, "date": str(date.today()), **row}, indent=1) + "\n"
+    )
     if row["lost"] or row["doubled"] or row["wrong"]:
         sys.exit("requests were lost, doubled or mixed up")
 

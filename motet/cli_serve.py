@@ -26,7 +26,7 @@ from motet.cli_options import (
 from motet.console import out
 from motet.visible import visible
 
-Show = Annotated[
+ShowMessages = Annotated[
     bool,
     typer.Option("--show", help="Also print what the agents write to each other, as it comes."),
 ]
@@ -56,7 +56,7 @@ MaxBatch = Annotated[
 def chat(
     target: Target,
     overrides: Overrides = None,
-    show: Show = False,
+    show: ShowMessages = False,
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Seed = None,

@@ -172,7 +172,7 @@ def _complete(app: "FastAPI", desk: _Desk, locked: dict[str, Any]) -> None:
             "system_fingerprint": None,
         }
         if asked.stream:
-            return await _streamed(desk, asked, head, begun)
+            return await _streamed(desk, asked, request, head, begun)
         try:
             answers = await _answers(desk, asked, request)
         finally:
@@ -201,7 +201,7 @@ async def _answers(desk: _Desk, asked: ChatRequest, request: "Request") -> Seque
 
 
 async def _streamed(
-    desk: _Desk, asked: ChatRequest, head: dict[str, Any], begun: float
+    desk: _Desk, asked: ChatRequest, request: "Request", head: dict[str, Any], begun: float
 ) -> "Response":
     from starlette.responses import StreamingResponse
 
@@ -216,9 +216,12 @@ async def _streamed(
     stream = AnswerStream(
         lambda index, told: desk.answer(asked, index, told), count, desk.refuse, finished
     )
+    first = asyncio.create_task(stream.begin())
     try:
-        await stream.begin()
+        await unless_client_leaves(first, request)
     except BaseException:
+        first.cancel()
+        stream.close()
         desk.leave(count)
         raise
 

@@ -231,6 +231,48 @@ def test_too_many_too_slow_and_closing_are_said():
     assert (late.status_code, late.code) == (503, "late")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_client_that_left_had_asked_is_not_sampled_and_its_place_is_free(stream):
+    body = {"model": "team", "messages": QUESTION, "stream": stream}
+
+    async def work(talk):
+        talk.saying.hold()
+        first = asyncio.create_task(talk.ask(seed=1))
+        assert await asyncio.to_thread(talk.saying.began.wait, 30)
+        await leave_after_asking(talk.app, body)
+        talk.saying.release.set()
+        await first
+        return talk.saying.batches, (await talk.plain.get("/metrics")).text
+
+    batches, metrics = run(work)
+    assert batches == [2, 2]
+    assert "motet_team_queue_answers 0.0" in metrics.splitlines()
+
+
+async def leave_after_asking(app, what):
+    news = [
+        {"type": "http.request", "body": json.dumps(what).encode(), "more_body": False},
+        *[{"type": "http.disconnect"}] * 9,
+    ]
+
+    async def receive():
+        return news.pop(0)
+
+    async def send(message):
+        """No client reads it."""
+
+    await app(
+        {
+            "type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"1")],
+            "scheme": "http", "http_version": "1.1", "server": ("x", 80), "client": ("y", 1),
+            "root_path": "",
+        },
+        receive,
+        send,
+    )  # fmt: skip
+
+
 def test_concurrent_questions_share_batches_and_answer_as_alone():
     async def work(talk):
         questions = [[{"role": "user", "content": f"{10 + k}+39"}] for k in range(40)]

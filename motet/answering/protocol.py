@@ -46,7 +46,7 @@ class WireSettings(Settings):
     model_config = ConfigDict(strict=True)
 
 
-class TextPart(WireSettings):
+class TextContent(WireSettings):
     """A part of a message. Only text is read."""
 
     type: Literal["text"]
@@ -57,7 +57,7 @@ class AskedMessage(WireSettings):
     """One message of a request."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | list[TextContent]
     name: str | None = None
 
     @property

@@ -57,6 +57,7 @@ class SharedSampler:
 
     def close(self) -> None:
         """Wait for the batch that is being sampled, and end the thread."""
+        asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -111,3 +112,9 @@ class SharedSampler:
         self._on_batch(len(joined), perf_counter() - begun)
         for place, answer in enumerate(answers):
             hand_out(place, answer)
+
+
+async def _others_ended() -> None:
+    """Wait until all other tasks of this loop have ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)

@@ -80,3 +80,20 @@ def test_an_error_is_raised_in_every_call_of_its_batch_and_the_next_batch_is_sam
         assert answer.completions[0].stop == "stop"
 
     assert shared(work) == [2, 1, 1]
+
+
+def test_close_waits_for_the_batch_that_is_being_sampled():
+    saying = Saying()
+    sampler = SharedSampler(saying, 64)
+
+    async def leave_early():
+        saying.hold()
+        asked = asyncio.create_task(sampler.sample([request("1")]))
+        await started(saying)
+        asked.cancel()
+
+    asyncio.run(leave_early())
+    saying.release.set()
+    sampler.close()
+    assert saying.batches == [1]
+    assert not sampler._thread.is_alive()

@@ -50,15 +50,10 @@ class AnswerStream:
     async def begin(self) -> None:
         """Wait for the first event, so that an error before it has a status of its own.
 
-        Raises: Refusal.
+        The caller closes the stream if this raises. Raises: Refusal.
         """
-        try:
-            self._first = await self._events.get()
-        except BaseException:
-            self.close()
-            raise
+        self._first = await self._events.get()
         if isinstance(self._first.what, Refusal):
-            self.close()
             raise self._first.what
 
     async def chunks(

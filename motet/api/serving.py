@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Unpack
 
 from motet.answering.app import create_app
@@ -134,7 +135,7 @@ def serve(
         try:
             team = ChatTeam(setup.environment, setup.team, setup.config.rollout, shared)
             app = create_app(team, __version__, key=key, limits=chosen, metrics=metrics)
-            name = target if isinstance(target, str) or hasattr(target, "name") else "the team"
+            name = target if isinstance(target, str | Path) else settings.name
             run_app(
                 app, listener, host, chosen,
                 lambda url: say(f"{name} is served at {url}/v1 ({', '.join(team.names)})"),
