@@ -116,7 +116,7 @@ def test_a_head_that_is_no_http_gets_an_error_of_the_same_form(server):
 
 
 def test_a_server_that_is_killed_and_started_again_answers_every_request_once(config):
-    row = asyncio.run(load.measure(Path(config), 300, distinct=30))
+    row = asyncio.run(load.measure(Path(config), 150, distinct=20))
     assert (row["lost"], row["doubled"], row["wrong"], row["exit_code"]) == (0, 0, 0, 0)
     assert row["different_answers"] > 10
     assert row["faults_reported"] > 0

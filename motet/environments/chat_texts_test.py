@@ -7,6 +7,7 @@ import pytest
 from motet.core import Environment, Reply
 from motet.environments.centralized import Centralized
 from motet.environments.chat_texts import one_or_each
+from motet.environments.coding.bug_fix import BugFix
 from motet.environments.coding.bug_fix_tiny import TinyBugFix
 from motet.environments.coding.generation import CodeGeneration
 from motet.environments.debate.game import Debate
@@ -17,7 +18,7 @@ from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.environments.writing import WritingEnvironment
 from motet.errors import ConfigError
-from motet.sandbox import Sandbox
+from motet.sandbox import Limits, Sandbox
 
 STUB = '''
 import math
@@ -114,6 +115,44 @@ def test_coders_with_feedback_from_tests_need_examples():
     assert team.chat_task(STUB).fields["examples"]
     with pytest.raises(ConfigError, match="add one, such as >>> double"):
         team.chat_task('def double(x):\n    """Return x times two."""')
+
+
+FAULTY = '''
+import math
+
+def area(radius):
+    """Return the area of a circle.
+
+    >>> area(1) > 3
+    True
+    """
+    return math.pi + radius - 3
+'''
+
+
+def test_a_reviewer_reads_the_bug_and_the_example_that_fails_and_the_answer_is_the_repair():
+    with Sandbox(workers=1, limits=Limits(wall_seconds=5.0, cpu_seconds=2)) as sandbox:
+        team = BugFix(BugFix.Options(), sandbox=sandbox, turns=2)
+        task = team.chat_task(FAULTY)
+        state = asyncio.run(team.start(task, 0))
+        (prompt,) = team.observe(state)["reviewer"]
+        assert "area of a circle" in prompt.content
+        assert "2 |     return math.pi + radius - 3" in prompt.content
+        assert "It fails here:" in prompt.content
+        led_to = asyncio.run(team.step(state, {"reviewer": Reply("Line 2: it must multiply.")}, 0))
+        assert "it must multiply" in team.observe(led_to.state)["fixer"][0].content
+    repair = "```python\ndef area(radius):\n    return math.pi * radius ** 2\n```"
+    program = team.chat_answer(task, {"reviewer": "Line 2", "fixer": repair})
+    assert program.startswith("import math")
+    assert program.endswith("return math.pi * radius ** 2")
+
+
+def test_a_bug_fix_of_several_attempts_and_a_text_without_a_bug_are_refused():
+    fake = FakeSandbox()
+    with pytest.raises(ConfigError, match="has 2 attempts"):
+        BugFix(BugFix.Options(), sandbox=fake, turns=4).chat_task(FAULTY)
+    with pytest.raises(ConfigError, match="expected a Python function with a bug"):
+        BugFix(BugFix.Options(), sandbox=fake, turns=2).chat_task(STUB)
 
 
 def test_a_team_of_functions_reads_a_row_as_json():
