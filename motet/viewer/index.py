@@ -96,7 +96,13 @@ class GameIndex:
             said = database.execute("SELECT said FROM files WHERE said != '' LIMIT 5").fetchall()
         read, there, broken, foreign, unfinished = totals
         return IndexState(
-            games, read, max(there, self._there), broken, foreign, unfinished, [one[0] for one in said]
+            games,
+            read,
+            max(there, self._there),
+            broken,
+            foreign,
+            unfinished,
+            [one[0] for one in said],
         )
 
     # -------------------------------------------------------------------------------------- updating
@@ -130,7 +136,9 @@ class GameIndex:
             done = 0
             for path, position in todo:
                 base = done - position.offset
-                self._read(database, path, position, lambda at, base=base: progress(base + at, total))  # type: ignore[misc]
+                self._read(
+                    database, path, position, lambda at, base=base: progress(base + at, total)
+                )  # type: ignore[misc]
                 done += position.size - position.offset
             return bool(todo or gone)
 

@@ -39,7 +39,9 @@ class Pages:
 
     # -------------------------------------------------------------------------------------- updating
 
-    def update(self, progress: Callable[[str, int, int], None] = lambda run, done, total: None) -> None:
+    def update(
+        self, progress: Callable[[str, int, int], None] = lambda run, done, total: None
+    ) -> None:
         """Read what is new in all runs. `progress` gets the run, and the bytes done and in all."""
         for name, run in self._runs.items():
             run.curves.update()
@@ -136,13 +138,15 @@ class Pages:
         try:
             found = _advantages(run.path, step, path.stat().st_mtime_ns)
         except (ConfigError, ValueError, KeyError) as error:
-            return self._clean(
-                run, {"advantages": [], "why": f"They cannot be computed: {error}"}
-            )
+            return self._clean(run, {"advantages": [], "why": f"They cannot be computed: {error}"})
         own = [(one[1:]) for one in found if one[0] == episode.id]
-        why = "" if own else (
-            "The algorithm needs more than the recorded rewards: a critic, a penalty in the "
-            "reward, a moving average, pairs, or a credit function of your own."
+        why = (
+            ""
+            if own
+            else (
+                "The algorithm needs more than the recorded rewards: a critic, a penalty in the "
+                "reward, a moving average, pairs, or a credit function of your own."
+            )
         )
         return self._clean(run, {"advantages": own, "why": why})
 
@@ -160,7 +164,11 @@ class Pages:
 
     def configs(self, names: Sequence[str]) -> dict[str, Any]:
         """The keys in which the configs of these runs differ, with the value of each run."""
-        configs = {name: self._clean(run, shown_config(run.config)) for name in names for run in [self._run(name)]}
+        configs = {
+            name: self._clean(run, shown_config(run.config))
+            for name in names
+            for run in [self._run(name)]
+        }
         keys = dict.fromkeys(key for config in configs.values() for key in config)
         rows = [
             {"key": key, "values": [config.get(key) for config in configs.values()]}

@@ -140,7 +140,9 @@ def _conditions(wanted: GameFilter) -> tuple[str, list[str], list[Any]]:
     conditions = [test for test, value in tests if value is not None]
     values += [value for _, value in tests if value is not None]
     if wanted.success is not None:
-        conditions.append("games.success = 1" if wanted.success else "coalesce(games.success, 0) < 1")
+        conditions.append(
+            "games.success = 1" if wanted.success else "coalesce(games.success, 0) < 1"
+        )
     if wanted.cut is not None:
         conditions.append("games.cut > 0" if wanted.cut else "games.cut = 0")
     if wanted.fault in ("any", "none"):

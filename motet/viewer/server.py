@@ -86,9 +86,7 @@ def serve_viewer(
             over.set()
 
 
-def _watch(
-    pages: Pages, progress: Callable[[str, int, int], None], over: threading.Event
-) -> None:
+def _watch(pages: Pages, progress: Callable[[str, int, int], None], over: threading.Event) -> None:
     while not over.is_set():
         pages.update(progress)
         over.wait(REFRESH_SECONDS)

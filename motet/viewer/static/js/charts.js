@@ -84,15 +84,19 @@
       values[at].textContent = unit === "share" ? M.percent(column[from]) : M.number(column[from]);
     });
     write(null);
-    requestAnimationFrame(() => draw(place, data, there, marks, unit, write));
+    let plot = null;
+    new ResizeObserver(() => {
+      if (place.clientWidth === 0) return;
+      if (plot === null) plot = draw(place, data, there, marks, unit, write);
+      else plot.setSize({ width: place.clientWidth, height: HEIGHT });
+    }).observe(place);
     return panel;
   };
 
   function draw(place, data, lines, marks, unit, write) {
-    if (!place.isConnected) return;
     const low = data[0][0], high = data[0][data[0].length - 1];
     const options = {
-      width: Math.max(place.clientWidth, 120), height: HEIGHT, legend: { show: false },
+      width: place.clientWidth, height: HEIGHT, legend: { show: false },
       cursor: { sync: { key: "steps" }, drag: { x: true, y: false }, points: { size: 6 } },
       scales: {
         x: { time: false, range: (plot, from, to) => low === high ? [low - 1, high + 1] : [from, to] },
@@ -108,9 +112,6 @@
       plugins: [marked(marks)],
       hooks: { setCursor: [(plot) => write(plot.cursor.idx)] },
     };
-    const plot = new uPlot(options, data, place);
-    new ResizeObserver(() => {
-      if (place.clientWidth > 0) plot.setSize({ width: place.clientWidth, height: HEIGHT });
-    }).observe(place);
+    return new uPlot(options, data, place);
   }
 })(window.motet);

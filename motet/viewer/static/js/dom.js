@@ -72,7 +72,10 @@ window.motet = { views: {} };
     const shown = size >= 1000 ? Math.round(value).toLocaleString("en") : value.toFixed(size >= 100 ? 1 : digits);
     return shown.replace("-", "−");
   };
-  M.signed = (value) => (value > 1e-9 ? "+" : "") + M.number(value, 2);
+  /* With the same number of digits for all values of a column. */
+  M.fixed = (value, digits = 3) => value === null || value === undefined || Math.abs(value) >= 1e6 ? M.number(value)
+    : (Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value).toFixed(digits).replace("-", "−");
+  M.signed = (value) => (value > 1e-9 ? "+" : "") + M.fixed(value, 2);
   M.percent = (value) => value === null || value === undefined ? "–" : `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
   M.ago = function (seconds) {
     if (seconds < 90) return `${Math.round(seconds)} s`;

@@ -22,6 +22,10 @@
   function fieldsOf(task) {
     const rows = Object.entries(task.fields);
     if (!rows.length) return null;
+    if (JSON.stringify(task.fields).length < 200) {
+      return h("div", { class: "result" }, rows.map(([name, value]) => h("span", {}, h("span", { class: "dim" }, `${name} `),
+        h("span", { class: "mono" }, typeof value === "string" ? value : JSON.stringify(value)))));
+    }
     return h("section", { class: "panel" }, h("details", { class: "body", open: rows.length <= 6 && JSON.stringify(task.fields).length < 600 },
       h("summary", {}, `Task: ${rows.length} field${rows.length === 1 ? "" : "s"}`),
       h("table", { class: "fields" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("td", { class: "dim" }, name),
@@ -104,7 +108,7 @@
       const name = `${run}:${game.id}`;
       const button = h("button", { type: "button", class: "act", "aria-pressed": String(picked.includes(name)),
         title: `${game.kind === "train" ? "training" : "held out"}, step ${game.step}, reward ${M.number(game.reward)}`, onclick: () => change(name) },
-      h("span", { class: "at" }, `${game.kind === "train" ? "" : "h "}${game.step}`), h("span", { class: "small num" }, M.number(game.reward, 2)));
+      h("span", { class: "at" }, `${game.kind === "train" ? "" : "h "}${game.step}`), h("span", { class: "small num" }, M.fixed(game.reward, 2)));
       if (game.reward !== null && !picked.includes(name)) M.heat(button, high > low ? (game.reward - low) / (high - low) : 0);
       return button;
     })));

@@ -50,20 +50,22 @@
   M.solved = (success) => success === null ? h("span", { class: "dim" }, "–")
     : h("span", { class: success === 1 ? "good" : success === 0 ? "bad" : "" }, M.percent(success));
 
+  const letters = (text) => text.replace(/[^\p{L}\p{N}]+/gu, " ").trim();
+  const same = (row) => letters(row.task) === letters(row.excerpt);
+
   function table(run, rows, query) {
     const agent = query.get("agent");
     const open = (id) => M.link("game", { run, id });
     return h("section", { class: "panel" }, h("table", { class: "games", id: "list" },
       h("thead", {}, h("tr", {}, h("th", { class: "num" }, "Step"), h("th", {}, "Task"),
         h("th", { class: "num" }, agent ? `Reward of ${agent}` : "Reward"), h("th", { class: "num" }, "Success"),
-        h("th", { class: "num wide" }, "Turns"), h("th", { class: "num wide" }, "Tokens"), h("th", {}, ""))),
+        h("th", { class: "num wide" }, "Turns"), h("th", { class: "num wide" }, "Tokens"))),
       h("tbody", {}, rows.map((row) => h("tr", { "data-open": open(row.id) },
-        h("td", { class: "num" }, String(row.step), h("div", { class: "small dim" }, row.kind === "train" ? "" : KINDS[row.kind] || row.kind)),
-        h("td", { class: "task" }, h("a", { href: open(row.id) }, M.few(row.task, 90)),
-          row.excerpt && row.excerpt !== row.task && h("div", { class: "small dim excerpt" }, row.excerpt)),
-        h("td", { class: "num" }, M.number(row.reward)), h("td", { class: "num" }, M.solved(row.success)),
-        h("td", { class: "num wide" }, M.number(row.turns, 1)), h("td", { class: "num wide" }, M.number(row.tokens)),
-        h("td", { class: "marks" }, M.marks(row)))))));
+        h("td", { class: "num" }, String(row.step)),
+        h("td", { class: "task" }, h("a", { href: open(row.id) }, M.few(row.task, 90)), M.marks(row),
+          h("div", { class: "small dim excerpt" }, row.kind === "train" ? "" : `${KINDS[row.kind] || row.kind}   `, same(row) ? "" : row.excerpt)),
+        h("td", { class: "num" }, M.fixed(row.reward)), h("td", { class: "num" }, M.solved(row.success)),
+        h("td", { class: "num wide" }, M.fixed(row.turns, 1)), h("td", { class: "num wide" }, M.number(row.tokens)))))));
   }
 
   function pager(query, found) {

@@ -70,17 +70,21 @@
       ["Tokens per second", "", [["time/tokens_per_second", "of a step"]]],
     ];
     const shown = extra && has(extra) ? extra : null;
-    return { found, every, shown };
+    const measured = found.filter(([, , list]) => list.some(([name]) => has(name)));
+    return { found: every.length ? measured : found.slice(0, 2), every, shown };
   }
 
   function linesOf(names, curves, metrics) {
     const many = names.length > 1;
-    return names.flatMap((name, at) => metrics.map(([metric, label], place) => {
+    const lines = names.flatMap((name, at) => metrics.map(([metric, label], place) => {
       const curve = curves[at][metric];
       const heldOut = metric.startsWith("evaluate/");
       return { ...curve, label: many ? (metrics.length > 1 ? `${name}, ${label}` : name) : label,
         slot: many ? at : place, dashed: heldOut, points: heldOut };
     }));
+    // The rewards of agents that share them are one line.
+    const same = (one, other) => JSON.stringify([one.steps, one.values]) === JSON.stringify([other.steps, other.values]);
+    return many ? lines : lines.filter((line, at) => at === 0 || !same(line, lines[0]));
   }
 
   function alarmList(names, all) {
@@ -109,7 +113,7 @@
     const rows = names.flatMap((name, at) => all[at].highlights.map((one) => h("tr", {},
       h("td", {}, h("a", { href: M.link("game", { run: name, id: one.id }) }, titles[one.title] || one.title)),
       names.length > 1 && h("td", { class: "dim" }, name),
-      h("td", { class: "num" }, `step ${one.step}`), h("td", { class: "num" }, `reward ${M.number(one.reward)}`))));
+      h("td", { class: "num" }, `step ${one.step}`), h("td", { class: "num" }, `reward ${M.fixed(one.reward)}`))));
     if (!rows.length) return null;
     return h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Games worth reading")),
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows))));

@@ -21,7 +21,7 @@
           const ends = one.interval && one.interval.success;
           return h("tr", {}, h("td", {}, one.title),
             h("td", { class: "num" }, M.percent(one.success), ends && h("div", { class: "small dim" }, `${M.percent(ends[0])} to ${M.percent(ends[1])}`)),
-            h("td", { class: "barred" }, one.success !== null && bar(one.success)), h("td", { class: "num" }, M.number(one.reward)),
+            h("td", { class: "barred" }, one.success !== null && bar(one.success)), h("td", { class: "num" }, M.fixed(one.reward)),
             h("td", { class: "num" }, M.number(one.episodes)), h("td", { class: "num" }, M.number(one.faults)));
         })))));
   }

@@ -57,7 +57,7 @@
     if (sample.logprobs) facts.push(`${sample.logprobs.length} tokens`);
     return h("article", { class: `sample${options.picked ? " picked" : ""}` },
       h("div", { class: "facts" }, h("span", {}, facts.join(" · ")),
-        advantage !== undefined && h("span", { class: `num ${advantage > 1e-9 ? "good" : advantage < -1e-9 ? "bad" : ""}`, title: "advantage" }, `A ${M.signed(advantage)}`),
+        advantage !== undefined && h("span", { class: `num ${advantage > 1e-9 ? "good" : advantage < -1e-9 ? "bad" : ""}`, }, `advantage ${M.signed(advantage)}`),
         sample.stop === "length" && h("span", { class: "chip warn", title: "cut off at the token limit" }, "cut off")),
       options.shade && sample.logprobs ? tokens(sample) : M.said(sample.text));
   }
@@ -81,7 +81,7 @@
         const said = one.fault ? "fault" : `worth ${M.number(one.worth)}${one.next ? ", goes on" : one.end === "pruned" ? ", pruned" : ""}`;
         const button = h("button", { type: "button", class: `act${one.fault ? " faulty" : ""}`, "aria-pressed": String(place === at),
           title: `joint action ${place}: ${said}`, "aria-label": `joint action ${place}: ${said}`, onclick: () => pick(place) },
-        h("span", { class: "at" }, String(place)), h("span", { class: "small num" }, one.fault ? "fault" : M.number(one.worth, 2)),
+        h("span", { class: "at" }, String(place)), h("span", { class: "small num" }, one.fault ? "fault" : M.fixed(one.worth, 2)),
         one.next && h("span", { class: "goes", "aria-hidden": "true" }, "›"));
         if (one.worth !== null && place !== at) M.heat(button, high > low ? (one.worth - low) / (high - low) : 0);
         return button;
@@ -101,7 +101,7 @@
     if (outcome.fault) return faultOf(outcome.fault);
     const terms = Object.entries(outcome.terms);
     return h("div", { class: "result" },
-      h("span", { class: "dim" }, `Joint action ${at}`),
+      h("span", { class: "dim" }, `Joint action ${at}: reward`),
       Object.entries(outcome.rewards).map(([agent, reward]) => h("span", {}, h("span", { class: "dim" }, `${agent} `), h("b", { class: "num" }, M.number(reward)))),
       terms.length > 0 && h("span", { class: "terms" }, terms.map(([name, value]) => h("span", { class: "term" }, `${name} `, h("span", { class: "num" }, M.number(value))))),
       h("span", { class: "dim" }, outcome.next ? "the game goes on below" : ENDS[outcome.end] || ""));
