@@ -103,8 +103,13 @@ class IndexBar:
     """A progress bar while games are indexed or written. Short work shows none."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         console = Console(stderr=True)
         self._bar = Progress(

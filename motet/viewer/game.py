@@ -93,7 +93,7 @@ def _worth(outcome: Outcome) -> float | None:
     return own + (sum(below) / len(below) if below else 0.0)
 
 
-# -------------------------------------------------------------------------------------------- tokens
+# ------------------------------------------------------------------------------------------- tokens
 
 
 def pieces_of(run: Path, config: Mapping[str, Any]) -> Pieces:
@@ -154,7 +154,7 @@ def _tokenizer(file: str, changed_ns: int) -> Any:
         return Tokenizer.from_file(file)
     except ConfigError:
         return None
-    except Exception as error:  # noqa: BLE001 - the library raises only the base class
+    except Exception as error:  # the library raises only this base class
         if type(error) is not Exception:
             raise
         return None

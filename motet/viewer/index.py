@@ -74,7 +74,7 @@ class GameIndex:
         self._path = run / ".view" / NAME
         self._there = 0
 
-    # --------------------------------------------------------------------------------------- reading
+    # -------------------------------------------------------------------------------------- reading
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -105,7 +105,7 @@ class GameIndex:
             [one[0] for one in said],
         )
 
-    # -------------------------------------------------------------------------------------- updating
+    # ------------------------------------------------------------------------------------- updating
 
     def update(self, progress: Callable[[int, int], None] = lambda done, total: None) -> bool:
         """Read what is new in the episode files. Return whether anything was.
@@ -130,23 +130,24 @@ class GameIndex:
                     self._there += path.stat().st_size
                     if not is_unchanged(path, before):
                         todo.append((path, continued(path, before)))
-                except OSError:
+                except (OSError, ConfigError):
                     continue  # removed since it was listed
             total = sum(position.size - position.offset for _, position in todo)
             done = 0
             for path, position in todo:
-                base = done - position.offset
-                self._read(
-                    database, path, position, lambda at, base=base: progress(base + at, total)
-                )  # type: ignore[misc]
+
+                def read(to: int, before: int = done - position.offset) -> None:
+                    progress(before + to, total)
+
+                self._read(database, path, position, read)
                 done += position.size - position.offset
             return bool(todo or gone)
 
     def _files(self) -> dict[str, Path]:
         if not self._folder.is_dir():
             return {}
-        names = sorted(path.name for path in self._folder.iterdir() if _FILE.fullmatch(path.name))
-        return {name: self._folder / name for name in names}
+        found = [path for path in self._folder.iterdir() if _FILE.fullmatch(path.name)]
+        return {path.name: path for path in sorted(found) if path.is_file()}
 
     def _read(
         self,
@@ -209,7 +210,7 @@ class GameIndex:
             database.execute(f"PRAGMA user_version = {VERSION}")
 
 
-# -------------------------------------------------------------------------------------------- SQLite
+# ------------------------------------------------------------------------------------------- SQLite
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -247,7 +248,7 @@ def _forget(database: sqlite3.Connection, file: int) -> None:
     )
 
 
-# -------------------------------------------------------------------------------------------- a game
+# ------------------------------------------------------------------------------------------- a game
 
 
 def _add(

@@ -1,5 +1,6 @@
 """The answers of the viewer, as plain JSON. The server sends them, and the export writes them."""
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
@@ -36,8 +37,9 @@ class Pages:
         self._runs = {run.name: run for run in runs}
         self._version = version
         self._indexing: dict[str, float] = {}
+        self._trouble: dict[str, str] = {}
 
-    # -------------------------------------------------------------------------------------- updating
+    # ------------------------------------------------------------------------------------- updating
 
     def update(
         self, progress: Callable[[str, int, int], None] = lambda run, done, total: None
@@ -50,12 +52,15 @@ class Pages:
                 self._indexing[name] = done / max(total, 1)
                 progress(name, done, total)
 
+            self._trouble.pop(name, None)
             try:
                 run.index.update(say)
+            except (OSError, sqlite3.Error) as error:  # such as a full disk; it is tried again
+                self._trouble[name] = f"the games cannot be indexed: {error}"
             finally:
                 self._indexing.pop(name, None)
 
-    # --------------------------------------------------------------------------------------- answers
+    # -------------------------------------------------------------------------------------- answers
 
     def runs(self) -> dict[str, Any]:
         """All runs: state, steps, number of games, held-out success, and what is wrong."""
@@ -177,7 +182,7 @@ class Pages:
         ]
         return {"runs": list(names), "rows": rows}
 
-    # ------------------------------------------------------------------------------------- internals
+    # ------------------------------------------------------------------------------------ internals
 
     def _run(self, name: str) -> ShelfRun:
         if name not in self._runs:
@@ -216,8 +221,11 @@ class Pages:
                 when: figures.get("success") if isinstance(figures, Mapping) else None
                 for when, figures in held.items()
             },
-            "notes": [*_notes(indexed), *_notes_on_files(run)],
+            "notes": [*self._trouble_of(run), *_notes(indexed), *_notes_on_files(run)],
         }
+
+    def _trouble_of(self, run: ShelfRun) -> list[str]:
+        return [self._trouble[run.name]] if run.name in self._trouble else []
 
     def _highlights(self, run: ShelfRun, kept: Any) -> list[dict[str, Any]]:
         """The best, the worst and the most divergent game, with their numbers in the index."""
@@ -225,7 +233,8 @@ class Pages:
         with run.index.reading() as database:
             for title, one in kept.items() if isinstance(kept, Mapping) else ():
                 row = database.execute(
-                    "SELECT id, reward FROM games WHERE kind = 'train' AND step = ? AND episode = ?",
+                    "SELECT id, reward FROM games "
+                    "WHERE kind = 'train' AND step = ? AND episode = ?",
                     (one.get("step"), one.get("id")),
                 ).fetchone()
                 if row is not None:

@@ -19,7 +19,7 @@ def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     heldout = summary.get("heldout")
     titles = {"before": "before training", "after": "after training"}
     found = [
-        _evaluation(titles.get(when, when), figures)
+        _evaluation(titles.get(str(when), str(when)), figures)
         for when, figures in (heldout.items() if isinstance(heldout, Mapping) else ())
         if isinstance(figures, Mapping)
     ]
