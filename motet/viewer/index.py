@@ -283,7 +283,7 @@ def _insert(
             written.setdefault(agent, []).extend(one.text for one in group)
     causes = sorted({f"{fault.where}/{fault.cause}" for fault in stats.faults})
     fields = " · ".join(str(value) for value in episode.task.fields.values())
-    excerpt = " ".join(fields[: 4 * EXCERPT].split())[:EXCERPT]
+    excerpt = _beginning(fields)
     game = database.execute(
         "INSERT INTO games VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -308,6 +308,14 @@ def _insert(
         database.execute(
             "INSERT INTO words (rowid, said) VALUES (?, ?)", (row, _plain(said[:SEARCHED]))
         )
+
+
+def _beginning(text: str) -> str:
+    """Return the first words on one line. No word is cut: half a key could not be recognised."""
+    whole = " ".join(text[: 8 * EXCERPT].split())
+    if len(whole) <= EXCERPT:
+        return whole
+    return f"{whole[:EXCERPT].rsplit(' ', 1)[0]} …"
 
 
 def _plain(text: str) -> str:

@@ -169,3 +169,12 @@ def test_no_episodes_are_an_empty_index(tmp_path: Path) -> None:
     index = GameIndex(tmp_path)
     assert not index.update()
     assert index.state().games == 0
+
+
+def test_an_excerpt_ends_with_a_whole_word(run: Path) -> None:
+    text = "the key is " + "word " * 28 + "sk-0123456789abcdefghij and more"
+    write_games(run, "train", 7, [game("keys", 7, ["x"], [1.0], fields={"question": text})])
+    index = GameIndex(run)
+    index.update()
+    (one,) = _games(index, task="keys")
+    assert one["excerpt"].endswith("word …")
