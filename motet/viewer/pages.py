@@ -143,7 +143,8 @@ class Pages:
         try:
             found = _advantages(run.path, step, path.stat().st_mtime_ns)
         except (ConfigError, ValueError, KeyError) as error:
-            return self._clean(run, {"advantages": [], "why": f"They cannot be computed: {error}"})
+            said = str(error).replace(str(run.path), name)
+            return self._clean(run, {"advantages": [], "why": f"They cannot be computed: {said}"})
         own = [(one[1:]) for one in found if one[0] == episode.id]
         why = (
             ""
