@@ -25,28 +25,7 @@ from motet.viewer.shelf import find_runs
 PER_STEP = 100
 SAMPLES = 8
 TOKENS = 20
-WORDS = [
-    "def",
-    "return",
-    "for",
-    "if",
-    "else",
-    "in",
-    "range",
-    "sum",
-    "max",
-    "min",
-    "list",
-    "sorted",
-    "abs",
-    "not",
-    "and",
-    "or",
-    "x",
-    "xs",
-    "y",
-    "map",
-]
+WORDS = [f"word{number}" for number in range(40)]
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def test_curves_have_their_values_and_marks(served: Served, look: Look) -> None:
 def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/overview?run=plain")
-    seen.page.get_by_label("other").check()
+    seen.page.get_by_label("other", exact=True).check()
     seen.page.get_by_text("Differences of the configs").wait_for()
     assert "seed" in seen.text
     assert "run=other" in seen.page.url
@@ -67,7 +67,7 @@ def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
 @pytest.mark.parametrize(
     ("label", "value", "count"),
     [
-        ("Success", "solved", 1),
+        ("Success", "solved", 43),
         ("Faults", "reward/Timeout", 1),
         ("Cut off", "with a cut answer", 30),
         ("Games", "held out (4)", 4),

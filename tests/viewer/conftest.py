@@ -72,7 +72,7 @@ def look(browser: Any) -> Iterator[Callable[..., Seen]]:
                 color_scheme="dark" if dark else "light",
             )
         )
-        contexts[-1].set_default_timeout(180_000)  # a busy machine is no failure
+        contexts[-1].set_default_timeout(60_000)  # a busy machine is no failure
         return Seen(contexts[-1].new_page())
 
     yield open_page
