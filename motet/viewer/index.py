@@ -39,7 +39,9 @@ CREATE TABLE games (
     turns REAL, tokens INTEGER, faults INTEGER, causes TEXT, completions INTEGER, cut INTEGER);
 CREATE TABLE agents (
     id INTEGER PRIMARY KEY AUTOINCREMENT, game INTEGER, agent TEXT, reward REAL);
-CREATE INDEX games_step ON games (kind, step, id);
+CREATE INDEX games_kind ON games (kind, step, id);
+CREATE INDEX games_step ON games (step, id);
+CREATE INDEX games_faults ON games (causes) WHERE faults > 0;
 CREATE INDEX games_task ON games (task, step);
 CREATE INDEX games_file ON games (file);
 CREATE INDEX agents_game ON agents (game, agent);

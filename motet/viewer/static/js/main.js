@@ -44,8 +44,11 @@
       "aria-current": name === current ? "page" : null }, title)));
   }
 
+  const stampOf = (runs, names) => JSON.stringify(runs.filter((run) => names.includes(run.name))
+    .map((run) => [run.stamp, run.state, run.indexing, run.notes]));
+
   async function draw(quiet) {
-    const mine = ++drawing;
+    const mine = ++drawing, known = M.runs;
     const { view, query } = M.address();
     const main = document.getElementById("main");
     navigation(view, query);
@@ -61,6 +64,7 @@
     if (mine !== drawing) return;
     const scroll = window.scrollY;
     shown = next;
+    stamps = stampOf(known, next.runs);
     document.title = `${M.plain(next.title)} · Motet`;
     main.replaceChildren(...M.nodes(next.nodes));
     main.dataset.view = view;
@@ -104,14 +108,8 @@
   async function news() {
     try {
       M.runs = (await M.get("runs")).runs;
-      const now = JSON.stringify(M.runs.filter((run) => shown && shown.runs.includes(run.name))
-        .map((run) => [run.stamp, run.state, run.indexing, run.notes]));
       const typing = document.activeElement && document.activeElement.closest("main input, main select");
-      if (now !== stamps && shown && !shown.still && !typing) {
-        const first = stamps === "";
-        stamps = now;
-        if (!first) await draw(true);
-      }
+      if (shown && !shown.still && !typing && stampOf(M.runs, shown.runs) !== stamps) await draw(true);
     } catch (error) { /* the banner says it */ }
     window.setTimeout(news, busy() ? LIVE_MS : CALM_MS);
   }
@@ -125,7 +123,7 @@
       const row = event.target.closest("#list tr[data-open]");
       if (row && !event.target.closest("a") && !String(getSelection())) location.hash = row.dataset.open;
     });
-    window.addEventListener("hashchange", () => { stamps = ""; draw(); });
+    window.addEventListener("hashchange", () => draw());
     try {
       M.runs = (await M.get("runs")).runs;
     } catch (error) {
