@@ -158,7 +158,7 @@ def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) ->
     seen = look()
     seen.go(f"{served.address}/#/task?run=plain&task=sum 1")
     seen.page.get_by_text("other, step 4").wait_for()
-    columns = seen.page.locator(".column h2")
+    columns = seen.page.locator(".column > .head h2")
     assert {"plain, step 30", "other, step 4"} < set(columns.all_inner_texts())
     seen.page.locator(".timeline", has_text="plain").get_by_title("training, step 1, ").click()
     seen.page.get_by_text("plain, step 1", exact=True).wait_for()
