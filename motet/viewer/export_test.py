@@ -8,7 +8,7 @@ from motet.errors import ConfigError
 from motet.viewer.export import export_viewer
 from motet.viewer.pages import Pages
 from motet.viewer.shelf import find_runs
-from tests.fixtures.recorded_runs import make_hostile_run, make_run
+from tests.fixtures.recorded_runs import game, make_hostile_run, make_run, write_games
 
 
 def _pages(runs: Path) -> Pages:
@@ -68,3 +68,17 @@ def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "runs")
     with pytest.raises(ConfigError, match="runs exists; expected a new or an empty folder"):
         export_viewer(_pages(tmp_path / "runs"), tmp_path / "runs", 10)
+
+
+def test_no_secret_of_the_machine_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hf_0123456789abcdef"
+    monkeypatch.setenv("HF_TOKEN", secret)
+    run = make_run(tmp_path / "runs")
+    write_games(run, "train", 9, [game(f"say {secret}", 9, [f"it is {secret}"], [1.0])])
+    folder = tmp_path / "report"
+    export_viewer(_pages(tmp_path / "runs"), folder, 1000)
+    texts = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert not [path for path, text in texts.items() if secret.encode() in text]
+    assert any(b"[hidden]" in text for text in texts.values())
