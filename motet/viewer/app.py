@@ -16,6 +16,7 @@ from motet.viewer.queries import GameFilter, Order
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from fastapi.responses import Response
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -69,17 +70,21 @@ def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
         text = as_json({"error": str(error.detail)})
         return PlainTextResponse(text, error.status_code, media_type="application/json")
 
-    _answers(app, pages)
+    _answer(app, pages)
+    _answer_about_games(app, pages)
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 
 
-def _answers(app: "FastAPI", pages: Pages) -> None:
-    from fastapi import Depends, Query
+def _sent(answer: dict[str, Any]) -> "Response":
     from fastapi.responses import Response
 
-    def sent(answer: dict[str, Any]) -> Response:
-        return Response(as_json(answer), media_type="application/json")
+    return Response(as_json(answer), media_type="application/json")
+
+
+def _answer_about_games(app: "FastAPI", pages: Pages) -> None:
+    from fastapi import Depends, Query
+    from fastapi.responses import Response
 
     def filtered(
         kind: str | None = None,
@@ -102,38 +107,43 @@ def _answers(app: "FastAPI", pages: Pages) -> None:
             order, start, count,
         )  # fmt: skip
 
+    @app.get("/api/games")
+    def games(run: str, wanted: Annotated[GameFilter, Depends(filtered)]) -> Response:
+        return _sent(pages.games(run, wanted))
+
+
+def _answer(app: "FastAPI", pages: Pages) -> None:
+    from fastapi import Query
+    from fastapi.responses import Response
+
     @app.get("/api/runs")
     def runs() -> Response:
-        return sent(pages.runs())
+        return _sent(pages.runs())
 
     @app.get("/api/overview")
     def overview(run: str) -> Response:
-        return sent(pages.overview(run))
+        return _sent(pages.overview(run))
 
     @app.get("/api/curves")
     def curves(run: str, metric: Annotated[Sequence[str] | None, Query()] = None) -> Response:
-        return sent(pages.curves(run, metric))
-
-    @app.get("/api/games")
-    def games(run: str, wanted: Annotated[GameFilter, Depends(filtered)]) -> Response:
-        return sent(pages.games(run, wanted))
+        return _sent(pages.curves(run, metric))
 
     @app.get("/api/game")
     def game(run: str, id: int) -> Response:
-        return sent(pages.game(run, id))
+        return _sent(pages.game(run, id))
 
     @app.get("/api/advantages")
     def advantages(run: str, id: int) -> Response:
-        return sent(pages.advantages(run, id))
+        return _sent(pages.advantages(run, id))
 
     @app.get("/api/task")
     def task(run: str, task: str) -> Response:
-        return sent(pages.task(run, task))
+        return _sent(pages.task(run, task))
 
     @app.get("/api/team")
     def team(run: str) -> Response:
-        return sent(pages.team(run))
+        return _sent(pages.team(run))
 
     @app.get("/api/configs")
     def configs(run: Annotated[Sequence[str], Query()]) -> Response:
-        return sent(pages.configs(run))
+        return _sent(pages.configs(run))

@@ -9,13 +9,13 @@ from threading import Lock
 from typing import Any
 
 from motet.errors import ConfigError
-from motet.viewer.lines import Position, after, continued, is_unchanged, lines_from
+from motet.viewer.lines import ReadPosition, after, continued, is_unchanged, lines_from
 
 MOST_POINTS = 1000
 """A curve with more values is sent as this many means at most."""
 
 
-class Curves:
+class RunCurves:
     """The curves of one metrics.jsonl: metric -> steps and values, in the order of the file."""
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +24,7 @@ class Curves:
         self._begin()
 
     def _begin(self) -> None:
-        self._at = Position()
+        self._at = ReadPosition()
         self._steps: dict[str, array[int]] = {}
         self._values: dict[str, array[float]] = {}
         self.broken = 0

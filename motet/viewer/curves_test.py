@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from motet.viewer import curves
-from motet.viewer.curves import Curves
+from motet.viewer.curves import RunCurves
 
 
 def _write(path: Path, *rows: object, how: str = "a") -> None:
@@ -14,7 +14,7 @@ def _write(path: Path, *rows: object, how: str = "a") -> None:
 
 def test_curves_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    found = Curves(path)
+    found = RunCurves(path)
     found.update()
     assert (found.names, found.last_step) == ([], None)
     _write(path, {"step": 1, "play/reward": 0.5}, {"step": 1, "evaluate/reward": 0.25})
@@ -30,7 +30,7 @@ def test_curves_grow_with_the_file(tmp_path: Path) -> None:
 def test_a_run_that_starts_again_replaces_the_curves(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     _write(path, {"step": 1, "play/reward": 0.5}, {"step": 2, "play/reward": 0.5})
-    found = Curves(path)
+    found = RunCurves(path)
     found.update()
     path.unlink()
     _write(path, {"step": 1, "play/turns": 3})
@@ -44,7 +44,7 @@ def test_broken_lines_are_counted_and_a_half_one_waits(tmp_path: Path) -> None:
     _write(path, {"step": 2, "play/reward": "much", "play/turns": float("nan"), "play/x": 10**400})
     with path.open("a") as file:
         file.write('{"step": 3, "play/re')
-    found = Curves(path)
+    found = RunCurves(path)
     found.update()
     assert found.broken == 5
     assert found.points("play/reward") == [(1, 1.0)]
@@ -54,7 +54,7 @@ def test_a_long_curve_is_sent_as_means(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(curves, "MOST_POINTS", 3)
     path = tmp_path / "metrics.jsonl"
     _write(path, *({"step": step, "play/reward": float(step)} for step in range(1, 8)))
-    found = Curves(path)
+    found = RunCurves(path)
     found.update()
     assert found.curve("play/reward") == {
         "steps": [3, 6, 7], "values": [2.0, 5.0, 7.0], "mean_of": 3,

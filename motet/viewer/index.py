@@ -18,7 +18,7 @@ from motet.core import Episode, walk
 from motet.errors import ConfigError
 from motet.rollout.record import episode_of
 from motet.rollout.summary import episode_stats
-from motet.viewer.lines import Line, Position, after, continued, is_unchanged, lines_from
+from motet.viewer.lines import Line, ReadPosition, after, continued, is_unchanged, lines_from
 
 VERSION = 1
 """Increased if the tables change. An index of another version is built again."""
@@ -124,10 +124,10 @@ class GameIndex:
                 _forget(database, file)
                 database.execute("DELETE FROM files WHERE id = ?", (file,))
             database.commit()
-            todo: list[tuple[Path, Position]] = []
+            todo: list[tuple[Path, ReadPosition]] = []
             self._there = 0
             for name, path in found.items():
-                before = _position(known[name]) if name in known else Position()
+                before = _position(known[name]) if name in known else ReadPosition()
                 try:
                     self._there += path.stat().st_size
                     if not is_unchanged(path, before):
@@ -155,7 +155,7 @@ class GameIndex:
         self,
         database: sqlite3.Connection,
         path: Path,
-        position: Position,
+        position: ReadPosition,
         progress: Callable[[int], None],
     ) -> None:
         matched = _FILE.fullmatch(path.name)
@@ -221,17 +221,17 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _position(row: tuple[object, ...]) -> Position:
+def _position(row: tuple[object, ...]) -> ReadPosition:
     inode, size, changed, offset, tail = row[4:9]
     assert isinstance(inode, int)
     assert isinstance(size, int)
     assert isinstance(changed, int)
     assert isinstance(offset, int)
     assert isinstance(tail, bytes)
-    return Position(inode, size, changed, offset, tail)
+    return ReadPosition(inode, size, changed, offset, tail)
 
 
-def _save(database: sqlite3.Connection, file: int, position: Position) -> None:
+def _save(database: sqlite3.Connection, file: int, position: ReadPosition) -> None:
     database.execute(
         "UPDATE files SET inode = ?, size = ?, changed = ?, offset = ?, tail = ? WHERE id = ?",
         (position.inode, position.size, position.changed_ns, position.offset, position.tail, file),

@@ -17,7 +17,7 @@ _TAIL = 64
 
 
 @dataclass(frozen=True)
-class Position:
+class ReadPosition:
     """How far a file has been read."""
 
     inode: int = 0
@@ -38,7 +38,7 @@ class Line:
     text: bytes | None
 
 
-def is_unchanged(path: Path, before: Position) -> bool:
+def is_unchanged(path: Path, before: ReadPosition) -> bool:
     """Return whether the file has not been written since `before`. Raises: OSError."""
     now = path.stat()
     return (now.st_ino, now.st_size, now.st_mtime_ns) == (
@@ -48,7 +48,7 @@ def is_unchanged(path: Path, before: Position) -> bool:
     )
 
 
-def continued(path: Path, before: Position) -> Position:
+def continued(path: Path, before: ReadPosition) -> ReadPosition:
     """Return where to go on reading, with the file's present state.
 
     `offset` is 0 if the file was replaced or rewritten. Raises: OSError, ConfigError.
@@ -60,7 +60,7 @@ def continued(path: Path, before: Position) -> Position:
             file.seek(before.offset - len(before.tail))
             if file.read(len(before.tail)) == before.tail:
                 offset, tail = before.offset, before.tail
-    return Position(now.st_ino, now.st_size, now.st_mtime_ns, offset, tail)
+    return ReadPosition(now.st_ino, now.st_size, now.st_mtime_ns, offset, tail)
 
 
 def lines_from(path: Path, offset: int) -> Iterator[Line]:
@@ -84,10 +84,10 @@ def lines_from(path: Path, offset: int) -> Iterator[Line]:
             offset += length
 
 
-def after(position: Position, line: Line) -> Position:
+def after(position: ReadPosition, line: Line) -> ReadPosition:
     """Return the position behind a line."""
     tail = position.tail if line.text is None else line.text[-_TAIL:]
-    return Position(
+    return ReadPosition(
         position.inode,
         position.size,
         position.changed_ns,

@@ -1,10 +1,10 @@
 from pathlib import Path
 
 from motet.viewer import lines
-from motet.viewer.lines import Position, after, continued, is_unchanged, line_at, lines_from
+from motet.viewer.lines import ReadPosition, after, continued, is_unchanged, line_at, lines_from
 
 
-def _read(path: Path, before: Position) -> tuple[list[bytes | None], Position]:
+def _read(path: Path, before: ReadPosition) -> tuple[list[bytes | None], ReadPosition]:
     position = continued(path, before)
     found = []
     for line in lines_from(path, position.offset):
@@ -16,7 +16,7 @@ def _read(path: Path, before: Position) -> tuple[list[bytes | None], Position]:
 def test_only_new_whole_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"one\ntwo\nhal")
-    found, position = _read(path, Position())
+    found, position = _read(path, ReadPosition())
     assert found == [b"one\n", b"two\n"]
     assert is_unchanged(path, position)
     with path.open("ab") as file:
@@ -28,7 +28,7 @@ def test_only_new_whole_lines_are_read(tmp_path: Path) -> None:
 def test_a_rewritten_file_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"one\ntwo\n")
-    _, position = _read(path, Position())
+    _, position = _read(path, ReadPosition())
     path.write_bytes(b"ONE\nTWO\nTHREE\n")
     assert _read(path, position)[0] == [b"ONE\n", b"TWO\n", b"THREE\n"]
     path.write_bytes(b"x\n")
@@ -39,7 +39,7 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch) -> 
     monkeypatch.setattr(lines, "LONGEST", 8)
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"one\n" + b"x" * 100 + b"\ntwo\n" + b"y" * 20)
-    found, position = _read(path, Position())
+    found, position = _read(path, ReadPosition())
     assert found == [b"one\n", None, b"two\n"]
     assert position.offset == 4 + 101 + 4
 

@@ -9,7 +9,7 @@ from motet.config.yaml import read_yaml
 from motet.errors import ConfigError
 from motet.reading import read_json
 from motet.trainer.run_folder import RunFolder
-from motet.viewer.curves import Curves
+from motet.viewer.curves import RunCurves
 from motet.viewer.index import GameIndex
 from motet.viewer.secrets import secrets_of_machine
 
@@ -26,7 +26,7 @@ class ShelfRun:
         self.path, self.name = path, name
         self.folder = RunFolder(path)
         self.index = GameIndex(path)
-        self.curves = Curves(self.folder.metrics)
+        self.curves = RunCurves(self.folder.metrics)
         self._read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
 
     @property
