@@ -32,10 +32,12 @@ from motet.core import (
     ValueRequest,
 )
 from motet.errors import ConfigError
+from motet.models.backbone import gathered
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
 from motet.models.ranks import Ranks
+from motet.models.shards import is_shard, whole, write_shards
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class HomeSetup:
     """CPU threads of torch. Results depend on them to the last bits."""
     rank: int = 0
     ranks: int = 1
-    """The number of processes of the home. Each has a copy of all its models."""
+    """The number of processes of the home, which share its weights (`ranked`)."""
     meet: str = ""
     """host:port, at which several processes meet."""
     tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
@@ -71,6 +73,8 @@ class HomeFacts:
     """The policies and critics of each learner."""
     precision: Mapping[str, str]
     """Trained policy -> `Learner.precision`."""
+    shards: bool = False
+    """Whether the processes of the home have shards of weights, not only copies."""
 
 
 def _group_of(setup: HomeSetup) -> Ranks | None:
@@ -128,7 +132,8 @@ class Home:
             for name, policy in self._models.policies.items()
             if policy.trainable
         }
-        return HomeFacts(os.getpid(), tuple(map(tuple, groups.values())), precision)
+        names = tuple(map(tuple, groups.values()))
+        return HomeFacts(os.getpid(), names, precision, bool(self._state_shards()))
 
     def meeting_point(self) -> str:
         """Return an address of this machine, with a free port."""
@@ -164,7 +169,7 @@ class Home:
         return self._run(self._models.learners[learner].step(names))
 
     def suspect(self, batch: Batch) -> str:
-        with self._turn:
+        with self._turn, gathered([self._models.policies[batch.policy].backbone]):
             return self._models.learners[batch.policy].suspect(batch)
 
     def restart(self, name: str) -> None:
@@ -189,19 +194,34 @@ class Home:
 
     def present_logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Return log-probabilities of one policy as it is now, not of its reference."""
-        policy = self._models.policies[requests[0].policy]
-        with self._turn, policy.active():
-            return score_requests(policy.backbone, requests)
+        with self._turn, gathered(one.backbone for one in self._models.policies.values()):
+            if not requests:
+                return []
+            policy = self._models.policies[requests[0].policy]
+            with policy.active():
+                return score_requests(policy.backbone, requests)
 
     # -------------------------------------------------------------------------------------- weights
 
     def state(self) -> dict[str, Tensor]:
+        """Return all tensors that are not in shards."""
         with self._turn:
-            return {name: tensor.cpu() for name, tensor in self._models.state()[0].items()}
+            tensors = self._models.state()[0]
+            return {name: one.cpu() for name, one in tensors.items() if not is_shard(one)}
 
-    def load_state(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def _state_shards(self) -> dict[str, Tensor]:
+        return {name: one for name, one in self._models.state()[0].items() if is_shard(one)}
+
+    def write_shards(self, folder: Path) -> None:
+        """Write the tensors in shards. Raises: OSError."""
         with self._turn:
-            self._models.load(tensors, facts)
+            write_shards(self._state_shards(), folder)
+
+    def load_state(
+        self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], shards: Sequence[Path]
+    ) -> None:
+        with self._turn:
+            self._models.load(tensors, facts, shards)
 
     def save(self, folder: Path) -> None:
         """Save the trained policies that live here, as `Models.save`."""
@@ -225,6 +245,11 @@ class Home:
     def broadcast(self, name: str, engines: Sequence[Any], gpus: int) -> None:
         """Send the present weights of a full policy to these engines of `gpus` GPUs, by NCCL."""
         with self._turn:
+            backbone = self._models.policies[name].backbone
+            if not backbone.saves:  # the first process sends, and needs the shards of all
+                for weight in backbone.model.parameters():
+                    whole(weight)
+                return
             sender = self._senders.get(name)
             if sender is None or sender.engines != list(engines):
                 if sender is not None:

@@ -1,10 +1,12 @@
-"""Processes that train copies of the same weights, and add up their gradients before each step."""
+"""Processes that train the same weights together: copies of them, or a shard in each (`shards`)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from motet.models import devices
 
@@ -12,8 +14,8 @@ from motet.models import devices
 class Ranks:
     """The process group of this process, which is number `rank` of `size`.
 
-    All processes must take the same steps in the same order. Each then has the same weights to the
-    bit, because each gets the same sum.
+    All processes must take the same steps in the same order. Copies then stay the same to the bit,
+    because each gets the same sum. `mesh` is the group as FSDP takes it.
     """
 
     def __init__(
@@ -23,6 +25,7 @@ class Ranks:
 
         Raises: torch.distributed.DistError if not all processes come within `seconds`.
         """
+        self.rank = rank
         distributed.init_process_group(
             "gloo" if devices.is_cpu(device) else "nccl",
             init_method=f"tcp://{meet}",
@@ -30,13 +33,17 @@ class Ranks:
             world_size=size,
             timeout=timedelta(seconds=seconds),
         )
+        self.mesh = init_device_mesh(device.type, (size,))
 
     def add_up(self, parameters: Sequence[nn.Parameter], loss: float) -> float:
         """Replace each gradient by the sum over all processes. Returns the sum of the losses.
 
+        FSDP has already added up the gradients of weights in shards.
+
         A parameter without a gradient anywhere keeps none, so that the optimizer passes it over.
         """
         device = parameters[0].device
+        parameters = [one for one in parameters if not isinstance(one, DTensor)]
         present = torch.tensor([float(p.grad is not None) for p in parameters], device=device)
         distributed.all_reduce(present)
         for parameter, count in zip(parameters, present.tolist(), strict=True):
