@@ -32,12 +32,11 @@ from motet.core import (
     ValueRequest,
 )
 from motet.errors import ConfigError
-from motet.models.backbone import gathered
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
 from motet.models.ranks import Ranks
-from motet.models.shards import is_shard, whole, write_shards
+from motet.models.shards import gathered, is_shard, whole, write_shards
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")
@@ -169,7 +168,7 @@ class Home:
         return self._run(self._models.learners[learner].step(names))
 
     def suspect(self, batch: Batch) -> str:
-        with self._turn, gathered([self._models.policies[batch.policy].backbone]):
+        with self._turn, gathered([self._models.policies[batch.policy].backbone.shards]):
             return self._models.learners[batch.policy].suspect(batch)
 
     def restart(self, name: str) -> None:
@@ -194,7 +193,7 @@ class Home:
 
     def present_logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Return log-probabilities of one policy as it is now, not of its reference."""
-        with self._turn, gathered(one.backbone for one in self._models.policies.values()):
+        with self._turn, gathered(one.backbone.shards for one in self._models.policies.values()):
             if not requests:
                 return []
             policy = self._models.policies[requests[0].policy]

@@ -9,8 +9,8 @@ probabilities.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -73,7 +73,8 @@ class Backbone(CausalLM):
         )
         self.trainable_full = trainable_full
         self._masters = Masters()
-        self._shards: Shards | None = None
+        self.shards: Shards | None = None
+        """What holds the weights if several processes share them (`shard`)."""
         self._adapters = Adapters(model, device)
         model.requires_grad_(trainable_full)
         self.mixes_adapters = True
@@ -275,17 +276,17 @@ class Backbone(CausalLM):
                 "home"
             )
         with self._masters.in_place():
-            self._shards = Shards(self.model, heads, self.dtype, ranks)
+            self.shards = Shards(self.model, heads, self.dtype, ranks)
         self._masters = Masters()  # the shards are float32
 
     def run(self, compute: Callable[[], R]) -> R:
         """Compute something with gradients. If the weights are in shards, all processes must."""
-        return compute() if self._shards is None else self._shards.run(compute)
+        return compute() if self.shards is None else self.shards.run(compute)
 
     @property
     def saves(self) -> bool:
         """Whether `save_policy` writes: of the processes that share weights, the first one does."""
-        return self._shards is None or self._shards.rank == 0
+        return self.shards is None or self.shards.rank == 0
 
     def save_policy(self, adapter: str | None, folder: str | Path) -> None:
         """Write a folder that plain transformers can load, or plain PEFT for an adapter.
@@ -294,7 +295,7 @@ class Backbone(CausalLM):
 
         Raises: ValueError for the base under adapters, which never changes.
         """
-        state = None if self._shards is None else self._shards.whole()
+        state = None if self.shards is None else self.shards.whole()
         if not self.saves:
             return
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -316,19 +317,6 @@ class Backbone(CausalLM):
         with self._masters.in_place():
             self._adapters.save(adapter, folder)
         self.tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def gathered(backbones: Iterable[Backbone]) -> Iterator[None]:
-    """Inside, each of these backbones has all of its weights, for passes without gradients.
-
-    If the weights of one are in shards, all processes must enter.
-    """
-    with ExitStack() as held:
-        for backbone in dict.fromkeys(backbones):
-            if backbone._shards is not None:
-                held.enter_context(backbone._shards.gathered())
-        yield
 
 
 @dataclass(frozen=True)

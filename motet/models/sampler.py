@@ -26,13 +26,14 @@ from motet.core import (
 )
 from motet.errors import ConfigError
 from motet.models import devices
-from motet.models.backbone import Backbone, Policy, gathered
+from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, compute_values, read
 from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
 from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler_rows import CompletionRow, OpenRequests, batches
+from motet.models.shards import Shards, gathered
 
 T = TypeVar("T")
 
@@ -98,18 +99,18 @@ class LocalSampler:
 
         Raises: ConfigError if a policy has no reference.
         """
-        backbones = [policy.backbone for policy in self._references.values()]
-        return await self._run(self._gathered, backbones, self._logprobs, requests)
+        shards = [policy.backbone.shards for policy in self._references.values()]
+        return await self._run(self._gathered, shards, self._logprobs, requests)
 
     async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
         """Return the values from each request's critic, in order."""
-        backbones = [critic.backbone for critic in self._critics.values()]
-        return await self._run(self._gathered, backbones, self._values, requests)
+        shards = [critic.backbone.shards for critic in self._critics.values()]
+        return await self._run(self._gathered, shards, self._values, requests)
 
     def _gathered(
-        self, backbones: Sequence[Backbone], work: Callable[..., T], requests: Sequence[Any]
+        self, shards: Sequence[Shards | None], work: Callable[..., T], requests: Sequence[Any]
     ) -> T:
-        with gathered(backbones):
+        with gathered(shards):
             return work(requests)
 
     async def _run(self, work: Callable[..., T], *given: Any) -> T:
@@ -152,7 +153,7 @@ class LocalSampler:
         prompts = [self._prompt(request) for request in requests]
         self._timings.prefill += perf_counter() - begun
         open_ = OpenRequests(requests, prompts, hand_out)
-        with gathered(policy.backbone for policy in self._policies.values()):
+        with gathered(policy.backbone.shards for policy in self._policies.values()):
             self._answer(requests, prompts, open_)
         return open_.answers()
 

@@ -5,7 +5,7 @@ A pass gathers the weights of one block at a time, in the dtype that computes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,6 +102,19 @@ class Shards:
             if self.rank == 0:
                 found[name] = complete.cpu()
         return {**buffers, **found} if self.rank == 0 else {}
+
+
+@contextmanager
+def gathered(shards: Iterable[Shards | None]) -> Iterator[None]:
+    """Inside, this process has all weights of these (`Shards.gathered`). None stands for no shards.
+
+    All processes must enter.
+    """
+    with ExitStack() as held:
+        for one in dict.fromkeys(shards):
+            if one is not None:
+                held.enter_context(one.gathered())
+        yield
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -22,12 +22,12 @@ from motet.core import (
 )
 from motet.errors import ConfigError
 from motet.models import optimizers
-from motet.models.backbone import Backbone, Policy, gathered
+from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
 from motet.models.ranks import Ranks
-from motet.models.shards import is_shard, read_shards, whole, write_shards
+from motet.models.shards import gathered, is_shard, read_shards, whole, write_shards
 from motet.settings import Algorithm, Optimizer
 from tests.fixtures.model_folders import make_model_folder
 
@@ -147,7 +147,7 @@ def work(rank: int, meet: str, folders: dict[str, Path], out: Path) -> None:
         ends = complete(alone), complete(shared)
         request = [ScoreRequest("p", (5, 6, 7), (8, 9, 10, 1), 0.7)]
         scored = [score_requests(alone.policy.backbone, request)]
-        with gathered([shared.policy.backbone]):
+        with gathered([shared.policy.backbone.shards, None]):
             # Each process works alone: the first one asks once, the second one twice.
             for _ in range(rank + 1):
                 scored.append(score_requests(shared.policy.backbone, request))
