@@ -78,7 +78,7 @@ def test_a_home_that_dies_while_it_writes_leaves_the_checkpoint_before(train, mo
     runs = unbroken.parent / "broken"
     with monkeypatch.context() as patched:
         patched.setattr(ClusterModels, "_write_shards", killed)
-        with pytest.raises(ProcessLost, match="home p, process . was lost .* --resume"):
+        with pytest.raises(ProcessLost, match=r"home p, process . was lost .* --resume"):
             train(config(2, TWO | {"restarts": 0}), runs=runs)
     checkpoints = runs / "run" / "checkpoints"
     assert [path.name for path in checkpoints.iterdir()] == ["step-000000"]
