@@ -4,6 +4,7 @@ Each process holds a part of every weight, of its gradient and of its optimizer 
 A pass gathers the weights of one block at a time, in the dtype that computes.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -170,7 +171,10 @@ def read_shards(folders: Sequence[Path], like: Callable[[str], Tensor | None]) -
                 place = kind.device if is_shard(kind) else "cpu"
                 wanted[name] = torch.empty_like(kind, device=place)
         try:
-            load(wanted, storage_reader=reader, no_dist=True)
+            with warnings.catch_warnings():
+                # It warns that a single process loads, which is what we want: no process waits.
+                warnings.simplefilter("ignore", UserWarning)
+                load(wanted, storage_reader=reader, no_dist=True)
         except CheckpointException as error:
             raise _first(error) from error
         found |= wanted
