@@ -8,6 +8,7 @@ import pytest
 
 from motet.batch import Mean
 from motet.batch.dealing_test import batch_of, values_of
+from motet.cluster import ranked
 from motet.cluster.home import HomeFacts, HomeSetup
 from motet.cluster.ranked import RankedHome
 from motet.errors import ProcessLost
@@ -32,9 +33,16 @@ class FakeRank:
             return given[0].tokens_BL
         if verb == "load":
             return HomeFacts(self.number, (), {}, shards=True)
-        if verb == "step" and given[0] == "bad" and self.number == 1:
-            raise ProcessLost("lost")
+        if verb == "step" and given[0] == "bad":
+            if self.number == 1:
+                raise ProcessLost("lost")
+            if self.number == 2:
+                await asyncio.Event().wait()
         return [self.number, *given]
+
+    def end(self):
+        self.log.append((self.number, "end", "now"))
+        self.waits.set()
 
     def call_now(self, verb, *given):
         self.log.append((self.number, verb, "now"))
@@ -80,9 +88,16 @@ def test_weights_change_in_all_processes_and_are_read_from_the_first(home):
     assert home[1][3:] == [(0, "state", "now")]
 
 
-def test_a_process_that_is_lost_ends_the_step(home):
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(ranked, "PATIENCE", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_process_that_is_lost_ends_the_step_and_those_that_wait_for_it(home):
     with pytest.raises(ProcessLost):
         asyncio.run(home[0].call("step", "bad", []))
+    assert [number for number, verb, _ in home[1] if verb == "end"] == [2]
 
 
 @pytest.fixture
@@ -125,6 +140,8 @@ def test_logprobs_of_a_batch_come_back_in_the_order_of_its_rows(home):
     assert found.flatten().tolist() == [0, 1]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_process_that_is_lost_ends_a_call_for_which_the_others_still_wait(sharing):
     with pytest.raises(ProcessLost):
         sharing[0].call_now("save", Path())
+    assert {number for number, verb, _ in sharing[1] if verb == "end"} == {0, 1}

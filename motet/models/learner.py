@@ -141,8 +141,9 @@ class LocalLearner:
 
     def _backward(self, name: str, loss: Tensor) -> None:
         state, figure = self._train_states[name], loss.item()
-        if not math.isfinite(figure):
-            raise self._diverged(name, f"loss is {figure}")
+        total = figure if self._ranks is None else self._ranks.total(figure, loss.device)
+        if not math.isfinite(total):  # in all processes: none must wait for the others
+            raise self._diverged(name, f"loss is {total}")
         loss.backward()
         state.loss = figure if state.loss is None else state.loss + figure
 

@@ -51,6 +51,10 @@ class Ranks:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 distributed.all_reduce(parameter.grad)
-        total = torch.tensor(loss, dtype=torch.float64, device=device)
+        return self.total(loss, device)
+
+    def total(self, value: float, device: torch.device) -> float:
+        """Return the sum of the values of all processes."""
+        total = torch.tensor(value, dtype=torch.float64, device=device)
         distributed.all_reduce(total)
         return total.item()
