@@ -160,10 +160,13 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     Nothing is started."""
     from motet import api
     from motet.config.load import dump_config
+    from motet.console_plan import print_expected
 
     cost = api.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
     print_cost(cost)
+    if cost.expected is not None:
+        print_expected(cost.expected)
 
 
 @app.command()

@@ -26,7 +26,7 @@ FLOORS = [
         "objects",
         "tracebacks",
     },
-    {"credit", "losses", "views", "sandbox", "endpoint"},
+    {"credit", "losses", "views", "sandbox", "endpoint", "serving"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
     {
         "environments",
@@ -108,7 +108,7 @@ HEAVY = {
 TEST = re.compile(r"(_test|conftest)\.py$")
 OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
 """Folders of the repository that an installed package does not have."""
-LAZY = {"motet.cluster.files_transfer", "motet.verifier.connections", "motet.verifier.http_server"}
+LAZY = {"motet.cluster.files_transfer", "motet.serving.connections", "motet.serving.http_server"}
 """Modules that subclass heavy classes. They may be imported only inside functions."""
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from motet.batch import Mean
-from motet.batch.dealing_test import batch_of, values_of
 from motet.cluster import ranked
 from motet.cluster.home import HomeFacts, HomeSetup
 from motet.cluster.ranked import RankedHome
 from motet.errors import ProcessLost
+from tests.fixtures.batches import batch_of, values_of
 
 
 class FakeRank:

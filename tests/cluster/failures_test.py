@@ -13,14 +13,15 @@ import pytest
 import motet
 from motet.errors import ProcessLost
 from tests.cluster.conftest import homes_of, terminated
-from tests.small_runs import ROOT, contents, rows, run_config
+from tests.small_runs import LORA, ROOT, contents, rows, run_config, weights
 
 CLUSTER = {"learners": {"gpus": 0}}
 
 
-def config(**cluster):
+def config(policies=None, **cluster):
     length = {"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2}
-    return run_config(train=length, decode={"max_new_tokens": 8}, cluster=CLUSTER | cluster)
+    made = run_config(train=length, decode={"max_new_tokens": 8}, cluster=CLUSTER | cluster)
+    return made | ({"policies": policies} if policies else {})
 
 
 LONG_ANSWERS = config() | {"decode": {"max_new_tokens": 200}}
@@ -28,21 +29,21 @@ LONG_ANSWERS = config() | {"decode": {"max_new_tokens": 200}}
 
 def same(run, other):
     assert rows(run) == rows(other)
-    assert contents(run / "team") == contents(other / "team")
+    assert weights(run) == weights(other)
     assert contents(run / "episodes") == contents(other / "episodes")
 
 
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
-    ("verb", "number", "seconds"),
-    [("sample", signal.SIGKILL, 600), ("accumulate", signal.SIGKILL, 600),
-     ("accumulate", signal.SIGSTOP, 15)],
+    ("policies", "verb", "number", "seconds"),
+    [(LORA, "sample", signal.SIGKILL, 600), (None, "accumulate", signal.SIGKILL, 600),
+     (LORA, "accumulate", signal.SIGSTOP, 15)],
     ids=["killed while sampling", "killed while learning", "hangs"],
 )  # fmt: skip
 def test_a_home_that_is_lost_is_replaced_and_the_run_ends_the_same(
-    train, signal_home, verb, number, seconds
+    train, signal_home, policies, verb, number, seconds
 ):
-    unbroken = train(config() | {"cluster": None})
+    unbroken = train(config(policies) | {"cluster": None})
     hit = []
 
     def after(step, metrics):
@@ -51,7 +52,7 @@ def test_a_home_that_is_lost_is_replaced_and_the_run_ends_the_same(
 
     broken = train(
         # A busy machine may exceed the deadline without a home that hangs.
-        config(deadlines={"call_seconds": seconds}, restarts=20),
+        config(policies, deadlines={"call_seconds": seconds}, restarts=20),
         runs=unbroken.parent / "broken",
         callbacks=[motet.Callback(on_step=after)],
     )
@@ -63,8 +64,8 @@ def test_a_home_that_is_lost_is_replaced_and_the_run_ends_the_same(
 @pytest.mark.usefixtures("ray_here")
 def test_a_run_without_restarts_ends_and_says_how_to_resume(train, signal_home):
     callback = motet.Callback(on_step=lambda step, metrics: signal_home("sample", signal.SIGKILL))
-    with pytest.raises(ProcessLost, match=r"home . was lost during sample.* --resume"):
-        train(config(restarts=0), callbacks=[callback])
+    with pytest.raises(ProcessLost, match=r"home tiny was lost during sample.* --resume"):
+        train(config(LORA, restarts=0), callbacks=[callback])
 
 
 @pytest.fixture
