@@ -5,7 +5,6 @@ It uses Motet's own `assemble`, learners and sampler, unchanged.
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.distributed import TCPStore
 
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import use_threads
@@ -95,6 +95,7 @@ class Home:
         self._turn = threading.Lock()
         self._stop = StopRequest()
         self._loaded: Models | None = None
+        self._store: TCPStore | None = None
         self._senders: dict[str, NcclSender] = {}
         self._undisturbed: dict[str, list[Tensor]] = {}
         """Policy -> its weights without the noise of a rehearsal."""
@@ -135,13 +136,12 @@ class Home:
         return HomeFacts(os.getpid(), names, precision, bool(self._state_shards()))
 
     def meeting_point(self) -> str:
-        """Return an address of this machine, with a free port."""
+        """Return an address of this machine, at which the processes of the home meet."""
         from ray.util import get_node_ip_address
 
         host = get_node_ip_address()
-        with socket.socket() as free:
-            free.bind((host, 0))
-            return f"{host}:{free.getsockname()[1]}"
+        self._store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        return f"{host}:{self._store.port}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._turn:

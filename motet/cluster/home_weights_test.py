@@ -1,12 +1,12 @@
 """Exported weights are the policy's own, and the noise of a rehearsal leaves no trace."""
 
-import socket
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load
 from torch import multiprocessing
+from torch.distributed import TCPStore
 
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
@@ -91,9 +91,8 @@ def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
 
 
 def test_two_processes_export_and_disturb_what_one_does(folder: Path, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meet = f"127.0.0.1:{free.getsockname()[1]}"
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    meet = f"127.0.0.1:{store.port}"
     multiprocessing.spawn(_two, (meet, folder, tmp_path), nprocs=2)
     policy = full(folder, "bfloat16")
     for name in ("start", "noisy"):

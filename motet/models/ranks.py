@@ -21,17 +21,20 @@ class Ranks:
     def __init__(
         self, rank: int, size: int, meet: str, seconds: float, device: torch.device
     ) -> None:
-        """Join the group, which meets at `meet` (host:port).
+        """Join the group, which meets at `meet` (host:port), a `TCPStore` that serves there.
 
         Raises: torch.distributed.DistError if not all processes come within `seconds`.
         """
         self.rank = rank
+        host, _, port = meet.rpartition(":")
+        timeout = timedelta(seconds=seconds)
+        store = distributed.TCPStore(host, int(port), timeout=timeout, wait_for_workers=False)
         distributed.init_process_group(
             "gloo" if devices.is_cpu(device) else "nccl",
-            init_method=f"tcp://{meet}",
+            store=store,
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=seconds),
+            timeout=timeout,
         )
         self.mesh = init_device_mesh(device.type, (size,))
 

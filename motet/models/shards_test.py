@@ -1,7 +1,6 @@
 """Two processes with a shard each learn, sample and save what one process does."""
 
 import asyncio
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import multiprocessing
+from torch.distributed import TCPStore
 
 from motet.batch import Batch, pack, pack_values, policy_objective, value_objective
 from motet.batch.dealing import deal, deal_values, weightless
@@ -213,9 +213,8 @@ def found(tmp_path_factory):
         kind: make_model_folder(out / f"{kind}-model", kind) for kind in ("qwen3", "llama", "gpt2")
     }
     folders = {kind: made.get(kind, made["qwen3"]) for kind in KINDS}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meet = f"127.0.0.1:{free.getsockname()[1]}"
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    meet = f"127.0.0.1:{store.port}"
     multiprocessing.spawn(work, (meet, folders, out), nprocs=2)
     return out
 

@@ -193,8 +193,8 @@ def test_the_fastest_layout_that_fits_comes_first():
         (Layout("vllm", 3, 1, max_lag=1), True),
         (Layout("own", 4), True),  # 4 · 100 / 4 + 93.333 / 4
         (Layout("vllm", 3, 1), True),
-        (Layout("one"), False),
         (Layout("vllm", 1, 1, beside=0.4), False),
+        (Layout("one"), False),
     ]
 
 
