@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributed import TCPStore
 
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import use_threads
@@ -35,7 +34,7 @@ from motet.errors import ConfigError
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
 from motet.models.shards import gathered, is_shard, whole, write_shards
 from motet.trainer.stopping import StopRequest
 
@@ -95,7 +94,8 @@ class Home:
         self._turn = threading.Lock()
         self._stop = StopRequest()
         self._loaded: Models | None = None
-        self._store: TCPStore | None = None
+        self._store: Any = None
+        """The meeting point, if it is here."""
         self._senders: dict[str, NcclSender] = {}
         self._undisturbed: dict[str, list[Tensor]] = {}
         """Policy -> its weights without the noise of a rehearsal."""
@@ -140,7 +140,7 @@ class Home:
         from ray.util import get_node_ip_address
 
         host = get_node_ip_address()
-        self._store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        self._store = meeting_store(host)
         return f"{host}:{self._store.port}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -6,11 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load
 from torch import multiprocessing
-from torch.distributed import TCPStore
 
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 
@@ -91,7 +90,7 @@ def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
 
 
 def test_two_processes_export_and_disturb_what_one_does(folder: Path, tmp_path: Path) -> None:
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"
     multiprocessing.spawn(_two, (meet, folder, tmp_path), nprocs=2)
     policy = full(folder, "bfloat16")

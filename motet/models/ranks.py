@@ -5,10 +5,16 @@ from datetime import timedelta
 
 import torch
 from torch import distributed, nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from motet.models import devices
+
+
+def meeting_store(host: str) -> TCPStore:
+    """Return a store at a free port of this host, which serves as long as it is held."""
+    return TCPStore(host, 0, is_master=True, wait_for_workers=False)
 
 
 class Ranks:
@@ -21,14 +27,14 @@ class Ranks:
     def __init__(
         self, rank: int, size: int, meet: str, seconds: float, device: torch.device
     ) -> None:
-        """Join the group, which meets at `meet` (host:port), a `TCPStore` that serves there.
+        """Join the group, which meets at `meet` (host:port of a `meeting_store`).
 
         Raises: torch.distributed.DistError if not all processes come within `seconds`.
         """
         self.rank = rank
         host, _, port = meet.rpartition(":")
         timeout = timedelta(seconds=seconds)
-        store = distributed.TCPStore(host, int(port), timeout=timeout, wait_for_workers=False)
+        store = TCPStore(host, int(port), timeout=timeout, wait_for_workers=False)
         distributed.init_process_group(
             "gloo" if devices.is_cpu(device) else "nccl",
             store=store,

@@ -2,9 +2,8 @@
 
 import torch
 from torch import multiprocessing, nn
-from torch.distributed import TCPStore
 
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
 
 
 def work(rank, meet, found):
@@ -18,7 +17,7 @@ def work(rank, meet, found):
 
 
 def test_every_process_has_the_sums_and_a_weight_that_nobody_used_has_no_gradient():
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"
     with multiprocessing.Manager() as manager:
         found = manager.dict()

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import multiprocessing
-from torch.distributed import TCPStore
 
 from motet.batch import Batch, pack, pack_values, policy_objective, value_objective
 from motet.batch.dealing import deal, deal_values, weightless
@@ -26,7 +25,7 @@ from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
 from motet.models.shards import gathered, is_shard, read_shards, whole, write_shards
 from motet.settings import Algorithm, Optimizer
 from tests.fixtures.model_folders import make_model_folder
@@ -213,7 +212,7 @@ def found(tmp_path_factory):
         kind: make_model_folder(out / f"{kind}-model", kind) for kind in ("qwen3", "llama", "gpt2")
     }
     folders = {kind: made.get(kind, made["qwen3"]) for kind in KINDS}
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"
     multiprocessing.spawn(work, (meet, folders, out), nprocs=2)
     return out
