@@ -22,6 +22,7 @@ from motet.cli_machine import doctor, plan
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.cli_serve import chat, serve
 from motet.cli_verifier import verifier
+from motet.cli_view import view
 from motet.console import out, print_cost, print_finished, print_warnings
 from motet.console_comparison import print_comparison
 from motet.errors import ConfigError
@@ -198,7 +199,9 @@ def warmup(
     out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
-for command in (evaluate, play, compare, episodes, replay, crossplay, chat, serve, plan, doctor):
+for command in (
+    evaluate, play, compare, episodes, view, replay, crossplay, chat, serve, plan, doctor
+):  # fmt: skip
     app.command()(command)
 
 

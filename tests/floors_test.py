@@ -58,6 +58,7 @@ FLOORS = [
         "cli_episodes",
         "cli_machine",
         "cli_verifier",
+        "cli_view",
         "cli_options",
         "cli_serve",
         "exit_codes",
@@ -69,6 +70,7 @@ FLOORS = [
         "console_evaluation",
         "console_plan",
         "experiments",
+        "viewer",
     },
 ]
 SHARED = (
