@@ -2,7 +2,6 @@
 
 import os
 import sys
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -81,6 +80,8 @@ def view(
         def ready(address: str) -> None:
             out.print(f"{len(found)} run(s) at {address}  (Ctrl-C ends it)", soft_wrap=True)
             if open_page and _has_screen():
+                import webbrowser
+
                 webbrowser.open(address)
 
         serve_viewer(
