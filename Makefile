@@ -31,13 +31,13 @@ test-examples: install  ## train what docs, examples and published commands show
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
 
-test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings; half an hour on two cores
+test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/vllm
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
-test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, under ten minutes on two cores
+test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
 
 $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
