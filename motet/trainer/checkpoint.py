@@ -260,14 +260,26 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             continue
         fault = what_is_wrong(folder)
         if fault is None:
-            state = read_json(folder / _STATE, ROWS)
-            tensors: dict[str, Tensor] = {}
-            for name in read_json(folder / "manifest.json")["files"]:
-                tensors |= load_file(folder / name) if name != _STATE else {}
-            return Checkpoint(step_of(folder), state, tensors, _rank(folder)), broken
+            return _read(folder), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "none found"
     raise CannotResume(f"{root} has no valid checkpoint to resume from ({found}): restore one")
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Return the checkpoint in a folder. Raises: ConfigError if it is not valid."""
+    fault = what_is_wrong(folder)
+    if fault is not None:
+        raise CannotResume(f"{folder} is not a valid checkpoint: {fault}: restore it")
+    return _read(folder)
+
+
+def _read(folder: Path) -> Checkpoint:
+    state = read_json(folder / _STATE, ROWS)
+    tensors: dict[str, Tensor] = {}
+    for name in read_json(folder / "manifest.json")["files"]:
+        tensors |= load_file(folder / name) if name != _STATE else {}
+    return Checkpoint(step_of(folder), state, tensors, _rank(folder))
 
 
 def what_is_wrong(folder: Path) -> str | None:
