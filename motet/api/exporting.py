@@ -10,7 +10,7 @@ from motet.api.setup import Show, read_config, run_of
 from motet.api.teams import named_in_file, with_references
 from motet.assembly.objects import references
 from motet.assembly.task_setup import use_threads
-from motet.assembly.trained import step_of_target, trained_folders
+from motet.assembly.trained import steps_behind, trained_folders
 from motet.blocking import blocking
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
@@ -24,7 +24,6 @@ from motet.exports.team import policies_of
 from motet.exports.weights import PolicyFolder
 from motet.exports.write import is_local, write_export
 from motet.objects import described
-from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.trainer.prepare import whole_folder
 from motet.trainer.run_folder import RunFolder
@@ -63,17 +62,17 @@ def export(
     example if the disk is full, and an earlier export is still there.
     """
     source, folder = Path(run), Path(into)
-    home = _home(source)
-    _refuse(folder, home, overwrite)
     if push is not None:
         hub.check_name(push)
         hub.check_login()
+    home = _home(source)
+    _refuse(folder, home, overwrite)
     config, left_out = _named(read_config(source, overrides))
     use_threads(config)
     bases = {name: _base(config, name, home) for name in config.models}
     with temporary.folder() as scratch:
         trained = trained_folders(config, source, bases, scratch)
-        steps = _steps(config, source, home)
+        steps = _steps(config, source)
         table = measure_baselines(source, overrides, show=show) if baselines else {}
         with whole_folder(folder) as place:
             written = write_export(place, config, bases, trained, steps, merged=merge)
@@ -155,17 +154,14 @@ def _base(config: RunConfig, name: str, home: Path) -> str | Path:
     return path
 
 
-def _steps(config: RunConfig, source: Path, home: Path) -> int:
-    """Return the training steps behind the weights. Raises: ConfigError if no file says them."""
-    step = step_of_target(source)
-    if step is not None:
-        return step
-    for file, key in ((home / "summary.json", "steps"), (home / "best.json", "step")):
-        if file.is_file():
-            return int(read_json(file)[key])
-    if config.train.steps is None:
-        raise ConfigError(f"{home} has no summary.json; expected a finished run")
-    return config.train.steps
+def _steps(config: RunConfig, source: Path) -> int:
+    """Return the training steps behind the weights. Raises: ConfigError if it is none."""
+    found = steps_behind(source)
+    steps = config.train.steps if found is None else found
+    if not steps:
+        said = "is not trained yet" if steps == 0 else "has no summary.json"
+        raise ConfigError(f"{source} {said}; expected a run that is trained")
+    return steps
 
 
 def _facts(
@@ -192,7 +188,7 @@ def _facts(
             if config.models[name].embedded is None
         },
         steps=steps,
-        before=None if steps == 0 else held_out(recorded, 0, config.seed),
+        before=held_out(recorded, 0, config.seed),
         after=held_out(recorded, steps, config.seed),
     )
 

@@ -11,13 +11,12 @@ from motet.assembly import bases
 from motet.assembly.components import step_config_of
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
-from motet.assembly.trained import step_of_target, trained_folders
+from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig
 from motet.config.targets import is_exported, run_of_checkpoint
 from motet.models.model_config import shortened_context
 from motet.plugins import look_at
-from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.trainer.progress import Progress
 
@@ -110,9 +109,5 @@ def tag_of(setup: TaskSetup, run: Path | None) -> str:
     team samples the same completions again."""
     if run is None:
         return "evaluate"
-    step = step_of_target(run)
-    summary = run / "summary.json"
-    if step is None and summary.is_file():
-        # A callback may have ended the run before its last step.
-        step = read_json(summary)["steps"]
-    return f"evaluate-{step_config_of(setup).steps if step is None else step:06d}"
+    steps = steps_behind(run)
+    return f"evaluate-{step_config_of(setup).steps if steps is None else steps:06d}"

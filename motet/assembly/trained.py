@@ -10,6 +10,7 @@ from motet.assembly.models import policy_of
 from motet.config.schema import RunConfig
 from motet.config.targets import run_of_checkpoint
 from motet.errors import ConfigError
+from motet.reading import read_json
 from motet.trainer.checkpoint import Checkpoint, read_checkpoint, step_of
 from motet.trainer.prepare import check_seal
 from motet.trainer.run_folder import RunFolder
@@ -62,6 +63,14 @@ def _written(
     return into / name
 
 
-def step_of_target(target: Path) -> int | None:
-    """Return the training step of a checkpoint. None for a run folder."""
-    return None if run_of_checkpoint(target) is None else step_of(target.resolve())
+def steps_behind(target: Path) -> int | None:
+    """Return the training steps behind the weights of a run folder or a checkpoint.
+
+    A callback may have ended a run before its last step. None if no file says it.
+    """
+    if run_of_checkpoint(target) is not None:
+        return step_of(target.resolve())
+    for file, key in (("summary.json", "steps"), ("best.json", "step")):
+        if (target / file).is_file():
+            return int(read_json(target / file)[key])
+    return None

@@ -76,7 +76,7 @@ def team_config(
         },
         "decode": config.decode.model_dump(mode="json"),
         "rollout": {"samples": [1] * len(plan.samples), **_changed(plan, _PLAN)},
-        "train": {"steps": max(steps, 1), **_changed(train, _BATCHES)},
+        "train": {"steps": steps, **_changed(train, _BATCHES)},
         "evaluation": _changed(config.evaluation, ("tasks", "samples")),
         "sandbox": {k: v for k, v in _written(config.sandbox).items() if k != "workers"},
         "expert": _written(config.expert),
