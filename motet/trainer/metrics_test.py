@@ -4,11 +4,11 @@ import pytest
 
 from motet.errors import ConfigError, MotetError
 from motet.trainer.metrics import (
-    BorrowedLogger,
     MetricsWriter,
     kept_lines,
     read_metrics,
 )
+from motet.trainer.trackers import BorrowedTracker
 
 
 class Mirrored:
@@ -59,7 +59,7 @@ def test_a_value_that_is_no_number_is_refused(tmp_path, value):
 def test_mirrors_get_what_the_files_get_and_only_the_owner_closes_them(tmp_path):
     mirror = Mirrored()
     with MetricsWriter(tmp_path / "m.jsonl", [mirror]) as metrics:
-        with MetricsWriter(tmp_path / "warmup.jsonl", [BorrowedLogger(mirror)]) as warmup:
+        with MetricsWriter(tmp_path / "warmup.jsonl", [BorrowedTracker(mirror)]) as warmup:
             warmup.write(20, {"warmup/loss": 1.5})
         assert not mirror.closed
         metrics.write(1, {"play/reward": 1.0})
