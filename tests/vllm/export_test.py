@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import motet
 from tests.small_runs import LORA, run_config
 
-pytest.importorskip("vllm", reason="vllm is not installed: make install-cluster")
+pytest.importorskip("vllm", reason="vllm is not installed: make test-vllm")
 pytestmark = pytest.mark.slow
 START_SECONDS = 400.0
 LARGEST = 1e-3
