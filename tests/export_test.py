@@ -182,7 +182,8 @@ class Game(motet.Environment):
         return {"a": f"{state.fields['number']}:"}
 
     async def step(self, state, replies, seed):
-        return motet.Transition({"a": beside.BONUS + len(replies["a"].text)}, None)
+        reward = beside.BONUS + len(replies["a"].text)
+        return motet.Transition(state, {"a": reward}, done=True)
 """
 
 
