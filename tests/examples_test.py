@@ -40,6 +40,7 @@ def test_an_example_is_at_most_forty_lines_and_says_how_to_run_it(script):
     assert f"Run: python examples/{script.name}" in text.partition('"""\n\n')[0]
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_runs_and_its_team_learns(root, script):
     before, after = map(
@@ -49,6 +50,7 @@ def test_an_example_runs_and_its_team_learns(root, script):
     assert (root / "runs" / script.stem / "curve.png").is_file()
 
 
+@pytest.mark.examples
 def test_the_loop_by_hand_is_at_most_150_lines_and_takes_a_step():
     assert len(LOOP.read_text().splitlines()) <= 150
     loop = runpy.run_path(str(LOOP))

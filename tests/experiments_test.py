@@ -165,6 +165,7 @@ def test_a_published_command_means_what_it_says(command):
     refuse_keys_without_effect(found)
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_a_published_command_trains(command, model, rows, tmp_path, monkeypatch, capsys):
     run(command, model, rows, tmp_path / "runs", monkeypatch)

@@ -26,7 +26,7 @@ FLOORS = [
         "objects",
         "tracebacks",
     },
-    {"credit", "losses", "views", "sandbox", "endpoint"},
+    {"credit", "losses", "views", "sandbox", "endpoint", "serving"},
     {"rewards", "data", "batch", "algorithms", "reward_server"},
     {
         "environments",
@@ -60,6 +60,7 @@ FLOORS = [
         "cli_episodes",
         "cli_machine",
         "cli_verifier",
+        "cli_view",
         "cli_options",
         "exit_codes",
         "__init__",
@@ -70,6 +71,7 @@ FLOORS = [
         "console_evaluation",
         "console_plan",
         "experiments",
+        "viewer",
     },
 ]
 SHARED = (
@@ -113,7 +115,7 @@ HEAVY = {
 TEST = re.compile(r"(_test|conftest)\.py$")
 OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
 """Folders of the repository that an installed package does not have."""
-LAZY = {"motet.cluster.files_transfer", "motet.verifier.connections", "motet.verifier.http_server"}
+LAZY = {"motet.cluster.files_transfer", "motet.serving.connections", "motet.serving.http_server"}
 """Modules that subclass heavy classes. They may be imported only inside functions."""
 
 

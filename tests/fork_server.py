@@ -30,7 +30,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 IMPORTED = (
     "motet", "motet.cli", "motet.api.answers", "motet.api.verifying", "motet.trainer.plot",
-    "motet.verifier.app", "motet.verifier.server", "datasets", "matplotlib.figure",
+    "motet.serving.http_server", "motet.verifier.app", "motet.verifier.server", "datasets",
+    "matplotlib.figure",
     "matplotlib.backends.backend_agg", "peft.tuners.lora", "torch.utils.tensorboard.writer",
     "tensorboard.summary.writer.event_file_writer", "transformers.generation.utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",

@@ -129,6 +129,7 @@ def test_a_config_means_what_it_says(name):
     refuse_keys_without_effect(found)
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_trains(name, models, rows, tmp_path, monkeypatch):
     found = meaning(name)

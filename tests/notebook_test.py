@@ -161,6 +161,7 @@ def test_an_error_in_a_cell_is_the_same_as_in_a_script(kernel):
     assert said.startswith("nothing.yaml does not exist")
 
 
+@pytest.mark.examples
 def test_the_tutorial_runs_to_its_end_in_two_minutes(tmp_path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -72,6 +72,31 @@ def test_the_layout_of_the_config_is_shown_first(tmp_path, capsys):
     assert own.layout.engine == "own"
 
 
+def test_an_engine_beside_its_home_is_a_layout_too():
+    lora = {"model": "base", "train": "lora"}
+    cluster = {"samplers": {"engine": "vllm", "beside_home": True, "memory": 0.5}}
+    config = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}, cluster=cluster)
+    found = api.plan(config, gpus=1, **PAPER)
+    assert (found.configured.layout.beside, found.configured.gpus) == (0.5, 1)
+    assert [one.layout.name for one in found.options] == ["vllm beside", "one GPU"]
+
+
+def test_a_dry_run_says_the_seconds_of_a_step_if_homes_are_on_gpus(tmp_path, capsys, model_folder):
+    config = run_config(
+        models={"tiny": {"path": str(model_folder("qwen3")), "device": "auto"}}, cluster={}
+    )
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps(config))
+    app(["train", str(path), "--dry-run"], standalone_mode=False)
+    shown = capsys.readouterr().out
+    made = api.plan(config).configured
+    assert f"expected on 2 x h100-80, on paper: {made.step:.2f} s per step (play " in shown
+    assert "learning reaches 30% of the FLOP/s" in shown
+    on_cpu = {"learners": {"gpus": 0}}
+    assert motet.dry_run(config | {"cluster": on_cpu}).expected is None
+    assert motet.dry_run(config | {"cluster": None}).expected is None
+
+
 def test_the_prompts_of_a_tiny_run_are_measured():
     planned = api.plan(run_config())
     assert planned.options[0].fits

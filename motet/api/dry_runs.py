@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.objects import Objects
+from motet.api.planning import Planned, expected
 from motet.api.run_warnings import IDLE, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
@@ -55,6 +56,8 @@ class Cost:
     """Warnings about settings that are allowed but may be unwanted."""
     homes: list[HomeCost] = field(default_factory=list)
     """Empty without a `cluster` section."""
+    expected: Planned | None = None
+    """The seconds of a step, on paper (`configured`), if the config has homes on GPUs."""
 
 
 def _model_warnings(settings: RunConfig) -> list[str]:
@@ -109,6 +112,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
                 *_trial_warnings(setup),
             ],
             homes=_homes(setup),
+            expected=expected(settings),
         )
 
 

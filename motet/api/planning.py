@@ -17,6 +17,7 @@ from motet.planning import throughput
 from motet.planning.gpus import Gpu, gpu_named
 from motet.planning.homes import home_needs
 from motet.planning.layouts import (
+    BESIDE_SHARE,
     ENGINE_SHARE,
     USABLE,
     HomeNeeds,
@@ -70,17 +71,15 @@ def _plain(made: LaidOut) -> dict[str, Any]:
 
 
 def configured_layout(config: RunConfig) -> Layout | None:
-    """Return the layout of the `cluster` section, if there is one that a plan knows.
-
-    It does not know an engine beside its home on one GPU.
-    """
+    """Return the layout of the `cluster` section, if there is one."""
     cluster, lag = config.cluster, config.train.max_lag
-    if cluster is None or cluster.samplers.beside_home:
+    if cluster is None:
         return None
     learners = max([1, cluster.learners.gpus, *cluster.learners.gpus_of.values()])
     if cluster.samplers.engine == "own":
         return Layout("own", learners)
-    return Layout("vllm", learners, cluster.samplers.replicas, lag)
+    beside = cluster.samplers.memory if cluster.samplers.beside_home else 0.0
+    return Layout("vllm", learners, cluster.samplers.replicas, lag, beside=beside)
 
 
 @blocking
@@ -124,6 +123,15 @@ def plan(
         None if written is None else lay_out(homes, written, kind, gpus_per_node),
         tuple(_assumptions(settings, kind, homes, guessed, prompts, completion_tokens)),
     )
+
+
+def expected(config: RunConfig) -> Planned | None:
+    """Return the plan of a config's own layout, on GPUs of the default kind.
+
+    None without a `cluster` section, and for homes on the CPU, of which a plan knows nothing.
+    """
+    cluster = config.cluster
+    return plan(config, gpus=1) if cluster is not None and cluster.learners.gpus else None
 
 
 def _shapes(
@@ -200,7 +208,8 @@ def _assumptions(
         ),
         "no branch of a task ends early; all agents act in the same turn; the environment's own "
         "time is not counted",
-        f"vLLM takes {ENGINE_SHARE:.0%} of its GPU, and learners at most {USABLE:.0%} of theirs",
+        f"vLLM takes {ENGINE_SHARE:.0%} of its GPU, or {BESIDE_SHARE:.0%} beside a home unless "
+        f"the config says otherwise; learners take at most {USABLE:.0%} of theirs",
     ]
     if largest.shape.parameters < throughput.SMALL:
         lines.append(

@@ -1,32 +1,7 @@
 """The rows of a batch, dealt to processes."""
 
-import torch
-
-from motet.batch import Batch, ValueBatch
 from motet.batch.dealing import deal, deal_values, weightless
-
-
-def batch_of(prompt_of):
-    rows = len(prompt_of)
-    count = torch.arange(rows)
-    return Batch(
-        policy="p",
-        prompts_PL=torch.arange(1 + max(prompt_of))[:, None] + 10,
-        prompt_mask_PL=torch.ones(1 + max(prompt_of), 1, dtype=torch.bool),
-        prompt_of_B=torch.tensor(prompt_of),
-        tokens_BL=count[:, None],
-        mask_BL=torch.ones(rows, 1, dtype=torch.bool),
-        behaviour_logp_BL=torch.zeros(rows, 1),
-        advantages_BL=torch.zeros(rows, 1),
-        token_weight_B=count + 1.0,
-        temperature_B=torch.ones(rows),
-    )
-
-
-def values_of(rows):
-    tokens_BL = torch.arange(rows)[:, None]
-    mask_BL, zeros_BL = torch.ones(rows, 1, dtype=torch.bool), torch.zeros(rows, 1)
-    return ValueBatch("c", tokens_BL, mask_BL, mask_BL, zeros_BL, zeros_BL, torch.ones(rows))
+from tests.fixtures.batches import batch_of, values_of
 
 
 def test_rows_keep_their_order_and_each_part_has_the_prompts_of_its_rows():

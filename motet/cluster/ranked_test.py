@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from motet.batch import Mean
-from motet.batch.dealing_test import batch_of, values_of
 from motet.cluster.ranked import RankedHome
 from motet.errors import ProcessLost
+from tests.fixtures.batches import batch_of, values_of
 
 
 class FakeRank:

@@ -19,6 +19,8 @@ from motet.planning.throughput import Workload, gpu_seconds, publish_seconds, st
 
 ENGINE_SHARE = 0.9
 """The share of a GPU's memory that vLLM takes."""
+BESIDE_SHARE = 0.4
+"""The same, if a home trains on the GPU too."""
 ENGINE_RUNTIME = 2 * 10**9
 """Bytes of vLLM besides weights and cache: kernels' workspace and captured graphs."""
 USABLE = 0.95
@@ -82,12 +84,13 @@ class HomeNeeds:
         """Return the bytes of the cache and logits of the home's own sampler."""
         return memory.playing(self.shape, self.rows, self.row_tokens, self.width)
 
-    def engine_rows(self, gpu: Gpu) -> int:
-        """Return how many completions of the longest kind vLLM can decode at once on one GPU.
+    def engine_rows(self, gpu: Gpu, share: float) -> int:
+        """Return how many completions of the longest kind vLLM can decode at once on one GPU, of
+        which it takes `share`.
 
         0 or less if the weights alone do not fit.
         """
-        room = ENGINE_SHARE * gpu.memory - ENGINE_RUNTIME - self.shape.parameters * self.width
+        room = share * gpu.memory - ENGINE_RUNTIME - self.shape.parameters * self.width
         return int(room // (self.shape.cache_per_token * self.width * self.row_tokens))
 
 
@@ -103,11 +106,13 @@ class Layout:
     max_lag: int = 0
     sharded: bool = False
     """Whether the GPUs of a home share its weights, instead of having a copy each."""
+    beside: float = 0.0
+    """The share of a home's GPU that its one engine has. 0: engines have GPUs of their own."""
 
     @property
     def name(self) -> str:
         names = {"one": "one GPU", "own": "own", "vllm": "vllm"}
-        return names[self.engine] + " lag 1" * self.max_lag
+        return names[self.engine] + " beside" * bool(self.beside) + " lag 1" * self.max_lag
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class GpuUse:
     """Estimated bytes on each."""
     fits: bool
     rows: int | None = None
-    """sample: completions of the longest kind that are decoded at once on each."""
+    """Of a vLLM engine: completions of the longest kind that are decoded at once on each."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,9 @@ class LaidOut:
 def lay_out(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu, per_node: int) -> LaidOut:
     """Place the homes and samplers of a layout, and compute the seconds of a step.
 
-    Homes learn side by side, and so do their samplers: the slowest home counts. In one process
-    everything happens one after the other.
+    Homes learn side by side, and so do their samplers: the slowest home counts. On one GPU
+    everything happens one after the other, also if a lag lets an engine work beside its home: they
+    share what the GPU computes.
     """
     uses = tuple(_one_gpu(homes, gpu) if layout.engine == "one" else _apart(homes, layout, gpu))
     nodes = -(-sum(len(use.gpus) for use in uses) // per_node)
@@ -169,7 +175,8 @@ def lay_out(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu, per_node: int)
     learn = join(sum(one.learn for one in each) / layout.learners for each in spent)
     playing = [work for home in homes for work in home.works if work.plays]
     publish = 0.0 if own else max(publish_seconds(work, nodes) for work in playing)
-    step = step_seconds(play, score, learn, publish, 0 if own else layout.max_lag)
+    lag = 0 if own or layout.beside else layout.max_lag
+    step = step_seconds(play, score, learn, publish, lag)
     completions = sum(work.completions for work in playing)
     return LaidOut(layout, uses, play, score, learn, publish, step, completions / step)
 
@@ -191,22 +198,36 @@ def _apart(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu) -> Iterator[Gpu
         if layout.engine == "own":
             at_work = max(at_work, home.playing() if home.plays else 0)
         held = home.lasting(layout.learners if layout.sharded else 1) + at_work
+        if layout.beside:
+            yield _beside(home, gpus, held, gpu, layout.beside)
+            continue
         role: Literal["learn", "learn and sample"] = (
             "learn and sample" if layout.engine == "own" and home.plays else "learn"
         )
         yield GpuUse(gpus, home.name, role, held, held <= USABLE * gpu.memory)
-    for home in homes if layout.engine == "vllm" else ():
+    for home in homes if layout.engine == "vllm" and not layout.beside else ():
         if home.plays:
             gpus = tuple(range(taken, taken + layout.replicas))
             taken += layout.replicas
-            rows = home.engine_rows(gpu)
+            rows = home.engine_rows(gpu, ENGINE_SHARE)
             held = int(ENGINE_SHARE * gpu.memory)
             yield GpuUse(gpus, home.name, "sample", held, rows >= 1, max(0, rows))
 
 
+def _beside(home: HomeNeeds, gpus: tuple[int, ...], held: int, gpu: Gpu, share: float) -> GpuUse:
+    """Place a home, which holds so many bytes, and its engine on one GPU."""
+    rows = home.engine_rows(gpu, share)
+    fits = held <= (USABLE - share) * gpu.memory and rows >= 1
+    both = held + int(share * gpu.memory)
+    return GpuUse(gpus, home.name, "learn and sample", both, fits, max(0, rows))
+
+
 def layouts(homes: Sequence[HomeNeeds], gpus: int) -> Iterator[Layout]:
-    """Yield every layout that `gpus` GPUs allow: one process, `own`, and each split for vLLM."""
+    """Yield every layout that `gpus` GPUs allow: one process, `own`, an engine beside each home,
+    and each split for vLLM."""
     yield Layout("one")
+    if len(homes) <= gpus and all(home.plays for home in homes):
+        yield Layout("vllm", 1, 1, beside=BESIDE_SHARE)
     playing = sum(home.plays for home in homes)
     for learners in range(1, gpus // len(homes) + 1):
         if learners > 1 or len(homes) > 1:
@@ -225,17 +246,17 @@ def best_layouts(
     Those that Motet does not have come after the others, and those that do not fit come last. Of a
     kind of which nothing fits, the one that lacks least memory is returned.
     """
-    found: dict[tuple[Engine, int, bool], LaidOut] = {}
+    found: dict[tuple[str, bool], LaidOut] = {}
     for layout in layouts(homes, gpus):
         made = lay_out(homes, layout, gpu, per_node)
-        kind = (layout.engine, layout.max_lag, made.runs)
+        kind = (layout.name, made.runs)
         if kind not in found or _order(made) < _order(found[kind]):
             found[kind] = made
-    copies = {kind[:2]: made for kind, made in found.items() if made.runs and made.fits}
+    copies = {name: made for (name, runs), made in found.items() if runs and made.fits}
     kept = [
         made
-        for kind, made in found.items()
-        if made.runs or kind[:2] not in copies or made.step < copies[kind[:2]].step
+        for (name, runs), made in found.items()
+        if runs or name not in copies or made.step < copies[name].step
     ]
     return tuple(sorted(kept, key=_order))
 

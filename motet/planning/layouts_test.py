@@ -65,8 +65,8 @@ def test_adapters_add_little_to_their_frozen_base():
 def test_vllm_decodes_as_many_rows_as_fit_beside_the_weights():
     # (72 − 2 − 16) GB / (65,536 · 2 bytes · 1,000 tokens) = 411.98
     assert ENGINE_RUNTIME == 2 * 10**9
-    assert FULL.engine_rows(GPU) == 411
-    assert FULL.engine_rows(replace(GPU, memory=16 * 10**9)) < 0
+    assert FULL.engine_rows(GPU, 0.9) == 411
+    assert FULL.engine_rows(replace(GPU, memory=16 * 10**9), 0.9) < 0
 
 
 def test_two_homes_of_three_learners_and_one_engine_use_eight_gpus():
@@ -125,6 +125,23 @@ def test_homes_that_sample_for_themselves_halve_the_step_of_two_agents():
     assert own.step == pytest.approx(one.step / 2)
     assert [use.role for use in own.uses] == ["learn and sample"] * 2
     assert own.publish == 0.0
+
+
+def test_an_engine_beside_its_home_shares_the_gpu_and_the_time():
+    on = Layout("vllm", 1, 1, beside=0.4)
+    made = lay_out([LORA], on, GPU, per_node=8)
+    apart = lay_out([LORA], Layout("vllm", 1, 1), GPU, per_node=8)
+    assert (made.gpus, made.uses[0].role, made.layout.name) == (
+        1,
+        "learn and sample",
+        "vllm beside",
+    )
+    assert made.uses[0].memory == apart.uses[0].memory + int(0.4 * GPU.memory)
+    assert made.uses[0].rows == LORA.engine_rows(GPU, 0.4)
+    assert 0 < made.uses[0].rows < apart.uses[1].rows
+    assert made.step == apart.step
+    assert lay_out([LORA], replace(on, max_lag=1), GPU, per_node=8).step == made.step
+    assert not lay_out([LORA], replace(on, beside=0.9), GPU, per_node=8).fits
 
 
 def test_a_home_on_one_gpu_too_small_does_not_fit_and_three_do():

@@ -5,21 +5,22 @@ Besides /predict it has /health (are requests accepted?), /model (description of
 """
 
 import asyncio
-import hmac
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from motet.core import Chat
 from motet.errors import RewardFault
-from motet.verifier.bodies import Bodies
+from motet.serving.bodies import Bodies
+from motet.serving.key import lock
+from motet.serving.metrics import ServerMetrics
+from motet.serving.refusals import Refusal, plain_error, refuse_in_json
+from motet.serving.wire import LetGo, check_head, unless_client_leaves
 from motet.verifier.limits import ScoringLimits
-from motet.verifier.metrics import ServerMetrics
 from motet.verifier.model import Verifier
 from motet.verifier.protocol import (
     Health,
-    Refusal,
     Scored,
     Served,
     documented,
@@ -28,13 +29,9 @@ from motet.verifier.protocol import (
 )
 from motet.verifier.queue import Closed, Full, ScoringQueue
 from motet.verifier.scorer import VerifierBroken
-from motet.verifier.wire import LetGo, check_head
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
-
-MOST_SAID = 300
-"""Maximum number of characters of an error message."""
 
 
 def create_app(
@@ -46,7 +43,7 @@ def create_app(
     """
     from fastapi import Depends, FastAPI
 
-    metrics = ServerMetrics()
+    metrics = ServerMetrics("motet_verifier_")
     queue = ScoringQueue(verifier, limits, metrics.batch)
     backbone = verifier.critic.backbone
     served = Served(
@@ -75,9 +72,9 @@ def create_app(
     )
     locked: dict[str, Any] = {"responses": documented(500)}
     if key is not None:
-        locked = {"responses": documented(401, 500), "dependencies": [Depends(_lock(key))]}
+        locked = {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
     app.add_middleware(LetGo)
-    _refuse_in_json(app, metrics)
+    refuse_in_json(app, ERRORS, plain_error, metrics.refused)
     _score(app, queue, metrics, limits, locked)
     _tell(app, queue, metrics, served, locked)
     return app
@@ -113,7 +110,7 @@ def _score(
                 "late",
                 f"the request was not answered within {limits.request_seconds:g} s; try again",
             ) from error
-        metrics.scored(len(scores), perf_counter() - begun)
+        metrics.answered(len(scores), perf_counter() - begun)
         return Scored(result=scores)
 
 
@@ -151,80 +148,21 @@ async def _scores(queue: ScoringQueue, chats: Sequence[Chat], request: "Request"
     """Return the scores. If the client leaves first, cancel the computation."""
     asked = queue.submit(chats)
     scores = asyncio.wrap_future(asked)
-    left = asyncio.create_task(_left(request))
-    either: set[asyncio.Future[Any]] = {scores, left}
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not scores.done():
-            raise Refusal(400, "left", "the client closed the connection before its answer")
-        return scores.result()
+        return await unless_client_leaves(scores, request)
     finally:
         asked.cancel()  # cancel this first: through `scores` the queue would learn of it later
         scores.cancel()
-        left.cancel()
 
 
-async def _left(request: "Request") -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _fault(fault: RewardFault) -> Refusal:
+    status = 503 if isinstance(fault, VerifierBroken) else 422
+    return Refusal(status, fault.cause or type(fault).__name__, str(fault))
 
 
-def _lock(key: str) -> Callable[..., Any]:
-    """Return a dependency that accepts requests with the right key.
-
-    The comparison takes the same time however many characters of a key are right.
-    """
-    from fastapi import Security
-    from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-
-    async def let_in(
-        given: Annotated[
-            HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False))
-        ],
-    ) -> None:
-        if given is None or not hmac.compare_digest(given.credentials.encode(), key.encode()):
-            what = "the request has no key" if given is None else "the key is wrong"
-            expected = "expected the header Authorization: Bearer KEY"
-            raise Refusal(401, "key", f"{what}; {expected}", {"WWW-Authenticate": "Bearer"})
-
-    return let_in
-
-
-# ------------------------------------------------------------------------------------------- errors
-
-
-def _refuse_in_json(app: "FastAPI", metrics: ServerMetrics) -> None:
-    """Turn every exception into a status with {"error": ...}, and count it."""
-    from fastapi.responses import JSONResponse
-    from starlette.exceptions import HTTPException
-
-    async def refuse(request: "Request", error: Any) -> JSONResponse:
-        refusal = _refusal(request, error)
-        metrics.refused(refusal.status, refusal.cause or "")
-        said = str(refusal)
-        shown = said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]} ..."
-        return JSONResponse({"error": shown}, refusal.status, refusal.headers)
-
-    def _refusal(request: "Request", error: Exception) -> Refusal:
-        match error:
-            case Refusal():
-                return error
-            case Full():
-                return Refusal(429, "full", str(error), {"Retry-After": "1"})
-            case Closed():
-                return Refusal(503, "closed", str(error))
-            case RewardFault():
-                status = 503 if isinstance(error, VerifierBroken) else 422
-                return Refusal(status, error.cause or type(error).__name__, str(error))
-            case HTTPException():
-                what = f"{request.method} {request.url.path}: {error.detail}; see /openapi.json"
-                return Refusal(error.status_code, "not_served", what, dict(error.headers or {}))
-            case _:  # the server raises it again, so that it is logged
-                return Refusal(
-                    500,
-                    "mistake",
-                    f"the server has an internal error ({type(error).__name__}): see its log",
-                )
-
-    for kind in (Refusal, Full, Closed, RewardFault, HTTPException, Exception):
-        app.add_exception_handler(kind, refuse)
+ERRORS: dict[type[Exception], Callable[[Any], Refusal]] = {
+    Full: lambda error: Refusal(429, "full", str(error), {"Retry-After": "1"}),
+    Closed: lambda error: Refusal(503, "closed", str(error)),
+    RewardFault: _fault,
+}
+"""What the errors of the queue and of the model become."""

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from motet.verifier import bodies, wire
+from motet.serving import bodies, wire
 from motet.verifier.app import create_app
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.protocol import WRONG

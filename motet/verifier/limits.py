@@ -3,14 +3,13 @@
 This module does not import torch.
 """
 
-from dataclasses import dataclass, fields
-from math import inf
+from dataclasses import dataclass
 
-from motet.errors import ConfigError
+from motet.serving.limits import ServingLimits
 
 
-@dataclass(frozen=True)
-class ScoringLimits:
+@dataclass(frozen=True, kw_only=True)
+class ScoringLimits(ServingLimits):
     """Limits of scoring.
 
     Raises: ConfigError if a limit is not above 0, or is infinite.
@@ -24,35 +23,3 @@ class ScoringLimits:
     """Maximum number of open answers, over all requests. A single request is always accepted if the
     queue is empty.
     """
-    max_body_mb: float = 8.0
-    """Maximum size of one request, in MiB."""
-    max_held_mb: float = 64.0
-    """Maximum size of all open requests together, in MiB. A single request is always accepted if no
-    other request is open.
-    """
-    request_seconds: float = 300.0
-    """Maximum time of one request in seconds, from its first byte to its scores."""
-    max_connections: int = 800
-    """Maximum number of connections at a time; fewer if the process may open fewer files."""
-    max_connections_per_address: int = 400
-    """Maximum number of connections at a time from one IPv4 address or one 64-bit IPv6 network."""
-    client_seconds: float = 30.0
-    """Seconds that a client has to begin a request, to send its head, to send its body, and to read
-    its response.
-    """
-    grace_seconds: float = 30.0
-    """Seconds that open requests have after a termination signal."""
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if not 0 < value < inf:
-                raise ConfigError(f"{one.name} is {value}; expected a finite number above 0")
-
-    @property
-    def max_body_bytes(self) -> int:
-        return int(self.max_body_mb * 2**20)
-
-    @property
-    def max_held_bytes(self) -> int:
-        return int(self.max_held_mb * 2**20)

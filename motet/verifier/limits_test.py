@@ -11,7 +11,3 @@ from motet.verifier.limits import ScoringLimits
 def test_a_limit_is_above_zero(name, value):
     with pytest.raises(ConfigError, match=f"{name} is {value}; expected a finite number above 0"):
         ScoringLimits(**{name: value})
-
-
-def test_a_body_is_counted_in_mebibytes():
-    assert ScoringLimits(max_body_mb=0.5).max_body_bytes == 524_288

@@ -6,24 +6,17 @@
 Every other response has a status of 400 or above and the body {"error": reason}.
 """
 
-import re
-from itertools import islice
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from motet.core import Chat, Message
-from motet.errors import MotetError
+from motet.serving.json_body import parsed
+from motet.serving.refusals import error_responses
 from motet.settings import Settings
 
 MOST_CHATS = 1024
 """Maximum number of chats in one request."""
-MOST_PARTS = 2**18
-"""Maximum number of strings, objects, arrays and commas in one request: about 37,000 messages. A
-parser needs far more time and memory for many small values than for long strings.
-"""
-_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
-"""Matches in linear time and constant memory, even if a string is cut off."""
 WRONG: dict[int, str] = {
     400: "The body is not JSON in UTF-8.",
     401: "The key is missing or wrong.",
@@ -106,73 +99,21 @@ class Served(Settings):
     """Information that the verifier's author stored with it."""
 
 
-class Refusal(MotetError):
-    """An error response. `cause` is one word, used as the label of a counter."""
-
-    def __init__(
-        self, status: int, cause: str, message: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status, self.cause, self.headers = status, cause, headers
-
-
 def read_chats(body: bytes) -> list[Chat]:
     """Parse the body of a request.
 
     Raises: Refusal 400 if the body is not JSON, 413 if it has too many values, 422 if it does not
     have the expected fields.
     """
-    _check_parts(body)
-    try:
-        asked = Asked.model_validate_json(body)
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        first, more = problems[0], len(problems) - 1
-        if first["type"] == "json_invalid":
-            raise Refusal(400, "no_json", f"the body is not JSON: {first['msg']}") from error
-        where = "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-        ).lstrip(".")
-        others = f" (and {more} more)" if more else ""
-        raise Refusal(
-            422, "not_expected", f"{where or 'the body'}: {first['msg']}{others}"
-        ) from error
+    asked = parsed(Asked, body, wrong_form=422)
     return [
         tuple(Message(said.role, said.content) for said in chat) for chat in asked.query_responses
     ]
 
 
-def _check_parts(body: bytes) -> None:
-    """Refuse a body that would take the parser seconds, because all other requests wait meanwhile.
-
-    Raises: Refusal.
-    """
-    if next(islice(_PART.finditer(body), MOST_PARTS, None), None) is not None:
-        raise Refusal(
-            413,
-            "too_large",
-            f"the body has more than {MOST_PARTS:,} values: ask for fewer answers at a time",
-        )
-
-
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route for OpenAPI.
-
-    They are JSON, whatever type a successful response has.
-    """
-    headers = {401: "WWW-Authenticate", 429: "Retry-After"}
-    return {
-        status: {
-            "description": WRONG[status],
-            "content": {"application/json": {"schema": Wrong.model_json_schema()}},
-            **(
-                {"headers": {headers[status]: {"schema": {"type": "string"}}}}
-                if status in headers
-                else {}
-            ),
-        }
-        for status in statuses
-    }
+    """Return the error responses of a route for OpenAPI."""
+    return error_responses(WRONG, Wrong.model_json_schema(), statuses)
 
 
 def documented_body() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.verifier.limits import ScoringLimits
-from motet.verifier.server import _bound, serve
+from motet.verifier.server import serve
 
 
 def try_to_serve(tmp_path, **settings):
@@ -65,23 +65,6 @@ def test_a_host_that_is_none_is_said(tmp_path):
     assert "host 'no.such.invalid' is not a valid address" in try_to_serve(
         tmp_path, host="no.such.invalid", without_key=True
     )
-
-
-def test_a_server_that_ends_leaves_its_port_to_the_next():
-    with _bound("127.0.0.1", 0) as first:
-        first.listen()
-        port = first.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)):
-            held, _ = first.accept()
-        held.close()
-    with _bound("127.0.0.1", port) as second:
-        assert second.getsockname()[1] == port
-
-
-def test_an_answer_is_not_held_back():
-    with _bound("127.0.0.1", 0) as listener:
-        # asyncio checks the protocol before it sets TCP_NODELAY
-        assert listener.proto == socket.IPPROTO_TCP
 
 
 def has_ipv6():

@@ -49,14 +49,19 @@ def signal_home() -> Iterator[Callable[[str, int], threading.Event]]:
 
 
 def homes_of(parent: int, verb: str = "") -> list[psutil.Process]:
-    """Return the homes among the descendants of a process, by the title that Ray gives them."""
+    """Return the homes among the descendants of a process. `verb` is "" or ".sample"."""
+    return placed(parent, f"Home{verb}")
+
+
+def placed(parent: int, kind: str) -> list[psutil.Process]:
+    """Return the descendants of a process that run this class, by the title that Ray gives them."""
     found = []
     for process in psutil.Process(parent).children(recursive=True):
         try:
             title = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if title.startswith(f"ray::Home{verb}"):
+        if title.startswith(f"ray::{kind}"):
             found.append(process)
     return found
 

@@ -145,7 +145,7 @@ def unbroken(name: str, factory: pytest.TempPathFactory) -> Unbroken:
     runs.mkdir(parents=True, exist_ok=True)
     with FileLock(runs / "lock"):
         if not (runs / "times.json").is_file():
-            (runs / "times.json").write_text(json.dumps(_watched(name, runs)))
+            (runs / "times.json").write_text(json.dumps(watched(name, runs)))
     found = Unbroken(runs / name, tuple(json.loads((runs / "times.json").read_text())))
     _must_have_learnt(found.run)
     return found
@@ -210,9 +210,10 @@ def _common(factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-def _watched(name: str, runs: Path) -> list[float]:
+def watched(name: str, runs: Path, *flags: str) -> list[float]:
+    """Run the command to its end. Returns what `Unbroken.times` has."""
     run, times = runs / name, []
-    with started(name, runs) as process:
+    with started(name, runs, *flags) as process:
         begun = None
         while process.poll() is None:
             time.sleep(0.002)

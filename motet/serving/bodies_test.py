@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from motet.verifier.bodies import Bodies
-from motet.verifier.limits import ScoringLimits
-from motet.verifier.protocol import Refusal
+from motet.serving.bodies import Bodies
+from motet.serving.limits import ServingLimits
+from motet.serving.refusals import Refusal
 
 MIB = 2**20
 
@@ -34,7 +34,7 @@ async def refusal_of(bodies, request):
 
 def test_a_body_is_held_until_its_request_is_answered():
     async def go():
-        bodies = Bodies(ScoringLimits())
+        bodies = Bodies(ServingLimits())
         async with bodies.read(Arriving(3, 4)) as body:
             assert (body, bodies.held) == (b" " * 7, 7)
         assert bodies.held == 0
@@ -44,7 +44,7 @@ def test_a_body_is_held_until_its_request_is_answered():
 
 def test_a_body_that_is_late_or_too_large_is_refused_and_held_no_longer():
     async def go():
-        bodies = Bodies(ScoringLimits(client_seconds=0.05, max_body_mb=1))
+        bodies = Bodies(ServingLimits(client_seconds=0.05, max_body_mb=1))
         late = await refusal_of(bodies, Arriving(5, whole=False))
         assert (late.status, str(late)) == (408, "the body did not arrive within 0.05 s")
         assert (await refusal_of(bodies, Arriving(MIB, 1))).status == 413
@@ -55,7 +55,7 @@ def test_a_body_that_is_late_or_too_large_is_refused_and_held_no_longer():
 
 def test_the_body_that_began_first_and_is_not_whole_gives_way():
     async def go():
-        bodies = Bodies(ScoringLimits(max_held_mb=2))
+        bodies = Bodies(ServingLimits(max_held_mb=2))
         halves = [
             asyncio.create_task(refusal_of(bodies, Arriving(MIB, whole=False))) for _ in range(2)
         ]
@@ -73,7 +73,7 @@ def test_the_body_that_began_first_and_is_not_whole_gives_way():
 
 def test_bodies_that_came_whole_are_kept_and_the_next_one_is_asked_to_come_again():
     async def go():
-        bodies = Bodies(ScoringLimits(max_held_mb=2))
+        bodies = Bodies(ServingLimits(max_held_mb=2))
         async with AsyncExitStack() as stack:
             for _ in range(2):
                 await stack.enter_async_context(bodies.read(Arriving(MIB)))
@@ -86,7 +86,7 @@ def test_bodies_that_came_whole_are_kept_and_the_next_one_is_asked_to_come_again
 
 def test_one_body_alone_always_finds_room():
     async def go():
-        bodies = Bodies(ScoringLimits(max_held_mb=1, max_body_mb=8))
+        bodies = Bodies(ServingLimits(max_held_mb=1, max_body_mb=8))
         async with bodies.read(Arriving(MIB, MIB, MIB)) as body:
             assert len(body) == 3 * MIB
 

@@ -6,6 +6,7 @@ if no file can be opened.
 
 import asyncio
 import ipaddress
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterable
@@ -15,8 +16,8 @@ import h11
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from motet.verifier.limits import ScoringLimits
-from motet.verifier.protocol import Wrong
+from motet.serving.limits import ServingLimits
+from motet.serving.refusals import ErrorBody, Refusal, plain_error
 
 SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 1.0
@@ -37,8 +38,11 @@ class Connections:
     its client the longest. Connections whose requests are being computed are never replaced.
     """
 
-    def __init__(self, limits: ScoringLimits, files: int) -> None:
+    def __init__(
+        self, limits: ServingLimits, files: int, error_body: ErrorBody = plain_error
+    ) -> None:
         """`files` is the number of connections for which the process may open files."""
+        self.error_body = error_body
         self.most = min(limits.max_connections, files)
         share = limits.max_connections_per_address * self.most // limits.max_connections
         self.most_per_address = max(1, min(share, self.most))
@@ -144,9 +148,10 @@ class Connection(H11Protocol):
         # In other states a response has begun, and this one would become part of it.
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [("content-type", "application/json"), ("connection", "close")]
+            body = self._connections.error_body(Refusal(status, "no_http", why))
             for event in (
                 h11.Response(status_code=status, headers=headers, reason=REASONS[status]),
-                h11.Data(data=Wrong(error=why).model_dump_json().encode()),
+                h11.Data(data=json.dumps(body, separators=(",", ":")).encode()),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")

@@ -2,7 +2,7 @@
 
 import logging
 
-from motet.verifier.log import OncePerMinute, bounded_log
+from motet.serving.log import OncePerMinute, bounded_log
 
 
 def test_each_place_in_the_code_writes_once_a_minute_and_then_says_how_many_were_left_out():

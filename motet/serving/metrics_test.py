@@ -1,10 +1,10 @@
-from motet.verifier.metrics import ServerMetrics
+from motet.serving.metrics import ServerMetrics
 
 
 def test_the_text_says_what_was_asked_and_what_became_of_it():
-    metrics = ServerMetrics()
-    metrics.scored(3, 0.02)
-    metrics.scored(5, 0.2)
+    metrics = ServerMetrics("motet_verifier_")
+    metrics.answered(3, 0.02)
+    metrics.answered(5, 0.2)
     metrics.refused(422, "verifier_unreadable")
     metrics.batch(8, 0.1)
     lines = metrics.text(queue=7).splitlines()
@@ -23,5 +23,9 @@ def test_the_text_says_what_was_asked_and_what_became_of_it():
 
 
 def test_every_figure_has_its_kind_once():
-    kinds = [line for line in ServerMetrics().text(0).splitlines() if line.startswith("# TYPE")]
+    kinds = [
+        line
+        for line in ServerMetrics("motet_verifier_").text(0).splitlines()
+        if line.startswith("# TYPE")
+    ]
     assert len(kinds) == len(set(kinds)) == 7

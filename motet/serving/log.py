@@ -8,7 +8,7 @@ from math import inf
 
 SECONDS = 60.0
 LEVELS = {
-    "motet.verifier": logging.WARNING,
+    "motet": logging.WARNING,
     "uvicorn.error": logging.ERROR,
     "asyncio": logging.WARNING,
 }

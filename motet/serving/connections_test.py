@@ -9,9 +9,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from motet.verifier.connections import Connection, Connections, accept, network
-from motet.verifier.http_server import _files
-from motet.verifier.limits import ScoringLimits
+from motet.serving.connections import Connection, Connections, accept, network
+from motet.serving.http_server import _files
+from motet.serving.limits import ServingLimits
 
 
 class Fake:
@@ -30,7 +30,7 @@ class Fake:
 def opened(most, per_address, *addresses):
     """Create connections. Those named earlier have waited for their client longer."""
     found = Connections(
-        ScoringLimits(max_connections=most, max_connections_per_address=per_address), files=1000
+        ServingLimits(max_connections=most, max_connections_per_address=per_address), files=1000
     )
     return found, [Fake(found, address, since) for since, address in enumerate(addresses)]
 
@@ -69,7 +69,7 @@ def test_connections_that_are_being_answered_keep_their_places():
 
 
 def test_few_files_lower_both_limits_alike():
-    limits = ScoringLimits(max_connections=800, max_connections_per_address=400)
+    limits = ServingLimits(max_connections=800, max_connections_per_address=400)
     found = Connections(limits, files=200)
     assert (found.most, found.most_per_address) == (200, 100)
     assert (
@@ -82,7 +82,7 @@ def test_a_process_that_may_open_any_number_of_files_has_the_limits_it_was_told(
     monkeypatch.setattr(
         resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     )
-    assert Connections(ScoringLimits(), _files()).most == ScoringLimits.max_connections
+    assert Connections(ServingLimits(), _files()).most == ServingLimits.max_connections
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from motet.verifier.limits import ScoringLimits
-from motet.verifier.protocol import Refusal
-from motet.verifier.wire import too_large
+from motet.serving.limits import ServingLimits
+from motet.serving.refusals import Refusal
+from motet.serving.wire import too_large
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,7 +31,7 @@ class Bodies:
     never dropped.
     """
 
-    def __init__(self, limits: ScoringLimits) -> None:
+    def __init__(self, limits: ServingLimits) -> None:
         self._limits = limits
         self._held = 0
         self._arriving: dict[_Body, None] = {}

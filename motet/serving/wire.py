@@ -5,9 +5,9 @@ uvicorn keeps reading after the response is sent, for as long as the client send
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from motet.verifier.protocol import Refusal
+from motet.serving.refusals import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -18,6 +18,7 @@ connection is closed while the client sends, the client may lose the response.
 """
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Awaited = TypeVar("Awaited")
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
@@ -52,6 +53,28 @@ def too_large(most: int) -> Refusal:
     return Refusal(
         413, "too_large", f"the body has more than {most:,} bytes: ask for fewer answers at a time"
     )
+
+
+async def unless_client_leaves(answer: asyncio.Future[Awaited], request: "Request") -> Awaited:
+    """Wait for the answer. The caller cancels it if this raises.
+
+    The request's body must have been read. Raises: Refusal if the client leaves first; what
+    `answer` raises.
+    """
+    left = asyncio.create_task(_left(request))
+    either: set[asyncio.Future[Any]] = {answer, left}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refusal(400, "left", "the client closed the connection before its answer")
+        return answer.result()
+    finally:
+        left.cancel()
+
+
+async def _left(request: "Request") -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class LetGo:

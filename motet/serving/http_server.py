@@ -16,8 +16,9 @@ import uvicorn
 
 from motet.blocking import on_interrupt
 from motet.errors import ConfigError
-from motet.verifier.connections import Connection, Connections, accept, sweep
-from motet.verifier.limits import ScoringLimits
+from motet.serving.connections import Connection, Connections, accept, sweep
+from motet.serving.limits import ServingLimits
+from motet.serving.refusals import ErrorBody, plain_error
 
 SPARE_FILES = 32
 """Number of files that the process may open besides connections."""
@@ -30,11 +31,16 @@ class HttpServer(uvicorn.Server):
     It ends within `limits.grace_seconds` of a signal.
     """
 
-    def __init__(self, config: uvicorn.Config, limits: ScoringLimits) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        limits: ServingLimits,
+        error_body: ErrorBody = plain_error,
+    ) -> None:
         """Raises: ConfigError if the process may not open files for connections."""
         super().__init__(config)
         self._grace = limits.grace_seconds
-        self._connections = Connections(limits, _files())
+        self._connections = Connections(limits, _files(), error_body)
         self._tasks: list[asyncio.Task[None]] = []
         if self._connections.most < limits.max_connections:
             log.warning(

@@ -1,0 +1,1 @@
+"""The HTTP server that all commands share: connections, bodies, errors, the key, shutdown."""
