@@ -77,8 +77,8 @@ def load_target(
     file = config_file_of(path) if path.is_dir() else path
     if file is None:
         raise ConfigError(
-            f"{path} has no {RUN_CONFIG}{_similar(path / RUN_CONFIG)}, and no {TEAM}; expected a "
-            "config file, a run folder, or a folder that motet export wrote"
+            f"{path} has no {RUN_CONFIG}{_similar(path / RUN_CONFIG)}; expected a config file or a "
+            f"run folder, or a folder that motet export wrote, with {TEAM}"
         )
     return load_config(file, overrides, replaced)
 
