@@ -20,7 +20,7 @@ def print_plan(planned: "Planned") -> None:
         f"layouts on {count}, fastest first (seconds)",
         ["layout", "per home", "step", "per s", "play", "score", "learn", "publish"],
     )
-    rows = [("" if one.runs else " +", one) for one in planned.options]
+    rows = [("", one) for one in planned.options]
     if planned.configured is not None:
         rows.insert(0, (" *", planned.configured))
     for mark, one in rows:
@@ -36,8 +36,6 @@ def print_plan(planned: "Planned") -> None:
     out.print("  per home: GPUs that learn + GPUs that sample; per s: completions per second")
     if planned.configured is not None:
         out.print("  * the cluster section of the config")
-    if any(mark == " +" for mark, _ in rows):
-        out.print("  + not yet: homes whose GPUs share the weights instead of having copies")
     best = planned.configured or planned.options[0]
     _print_gpus(best, planned)
     if not best.fits:

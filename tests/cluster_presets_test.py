@@ -16,7 +16,7 @@ FULL = {"model": "base"}
 SIZES = {  # preset -> policies, parameters, GPUs
     "own": (FULL, 1.5e9, 2),
     "node8_lora": (LORA, 8e9, 8),
-    "node8_full": (FULL, 3e9, 8),
+    "node8_full": (FULL, 7.6e9, 8),
     "nodes8x8": (LORA, 8e9, 64),
 }
 

@@ -29,8 +29,9 @@ def test_two_full_7b_need_three_learners_each_on_80_gb():
     # 512 · 512 / 2,632 tokens/s = 99.6 s of one engine, and 15.2 GB at 8 GB/s
     assert best.step == pytest.approx(99.6 + 1.9, abs=0.1)
     learner = best.uses[0]
-    # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.6 GB
-    assert 45e9 < learner.memory < 62e9
+    # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.6 GB,
+    # and 15.2 GB of weights that are gathered for the reference
+    assert 61e9 < learner.memory < 66e9
 
 
 def test_on_141_gb_two_learners_are_enough_and_the_step_is_shorter():
@@ -45,9 +46,7 @@ def test_adapters_on_one_base_have_copies_that_learn_and_engines_that_serve_both
     planned = api.plan(run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}), **PAPER)
     best = planned.options[0]
     assert (best.layout.learners, best.layout.replicas, best.layout.max_lag) == (3, 5, 1)
-    assert all(one.runs for one in planned.options)
     full = api.plan(run_config(**LARGE), **PAPER).options[0]
-    assert not full.runs
     assert best.step < full.step / 2
 
 
@@ -112,8 +111,7 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     shown = capsys.readouterr().out
     for words in (
         "8 x h100-80",
-        "vllm lag 1 +",
-        "+ not yet",
+        "vllm lag 1",
         "3 + 1",
         "sample (384 rows at once)",
     ):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
-from motet.api.memory_estimate import memory_of, memory_warnings
+from motet.api.memory_estimate import memory_of, memory_of_process, memory_warnings
 from motet.api.objects import Objects
 from motet.api.planning import Planned, expected
 from motet.api.run_warnings import IDLE, warnings_of
@@ -120,7 +120,7 @@ def _homes(setup: TaskSetup) -> list[HomeCost]:
     if setup.config.cluster is None:
         return []
     return [
-        HomeCost(home.name, home.gpus, home.residents, memory_of(setup, home.residents)["total"])
+        HomeCost(home.name, home.gpus, home.residents, memory_of_process(setup, home))
         for home in homes_of(setup.config, setup.team)
     ]
 

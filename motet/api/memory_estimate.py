@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.first_prompts import first_prompts
+from motet.assembly.homes import HomePlan
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
 from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
@@ -26,6 +27,8 @@ from motet.trainer.components import REWARD_MODEL
 
 TRIED = 8
 """Number of tasks per split whose first prompts are measured."""
+LASTING = ("weights", "gradients and optimizers", "references", "critics", "reward model")
+"""The parts that a process holds all the time."""
 CHARACTERS = 3
 """Assumed characters per token if a model has no tokenizer yet."""
 
@@ -88,6 +91,23 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
     if any(_on_cpu(base) for base in config.models.values()):
         parts["freed and kept"] = memory.freed(at_work)
     return {**parts, "total": sum(parts.values())}
+
+
+def memory_of_process(setup: TaskSetup, home: HomePlan) -> int:
+    """Return the estimated bytes of each process of a home.
+
+    Several processes divide what lasts, if the home has a full policy, and each gathers the weights
+    of a model to sample or score.
+    """
+    parts = memory_of(setup, home.residents)
+    if home.ranks == 1 or not home.full:
+        return parts["total"]
+    base = setup.config.models[home.model]
+    source = base.embedded or base.path
+    assert source is not None
+    gathered = memory.shape_of(source).parameters * (4 if base.dtype == "float32" else 2)
+    lasting = sum(parts[kind] for kind in LASTING if kind in parts)
+    return parts["total"] - lasting + lasting // home.ranks + gathered
 
 
 def _on_cpu(base: ModelConfig) -> bool:

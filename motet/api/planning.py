@@ -67,7 +67,7 @@ class Planned:
 
 
 def _plain(made: LaidOut) -> dict[str, Any]:
-    return {**asdict(made), "name": made.layout.name, "fits": made.fits, "runs": made.runs}
+    return {**asdict(made), "name": made.layout.name, "fits": made.fits}
 
 
 def configured_layout(config: RunConfig) -> Layout | None:

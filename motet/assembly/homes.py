@@ -25,6 +25,8 @@ class HomePlan:
     gpus: int
     ranks: int
     """The number of its processes: one for each GPU."""
+    full: bool
+    """Whether its policy trains all weights. Several processes then have a shard of them each."""
 
     @property
     def residents(self) -> tuple[str, ...]:
@@ -71,9 +73,9 @@ def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
         gpus = learners.gpus_of.get(home[1], learners.gpus)
         model = config.policies[own[0]].model
         _check_device(config, home[1], model, gpus)
-        found.append(
-            HomePlan(home[1], model, tuple(own), tuple(critics[home]), gpus, gpus or learners.ranks)
-        )
+        ranks, full = gpus or learners.ranks, home[0] == "policies"
+        here = tuple(own), tuple(critics[home])
+        found.append(HomePlan(home[1], model, *here, gpus, ranks, full))
     return found
 
 

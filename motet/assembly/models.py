@@ -21,6 +21,7 @@ from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.ranks import Ranks
 from motet.models.sampler import LocalSampler
+from motet.models.shards import copy_into, read_shards
 from motet.seeding import derive
 from motet.trainer.components import REWARD_MODEL
 from motet.trainer.prepare import check_seal, is_sealed, seal
@@ -87,12 +88,22 @@ class Models:
             tensors |= self.comparator.past.state()
         return tensors, self.facts()
 
-    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Restore what `state` returned."""
+    @property
+    def write_shards(self) -> None:
+        """`state` returns all tensors."""
+
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        shards: Sequence[Path] = (),
+    ) -> None:
+        """Restore what `state` returned, and what processes with shards wrote into `shards`."""
+        tensors = {**tensors, **read_shards(shards, self._like)}
         for name, learner in self.learners.items():
             with torch.no_grad():
                 for index, parameter in enumerate(self._parameters(name)):
-                    parameter.copy_(tensors[f"weights.{name}.{index}"])
+                    copy_into(parameter, tensors[f"weights.{name}.{index}"])
             self._backbone(name).sync_from_master()
             prefix = f"optimizer.{name}."
             moments = {
@@ -104,6 +115,13 @@ class Models:
         if self.comparator.past is not None:
             self.comparator.past.load(tensors)
         self.sampler.versions |= facts["versions"]
+
+    def _like(self, key: str) -> Tensor | None:
+        """Return the parameter that a tensor of `state` belongs to. None if it is not here."""
+        for name in self.learners:
+            if key.startswith((f"weights.{name}.", f"optimizer.{name}.")):
+                return self._parameters(name)[int(key.rpartition(".")[2])]
+        return None
 
     def _backbone(self, name: str) -> Backbone:
         return self.critics[name].backbone if name in self.critics else self.policies[name].backbone
@@ -123,6 +141,7 @@ class Models:
         for name, policy in self.policies.items():
             if policy.trainable:
                 policy.save(folder / name)
+            if policy.trainable and policy.backbone.saves:
                 seal(folder / name)
                 # The README is not sealed: its owner may edit it.
                 card = model_card(name, policy.adapter is not None, self.note)
@@ -146,7 +165,7 @@ def assemble(
         trained: policy -> the folder it was saved in, to continue with a trained team.
         stop: checked between tokens.
         only: the policies and critics to load; by default all.
-        ranks: other processes that train copies of the same weights.
+        ranks: other processes that train the same weights.
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
@@ -161,6 +180,8 @@ def assemble(
     )
     critics = critics_of(setup, policies, shared, bases, only) if train else {}
     sources = {name: bases[config.policies[name].model] for name in policies}
+    if ranks is not None:
+        _shard(policies, references, critics, ranks)
     comparator = (
         comparator_of(setup, policies, shared, {**sources, **saved}) if train else Comparator()
     )
@@ -232,6 +253,25 @@ def _references(
             backbone.load_adapter(start, chosen.adapter)
         references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
     return references
+
+
+def _shard(
+    policies: Mapping[str, Policy],
+    references: Mapping[str, Policy],
+    critics: Mapping[str, Critic],
+    ranks: Ranks,
+) -> None:
+    """Divide all fully trained weights, and the references of full policies, among `ranks`.
+
+    Adapters and their bases stay copies, also if a reference is such a base.
+    """
+    trained = [policy.backbone for policy in policies.values()]
+    trained += [critic.backbone for critic in critics.values()]
+    frozen = [one.backbone for name, one in references.items() if policies[name].adapter is None]
+    for backbone in dict.fromkeys([*trained, *frozen]):
+        if backbone.trainable_full or (backbone in frozen and not backbone.adapters):
+            on_it = [critic.head for critic in critics.values() if critic.backbone is backbone]
+            backbone.shard(on_it, ranks)
 
 
 def _learners(

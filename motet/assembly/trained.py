@@ -30,6 +30,11 @@ def trained_folders(
     names = [name for name, policy in config.policies.items() if policy.train != "frozen"]
     if run_of_checkpoint(target) is not None:
         saved = read_checkpoint(target)
+        if saved.shards:
+            raise ConfigError(
+                f"the weights of {target} are divided among processes; expected the run itself, "
+                "whose team is whole at its end"
+            )
         return {name: _written(name, config, saved, bases, scratch / "team") for name in names}
     found = {name: RunFolder(target).team / name for name in names}
     missing = [str(folder) for folder in found.values() if not folder.is_dir()]

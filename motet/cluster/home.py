@@ -5,7 +5,6 @@ It uses Motet's own `assemble`, learners and sampler, unchanged.
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +34,8 @@ from motet.errors import ConfigError
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
+from motet.models.shards import gathered, is_shard, whole, write_shards
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class HomeSetup:
     """CPU threads of torch. Results depend on them to the last bits."""
     rank: int = 0
     ranks: int = 1
-    """The number of processes of the home. Each has a copy of all its models."""
+    """The number of processes of the home, which share its weights (`ranked`)."""
     meet: str = ""
     """host:port, at which several processes meet."""
     tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
@@ -71,6 +71,8 @@ class HomeFacts:
     """The policies and critics of each learner."""
     precision: Mapping[str, str]
     """Trained policy -> `Learner.precision`."""
+    shards: bool = False
+    """Whether the processes of the home have shards of weights, not only copies."""
 
 
 def _group_of(setup: HomeSetup) -> Ranks | None:
@@ -92,6 +94,8 @@ class Home:
         self._turn = threading.Lock()
         self._stop = StopRequest()
         self._loaded: Models | None = None
+        self._store: Any = None
+        """The meeting point, if it is here."""
         self._senders: dict[str, NcclSender] = {}
         self._undisturbed: dict[str, list[Tensor]] = {}
         """Policy -> its weights without the noise of a rehearsal."""
@@ -128,16 +132,16 @@ class Home:
             for name, policy in self._models.policies.items()
             if policy.trainable
         }
-        return HomeFacts(os.getpid(), tuple(map(tuple, groups.values())), precision)
+        names = tuple(map(tuple, groups.values()))
+        return HomeFacts(os.getpid(), names, precision, bool(self._state_shards()))
 
     def meeting_point(self) -> str:
-        """Return an address of this machine, with a free port."""
+        """Return an address of this machine, at which the processes of the home meet."""
         from ray.util import get_node_ip_address
 
         host = get_node_ip_address()
-        with socket.socket() as free:
-            free.bind((host, 0))
-            return f"{host}:{free.getsockname()[1]}"
+        self._store = meeting_store(host)
+        return f"{host}:{self._store.port}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._turn:
@@ -164,7 +168,7 @@ class Home:
         return self._run(self._models.learners[learner].step(names))
 
     def suspect(self, batch: Batch) -> str:
-        with self._turn:
+        with self._turn, gathered([self._models.policies[batch.policy].backbone.shards]):
             return self._models.learners[batch.policy].suspect(batch)
 
     def restart(self, name: str) -> None:
@@ -189,19 +193,34 @@ class Home:
 
     def present_logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Return log-probabilities of one policy as it is now, not of its reference."""
-        policy = self._models.policies[requests[0].policy]
-        with self._turn, policy.active():
-            return score_requests(policy.backbone, requests)
+        with self._turn, gathered(one.backbone.shards for one in self._models.policies.values()):
+            if not requests:
+                return []
+            policy = self._models.policies[requests[0].policy]
+            with policy.active():
+                return score_requests(policy.backbone, requests)
 
     # -------------------------------------------------------------------------------------- weights
 
     def state(self) -> dict[str, Tensor]:
+        """Return all tensors that are not in shards."""
         with self._turn:
-            return {name: tensor.cpu() for name, tensor in self._models.state()[0].items()}
+            tensors = self._models.state()[0]
+            return {name: one.cpu() for name, one in tensors.items() if not is_shard(one)}
 
-    def load_state(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def _state_shards(self) -> dict[str, Tensor]:
+        return {name: one for name, one in self._models.state()[0].items() if is_shard(one)}
+
+    def write_shards(self, folder: Path) -> None:
+        """Write the tensors in shards. Raises: OSError."""
         with self._turn:
-            self._models.load(tensors, facts)
+            write_shards(self._state_shards(), folder)
+
+    def load_state(
+        self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], shards: Sequence[Path]
+    ) -> None:
+        with self._turn:
+            self._models.load(tensors, facts, shards)
 
     def save(self, folder: Path) -> None:
         """Save the trained policies that live here, as `Models.save`."""
@@ -225,6 +244,11 @@ class Home:
     def broadcast(self, name: str, engines: Sequence[Any], gpus: int) -> None:
         """Send the present weights of a full policy to these engines of `gpus` GPUs, by NCCL."""
         with self._turn:
+            backbone = self._models.policies[name].backbone
+            if not backbone.saves:  # the first process sends, and needs the shards of all
+                for weight in backbone.model.parameters():
+                    whole(weight)
+                return
             sender = self._senders.get(name)
             if sender is None or sender.engines != list(engines):
                 if sender is not None:

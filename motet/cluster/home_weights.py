@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from motet.models.backbone import Policy
+from motet.models.shards import placed, whole
 from motet.sandbox import temporary
 from motet.seeding import derive
 
@@ -19,7 +20,10 @@ NOISE_ON_ZEROS = 0.02
 
 
 def exported(policy: Policy) -> dict[str, bytes]:
-    """Return the weights of a policy as files: safetensors, and an adapter's config."""
+    """Return the weights of a policy as files: safetensors, and an adapter's config.
+
+    Of the processes that share its weights, the first one returns them.
+    """
     with temporary.folder() as folder:
         policy.save(folder)
         wanted = [*folder.glob("*.safetensors"), *folder.glob("adapter_config.json")]
@@ -33,9 +37,9 @@ def disturb(policy: Policy, seed: int) -> list[Tensor]:
         for place, weight in enumerate(policy.parameters()):
             before.append(weight.detach().cpu().clone())
             generator = torch.Generator().manual_seed(derive(seed, place) % 2**63)
-            scale = NOISE * float(weight.square().mean().sqrt()) or NOISE_ON_ZEROS
+            scale = NOISE * float(whole(weight.square().mean()).sqrt()) or NOISE_ON_ZEROS
             noise = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
-            weight.add_((scale * noise).to(weight))
+            weight.add_(placed(scale * noise, weight))
     policy.backbone.sync_from_master()
     return before
 

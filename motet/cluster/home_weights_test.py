@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load
+from torch import multiprocessing
 
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
+from motet.models.ranks import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 
@@ -68,3 +70,32 @@ def test_the_noise_follows_from_the_seed(folder: Path) -> None:
     disturb(second, seed=0)
     disturb(other, seed=1)
     assert exported(first) == exported(second) != exported(other)
+
+
+def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    policy = full(folder, "bfloat16")
+    policy.backbone.shard([], Ranks(rank, 2, meet, 300.0, torch.device("cpu")))
+    start = exported(policy)
+    kept = disturb(policy, seed=0)
+    noisy = exported(policy)
+    undisturb(policy, kept)
+    again = exported(policy)
+    if rank:
+        assert start == noisy == again == {}
+    else:
+        assert start == again
+        (out / "start").write_bytes(start["model.safetensors"])
+        (out / "noisy").write_bytes(noisy["model.safetensors"])
+
+
+def test_two_processes_export_and_disturb_what_one_does(folder: Path, tmp_path: Path) -> None:
+    store = meeting_store("127.0.0.1")
+    meet = f"127.0.0.1:{store.port}"
+    multiprocessing.spawn(_two, (meet, folder, tmp_path), nprocs=2)
+    policy = full(folder, "bfloat16")
+    for name in ("start", "noisy"):
+        found, expected = load((tmp_path / name).read_bytes()), load(exported(policy).popitem()[1])
+        assert found.keys() == expected.keys()
+        assert all(torch.allclose(found[key], expected[key], atol=1e-6) for key in found)
+        disturb(policy, seed=0)

@@ -1,6 +1,6 @@
 """All models of a run in processes of their own: load them, save and restore their weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import check_installed, vllm_sampler
 from motet.config.cluster import SamplersConfig
 from motet.timeouts import run_loop
+from motet.trainer.checkpoint import SHARDS
 
 _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
 """The sampler and the publisher."""
@@ -30,7 +31,8 @@ _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
 class ClusterModels:
     """The models of a training run, as `assembly.components.TeamModels`.
 
-    `homes` maps each policy and critic to its home.
+    `homes` maps each policy and critic to its home. The processes of those in `with_shards` have
+    shards of weights.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class ClusterModels:
         learners: Mapping[str, RemoteLearner],
         sampler: OwnSampler | VllmSampler,
         publisher: OwnSampler | EnginePublisher,
+        with_shards: Sequence[Process] = (),
     ) -> None:
-        self._homes, self.learners = homes, learners
+        self._homes, self.learners, self._with_shards = homes, learners, with_shards
         self.sampler, self.publisher = sampler, publisher
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
@@ -68,7 +71,23 @@ class ClusterModels:
         }
         return ordered, self.facts()
 
-    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    @property
+    def write_shards(self) -> Callable[[Path], None] | None:
+        return self._write_shards if self._with_shards else None
+
+    def _write_shards(self, folder: Path) -> None:
+        for number, home in enumerate(self._with_shards, start=1):
+            own = folder.resolve() / SHARDS.format(number)
+            own.mkdir()
+            home.call_now("write_shards", own)
+
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        shards: Sequence[Path] = (),
+    ) -> None:
+        places = [folder.resolve() for folder in shards]
         for home in dict.fromkeys(self._homes.values()):
             here = [name for name in self.learners if self._homes[name] is home]
             prefixes = tuple(
@@ -76,7 +95,7 @@ class ClusterModels:
             )
             own = {key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)}
             steps = {name: facts["optimizers"][name] for name in here}
-            home.call_now("load_state", own, {"versions": {}, "optimizers": steps})
+            home.call_now("load_state", own, {"versions": {}, "optimizers": steps}, places)
         for name, learner in self.learners.items():
             learner.steps[name] = facts["optimizers"][name]["step"]
         self.publisher.loaded(facts["versions"])
@@ -202,6 +221,7 @@ async def _loaded(
         {name: learners[name] for name in order if name in learners},
         sampler,
         publisher,
+        [homes[plan.name] for plan in plans if facts[plan.name].shards],
     )
 
 

@@ -1,51 +1,72 @@
-"""A home of several processes, each with a copy of its weights on a GPU of its own.
+"""A home of several processes, each on a GPU of its own.
 
-The rows of a batch are dealt to the processes, which add up their gradients before each step.
-Requests for completions and scores are dealt too. So a home of n processes learns what one process
-would, up to rounding: sums have another order.
+Each has a shard of every fully trained weight, and copies of adapters and their base. The rows of a
+batch are dealt to the processes, which add up their gradients. Requests for completions and scores
+are dealt too. So a home of n processes learns what one process would, up to rounding: sums have
+another order.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from motet.batch import merge
 from motet.batch.dealing import deal, deal_values, weightless
 from motet.cluster.actors import Actor
 from motet.cluster.home import HomeFacts, HomeSetup
 
-DEALT = ("sample", "logprobs", "values")
+DEALT = ("sample", "logprobs", "values", "present_logprobs")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""
-CHANGING = ("restart", "load_state")
-"""Verbs that replace weights, besides `step`. All processes must do them."""
+CHANGING = ("step", "restart", "load_state", "disturb", "undisturb")
+"""Verbs that change weights. All processes must do them, also those with copies."""
+
+PATIENCE = 10.0
+"""Seconds in which the other processes must answer after one has failed."""
 
 
 class RankedHome:
-    """A `remote.Process` made of several: `ranks[0]` answers what one of them can answer."""
+    """A `remote.Process` made of several: `ranks[0]` answers what one of them can answer.
+
+    With shards, no process can do anything alone: all of them get each call.
+    """
 
     def __init__(self, ranks: Sequence[Actor]) -> None:
         self._ranks = ranks
-        self._stepping = asyncio.Lock()
+        self._shards = False
+        self._turn = asyncio.Lock()
+        """Calls may come at the same time, but all processes must do them in the same order."""
 
     async def call(self, verb: str, *given: Any, seconds: float | None = None) -> Any:
-        if verb == "load":
-            return await self._load(given[0], seconds)
-        if verb in DEALT:
-            return await self._dealt(verb, *given)
-        if verb in ("accumulate", "accumulate_values"):
-            return await self._accumulate(verb, *given)
-        if verb == "step":
-            # Two learners of the home may step at the same time, but every process must add up
-            # their gradients in the same order.
-            async with self._stepping:
-                return (await _all(rank.call(verb, *given) for rank in self._ranks))[0]
-        return await self._ranks[0].call(verb, *given, seconds=seconds)
+        async with self._turn:
+            if verb == "load":
+                return await self._load(given[0], seconds)
+            if verb in DEALT:
+                return await self._dealt(verb, *given)
+            if verb == "learn_logprobs":
+                return torch.cat(await self._on_rows(verb, *given))
+            if verb in ("accumulate", "accumulate_values"):
+                return merge(await self._on_rows(verb, *given))
+            asked = self._asked(verb)
+            return (await self._ask(asked, verb, [given] * len(asked), seconds))[0]
 
     def call_now(self, verb: str, *given: Any) -> Any:
-        asked = self._ranks if verb in CHANGING else self._ranks[:1]
-        answers = [rank.call_now(verb, *given) for rank in asked]
-        return answers[0]
+        asked = self._asked(verb)
+        threads = ThreadPoolExecutor(len(asked))
+        answers = [threads.submit(rank.call_now, verb, *given) for rank in asked]
+        threads.shutdown(wait=False)
+        wait(answers, return_when=FIRST_EXCEPTION)
+        failed = [answer for answer in answers if answer.done() and answer.exception()]
+        if failed:
+            _, waiting = wait(answers, timeout=PATIENCE)
+            self._end(rank for rank, one in zip(asked, answers, strict=True) if one in waiting)
+        return (failed or answers)[0].result()
+
+    def _asked(self, verb: str) -> Sequence[Actor]:
+        return self._ranks if self._shards or verb in CHANGING else self._ranks[:1]
 
     def notify(self, verb: str) -> None:
         for rank in self._ranks:
@@ -53,37 +74,53 @@ class RankedHome:
 
     async def _load(self, setup: HomeSetup, seconds: float | None) -> HomeFacts:
         meet, size = await self._ranks[0].call("meeting_point"), len(self._ranks)
-        facts: list[HomeFacts] = await _all(
-            rank.call("load", replace(setup, rank=k, ranks=size, meet=meet), seconds=seconds)
-            for k, rank in enumerate(self._ranks)
+        setups = [replace(setup, rank=k, ranks=size, meet=meet) for k in range(size)]
+        facts: list[HomeFacts] = await self._ask(
+            self._ranks, "load", [(one,) for one in setups], seconds
         )
+        self._shards = facts[0].shards
         return facts[0]
 
-    async def _accumulate(self, verb: str, batch: Any, objective: Any) -> Any:
+    async def _on_rows(self, verb: str, batch: Any, *given: Any) -> list[Any]:
+        """Return what the processes say about their rows, in the order of the rows."""
         size = len(self._ranks)
-        parts: list[Any] = (deal if verb == "accumulate" else deal_values)(batch, size)
+        parts: list[Any] = (deal_values if verb == "accumulate_values" else deal)(batch, size)
         # Without a batch a process would have no gradients to add up, and the others would wait.
         idle = [weightless(parts[0])] * (size - len(parts))
-        found = await _all(
-            rank.call(verb, part, objective)
-            for rank, part in zip(self._ranks, [*parts, *idle], strict=True)
-        )
-        return merge(found[: len(parts)])
+        asked = [(part, *given) for part in (*parts, *idle)]
+        return (await self._ask(self._ranks, verb, asked))[: len(parts)]
 
     async def _dealt(self, verb: str, requests: Sequence[Any], *given: Any) -> Any:
         size = len(self._ranks)
-        used = self._ranks[: len(requests)]
-        told = await _all(rank.call(verb, requests[k::size], *given) for k, rank in enumerate(used))
+        used = self._ranks if self._shards else self._ranks[: len(requests)]
+        told = await self._ask(used, verb, [(requests[k::size], *given) for k in range(len(used))])
         lists = [one[0] for one in told] if verb == "sample" else told
         found = [lists[place % size][place // size] for place in range(len(requests))]
         if verb != "sample":
             return found
         return found, max((one[1] for one in told), key=lambda spent: sum(spent.values()))
 
+    async def _ask(
+        self,
+        ranks: Sequence[Actor],
+        verb: str,
+        given: Sequence[Sequence[Any]],
+        seconds: float | None = None,
+    ) -> list[Any]:
+        """Return the results of all calls, one per process. Raises: the first exception."""
+        calls = [
+            asyncio.ensure_future(rank.call(verb, *own, seconds=seconds))
+            for rank, own in zip(ranks, given, strict=True)
+        ]
+        try:
+            return list(await asyncio.gather(*calls))
+        except Exception:
+            if verb not in DEALT:
+                _, waiting = await asyncio.wait(calls, timeout=PATIENCE)
+                self._end(rank for rank, one in zip(ranks, calls, strict=True) if one in waiting)
+            raise
 
-async def _all(calls: Any) -> list[Any]:
-    """Return the results of all calls.
-
-    Raises: the first exception at once. The other processes may wait for the one that failed.
-    """
-    return list(await asyncio.gather(*calls))
+    def _end(self, ranks: Iterable[Actor]) -> None:
+        """End processes that still wait for one that failed."""
+        for rank in ranks:
+            rank.end()

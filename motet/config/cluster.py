@@ -17,8 +17,9 @@ class LearnersConfig(Settings):
     """
 
     gpus: NonNegativeInt = 1
-    """GPUs of each home, with one process each. Several processes have copies of the same weights
-    and share the rows of a batch and the completions to sample. 0: homes compute on the CPU."""
+    """GPUs of each home, with one process each. Several processes share the rows of a batch and the
+    completions to sample. Fully trained weights are divided among them (FSDP2), and adapters are
+    copies. 0: homes compute on the CPU."""
     ranks: PositiveInt = 1
     """Processes of each home that computes on the CPU."""
     gpus_of: dict[str, PositiveInt] = Field(default_factory=dict)

@@ -8,11 +8,11 @@ probabilities.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import nn
@@ -32,10 +32,14 @@ from motet.models.loading import load_model
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
+from motet.models.ranks import Ranks
 from motet.models.recompute import blocks_of
 from motet.models.saving import save_model
+from motet.models.shards import Shards
 from motet.models.trials import FAILURES
 from motet.settings import Lora
+
+R = TypeVar("R")
 
 
 class Backbone(CausalLM):
@@ -67,6 +71,8 @@ class Backbone(CausalLM):
         )
         self.trainable_full = trainable_full
         self._masters = Masters()
+        self.shards: Shards | None = None
+        """What holds the weights if several processes share them (`shard`)."""
         self._adapters = Adapters(model, device)
         model.requires_grad_(trainable_full)
         self.mixes_adapters = True
@@ -246,22 +252,50 @@ class Backbone(CausalLM):
         float32.
         """
         if self.dtype == torch.bfloat16:
-            wide = [
-                pattern.replace("*", ".*")
-                for pattern in self.model._keep_in_fp32_modules_strict or ()
-            ]
-            narrow = (
-                w
-                for name, w in weights.items()
-                if not any(re.search(pattern, name) for pattern in wide)
-            )
+            narrow = (w for name, w in weights.items() if not self._stays_wide(name))
             self._masters.adopt(narrow, self.dtype)
+
+    def _stays_wide(self, name: str) -> bool:
+        wide = self.model._keep_in_fp32_modules_strict or ()
+        return any(re.search(pattern.replace("*", ".*"), name) for pattern in wide)
+
+    def shard(self, heads: Sequence[nn.Module], ranks: Ranks) -> None:
+        """Divide all weights, and the `heads` of critics on them, among the processes of `ranks`.
+
+        `parameters_of` then returns other parameters.
+
+        Raises: ConfigError if the model mixes dtypes.
+        """
+        wide = [name for name in self._weights_of(None) if self._stays_wide(name)]
+        if wide and self.dtype == torch.bfloat16:
+            raise ConfigError(
+                f"{type(self.model).__name__} keeps {wide[0]} in float32, so its weights cannot be "
+                "divided among several processes in bfloat16: use dtype: float32, or one GPU per "
+                "home"
+            )
+        with self._masters.in_place():
+            self.shards = Shards(self.model, heads, self.dtype, ranks)
+        self._masters = Masters()  # the shards are float32
+
+    def run(self, compute: Callable[[], R]) -> R:
+        """Compute something with gradients. If the weights are in shards, all processes must."""
+        return compute() if self.shards is None else self.shards.run(compute)
+
+    @property
+    def saves(self) -> bool:
+        """Whether `save_policy` writes: of the processes that share weights, the first one does."""
+        return self.shards is None or self.shards.rank == 0
 
     def save_policy(self, adapter: str | None, folder: str | Path) -> None:
         """Write a folder that plain transformers can load, or plain PEFT for an adapter.
 
+        If the weights are in shards, all processes must call it.
+
         Raises: ValueError for the base under adapters, which never changes.
         """
+        state = None if self.shards is None else self.shards.whole()
+        if not self.saves:
+            return
         Path(folder).mkdir(parents=True, exist_ok=True)
         if adapter is None:
             if self.adapters:
@@ -270,7 +304,7 @@ class Backbone(CausalLM):
                     "adapters"
                 )
             with self._masters.in_place():
-                save_model(self.model, self.tokenizer, self.sampling, folder)
+                save_model(self.model, self.tokenizer, self.sampling, folder, state)
             return
         with self._masters.in_place():
             self._adapters.save(adapter, folder)

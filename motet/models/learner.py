@@ -24,6 +24,7 @@ from motet.models.optimizers import load_into, make_optimizer, state_of
 from motet.models.padding import Rows
 from motet.models.quantized import stored_as
 from motet.models.ranks import Ranks
+from motet.models.shards import whole
 from motet.models.suspect import suspect
 from motet.settings import Optimizer
 
@@ -95,7 +96,9 @@ class LocalLearner:
         policy = self._train_states[batch.policy].learning
         batch = batch.to(policy.backbone.device)
         with torch.no_grad(), policy.active():
-            logp_BL, _ = forward(policy.backbone, rows_of(batch), batch.temperature_B)
+            logp_BL, _ = policy.backbone.run(
+                lambda: forward(policy.backbone, rows_of(batch), batch.temperature_B)
+            )
         return torch.where(batch.mask_BL, logp_BL, 0.0).float().cpu()
 
     async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
@@ -113,7 +116,9 @@ class LocalLearner:
         )
         learning += f" of up to {batch.prompts_PL.shape[1]}"
         with oom_hint(learning, _LESS, policy.backbone.device), policy.active():
-            logp_BL, entropy_BL = forward(policy.backbone, rows_of(batch), batch.temperature_B)
+            logp_BL, entropy_BL = policy.backbone.run(
+                lambda: forward(policy.backbone, rows_of(batch), batch.temperature_B)
+            )
             loss, metrics = objective(batch, logp_BL, entropy_BL)
             self._backward(batch.policy, loss)
         return metrics
@@ -129,14 +134,16 @@ class LocalLearner:
         texts, tokens = batch.tokens_BL.shape
         learning = f"training the values of {texts} texts of up to {tokens} tokens"
         with oom_hint(learning, _LESS, critic.backbone.device), critic.active():
-            loss, metrics = objective(batch, critic.values(batch.tokens_BL, batch.mask_BL))
+            values_BL = critic.backbone.run(lambda: critic.values(batch.tokens_BL, batch.mask_BL))
+            loss, metrics = objective(batch, values_BL)
             self._backward(batch.critic, loss)
         return metrics
 
     def _backward(self, name: str, loss: Tensor) -> None:
         state, figure = self._train_states[name], loss.item()
-        if not math.isfinite(figure):
-            raise self._diverged(name, f"loss is {figure}")
+        total = figure if self._ranks is None else self._ranks.total(figure, loss.device)
+        if not math.isfinite(total):  # in all processes: none must wait for the others
+            raise self._diverged(name, f"loss is {total}")
         loss.backward()
         state.loss = figure if state.loss is None else state.loss + figure
 
@@ -264,6 +271,8 @@ def rows_of(batch: Batch) -> Rows:
 
 
 def _gradient_norm(state: _TrainState) -> Tensor:
-    return get_total_norm(
-        [parameter.grad for parameter in state.parameters if parameter.grad is not None]
+    return whole(
+        get_total_norm(
+            [parameter.grad for parameter in state.parameters if parameter.grad is not None]
+        )
     )

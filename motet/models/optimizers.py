@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from motet.errors import ConfigError, MotetError
+from motet.models.shards import is_shard, placed
 from motet.plugins import is_reference, load_function
 from motet.settings import Optimizer
 
@@ -25,9 +26,14 @@ TRIED = 4096
 def make_optimizer(parameters: Sequence[nn.Parameter], settings: Optimizer) -> TorchOptimizer:
     """Make an optimizer.
 
-    Raises: ConfigError if this kind does not work on the device of the weights.
+    Raises: ConfigError if this kind does not work on the device of the weights, or on shards.
     """
     device = parameters[0].device
+    if settings.kind == "adamw_8bit" and is_shard(parameters[0]):
+        raise ConfigError(
+            "optimizer.kind is adamw_8bit, but a home of several processes divides its weights "
+            "among them, which bitsandbytes cannot train: use kind: adamw, or one GPU per home"
+        )
     check_optimizer(settings.kind, device)
     if settings.kind == "adamw":
         return torch.optim.AdamW(
@@ -162,15 +168,11 @@ def load_into(
         parameter = parameters[index]
         if own:
             optimizer.state[parameter] = {
-                key: tensor.to("cpu" if key == "step" else parameter.device, copy=True)
+                key: tensor.cpu().clone() if key == "step" else placed(tensor, parameter)
                 for key, tensor in found.items()
             }
             continue
-        moments = {
-            key: tensor.to(parameter.device, copy=True)
-            for key, tensor in found.items()
-            if key != "step"
-        }
+        moments = {key: placed(tensor, parameter) for key, tensor in found.items() if key != "step"}
         optimizer.state[parameter] = {"step": _step(found["step"], kind, parameter), **moments}
 
 

@@ -1,11 +1,9 @@
 """Gradients and losses that two processes add up, over gloo."""
 
-import socket
-
 import torch
 from torch import multiprocessing, nn
 
-from motet.models.ranks import Ranks
+from motet.models.ranks import Ranks, meeting_store
 
 
 def work(rank, meet, found):
@@ -19,9 +17,8 @@ def work(rank, meet, found):
 
 
 def test_every_process_has_the_sums_and_a_weight_that_nobody_used_has_no_gradient():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meet = f"127.0.0.1:{free.getsockname()[1]}"
+    store = meeting_store("127.0.0.1")
+    meet = f"127.0.0.1:{store.port}"
     with multiprocessing.Manager() as manager:
         found = manager.dict()
         multiprocessing.spawn(work, (meet, found), nprocs=2)

@@ -33,6 +33,7 @@ from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
 from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler_rows import CompletionRow, OpenRequests, batches
+from motet.models.shards import Shards, gathered
 
 T = TypeVar("T")
 
@@ -98,11 +99,19 @@ class LocalSampler:
 
         Raises: ConfigError if a policy has no reference.
         """
-        return await self._run(self._logprobs, requests)
+        shards = [policy.backbone.shards for policy in self._references.values()]
+        return await self._run(self._gathered, shards, self._logprobs, requests)
 
     async def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
         """Return the values from each request's critic, in order."""
-        return await self._run(self._values, requests)
+        shards = [critic.backbone.shards for critic in self._critics.values()]
+        return await self._run(self._gathered, shards, self._values, requests)
+
+    def _gathered(
+        self, shards: Sequence[Shards | None], work: Callable[..., T], requests: Sequence[Any]
+    ) -> T:
+        with gathered(shards):
+            return work(requests)
 
     async def _run(self, work: Callable[..., T], *given: Any) -> T:
         """Run `work` in a separate thread, or in this one, which also learns.
@@ -144,6 +153,16 @@ class LocalSampler:
         prompts = [self._prompt(request) for request in requests]
         self._timings.prefill += perf_counter() - begun
         open_ = OpenRequests(requests, prompts, hand_out)
+        with gathered(policy.backbone.shards for policy in self._policies.values()):
+            self._answer(requests, prompts, open_)
+        return open_.answers()
+
+    def _answer(
+        self,
+        requests: Sequence[SampleRequest],
+        prompts: Sequence[tuple[int, ...] | Fault],
+        open_: OpenRequests,
+    ) -> None:
         for names in self._adapter_groups(requests):
             room = self._policies[names[0]].backbone.context_length
             rows = [
@@ -157,7 +176,6 @@ class LocalSampler:
             for batch in batches(rows, self._rows_per_batch, self._tokens_per_batch):
                 self._decode(open_, batch)
             devices.give_back(self._policies[names[0]].backbone.device)
-        return open_.answers()
 
     def _adapter_groups(self, requests: Sequence[SampleRequest]) -> list[list[str]]:
         """Group the requested policies, by name.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -17,9 +18,13 @@ def save_model(
     tokenizer: PreTrainedTokenizerBase,
     sampling: Mapping[str, Any],
     folder: str | Path,
+    state: dict[str, Tensor] | None = None,
 ) -> None:
-    """Write the weights, the tokenizer and the sampling settings that its authors recommend."""
-    model.save_pretrained(folder)
+    """Write the weights, the tokenizer and the sampling settings that its authors recommend.
+
+    `state`: the whole weights by name, if the model holds only a part of each.
+    """
+    model.save_pretrained(folder, state_dict=state)
     # transformers does not save sampling settings that it considers contradictory, so we add them
     # to its file.
     place = Path(folder) / GENERATION

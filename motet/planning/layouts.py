@@ -1,14 +1,13 @@
 """Which home and which sampler is on which GPU, the memory of each, and the seconds of a step.
 
 A home is one backbone in training: a policy with all its weights, or a base model with all its
-adapters. Memory is estimated as in `motet.models.memory`. A home on several GPUs has a copy of its
-weights on each of them. Sharded homes (FSDP2), which divide the weights and gather one block at a
-time, are computed too, to show what they would give: Motet does not have them.
+adapters. Memory is estimated as in `motet.models.memory`. Several GPUs of a home divide fully
+trained weights (FSDP2): a pass gathers one block at a time, and sampling and scoring gather all
+weights. Of adapters and their base each GPU has a copy.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Literal, TypeAlias
 
 from motet.models import memory
@@ -28,7 +27,7 @@ USABLE = 0.95
 CUDA_CONTEXT = 10**9
 """Bytes of the CUDA context and of the libraries of a process that learns."""
 GATHERED = 2
-"""Blocks whose weights are whole on each GPU of a sharded home: this one, and the next one."""
+"""Blocks whose weights are whole on each GPU of a home with shards: this one, and the next one."""
 
 Engine: TypeAlias = Literal["one", "own", "vllm"]
 """one: a single process on one GPU, without a cluster. own: each home learns and samples. vllm:
@@ -62,6 +61,18 @@ class HomeNeeds:
     @property
     def plays(self) -> bool:
         return any(work.plays for work in self.works)
+
+    def on_each(self, gpus: int, samples: bool) -> int:
+        """Return the most bytes on each of so many GPUs; `samples`: the home itself samples."""
+        shards = 1 if self.adapter else gpus
+        playing = self.playing() if samples and self.plays else 0
+        frozen = memory.frozen(self.shape, self.width, self.quantize)
+        if shards == 1:
+            return self.lasting(1) + max(self.learning(), playing)
+        whole = self.shape.parameters * self.width  # also for a probe or a reference
+        loaded = memory.held(self.trained, self.width) + (frozen if self.reference else 0)
+        working = self.lasting(shards) + max(self.learning(), playing + whole)
+        return max(working, CUDA_CONTEXT + loaded)
 
     def lasting(self, shards: int) -> int:
         """Return the bytes of weights, gradients and optimizer on each of `shards` GPUs that share
@@ -104,8 +115,6 @@ class Layout:
     replicas: int = 0
     """vLLM engines per home that plays, each on one GPU."""
     max_lag: int = 0
-    sharded: bool = False
-    """Whether the GPUs of a home share its weights, instead of having a copy each."""
     beside: float = 0.0
     """The share of a home's GPU that its one engine has. 0: engines have GPUs of their own."""
 
@@ -146,11 +155,6 @@ class LaidOut:
     @property
     def fits(self) -> bool:
         return all(use.fits for use in self.uses)
-
-    @property
-    def runs(self) -> bool:
-        """Whether Motet has this layout."""
-        return not self.layout.sharded
 
     @property
     def gpus(self) -> int:
@@ -194,10 +198,7 @@ def _apart(homes: Sequence[HomeNeeds], layout: Layout, gpu: Gpu) -> Iterator[Gpu
     for home in homes:
         gpus = tuple(range(taken, taken + layout.learners))
         taken += layout.learners
-        at_work = home.learning()
-        if layout.engine == "own":
-            at_work = max(at_work, home.playing() if home.plays else 0)
-        held = home.lasting(layout.learners if layout.sharded else 1) + at_work
+        held = home.on_each(layout.learners, layout.engine == "own")
         if layout.beside:
             yield _beside(home, gpus, held, gpu, layout.beside)
             continue
@@ -233,34 +234,26 @@ def layouts(homes: Sequence[HomeNeeds], gpus: int) -> Iterator[Layout]:
         if learners > 1 or len(homes) > 1:
             yield Layout("own", learners)
         replicas = (gpus - learners * len(homes)) // playing
-        for lag, sharded in product((0, 1), (False, True)):
-            if replicas >= 1 and (learners > 1 or not sharded):
-                yield Layout("vllm", learners, replicas, lag, sharded)
+        for lag in (0, 1) if replicas >= 1 else ():
+            yield Layout("vllm", learners, replicas, lag)
 
 
 def best_layouts(
     homes: Sequence[HomeNeeds], gpus: int, gpu: Gpu, per_node: int
 ) -> tuple[LaidOut, ...]:
-    """Return the fastest layout of each kind, fastest first. Shards only where copies are slower.
+    """Return the fastest layout of each kind, fastest first.
 
-    Those that Motet does not have come after the others, and those that do not fit come last. Of a
-    kind of which nothing fits, the one that lacks least memory is returned.
+    Those that do not fit come last. Of a kind of which nothing fits, the one that lacks least
+    memory is returned.
     """
-    found: dict[tuple[str, bool], LaidOut] = {}
+    found: dict[str, LaidOut] = {}
     for layout in layouts(homes, gpus):
         made = lay_out(homes, layout, gpu, per_node)
-        kind = (layout.name, made.runs)
-        if kind not in found or _order(made) < _order(found[kind]):
-            found[kind] = made
-    copies = {name: made for (name, runs), made in found.items() if runs and made.fits}
-    kept = [
-        made
-        for (name, runs), made in found.items()
-        if runs or name not in copies or made.step < copies[name].step
-    ]
-    return tuple(sorted(kept, key=_order))
+        if layout.name not in found or _order(made) < _order(found[layout.name]):
+            found[layout.name] = made
+    return tuple(sorted(found.values(), key=_order))
 
 
-def _order(made: LaidOut) -> tuple[bool, bool, float]:
+def _order(made: LaidOut) -> tuple[bool, float]:
     largest = max(use.memory for use in made.uses)
-    return (not made.fits, not made.runs, made.step if made.fits else float(largest))
+    return (not made.fits, made.step if made.fits else float(largest))

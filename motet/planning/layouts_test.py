@@ -50,12 +50,26 @@ LORA = replace(
 )
 
 
-def test_a_sharded_home_divides_what_it_trains_and_gathers_two_blocks():
+def test_a_home_with_shards_divides_what_it_trains_and_gathers_two_blocks():
     # float32 weights, gradients and two moments: 16 bytes each; the reference: 2 bytes each
     block = 2 * 8 * 10**9 // 32
     assert FULL.lasting(4) == CUDA_CONTEXT + (128 + 16) * 10**9 // 4 + 2 * block
     # On one GPU nothing is gathered, but the copies that compute are held: 2 bytes more each.
     assert FULL.lasting(1) == CUDA_CONTEXT + (128 + 16 + 16) * 10**9
+
+
+def test_a_home_with_shards_gathers_all_weights_to_sample_and_to_score():
+    # 8e9 weights of 2 bytes are more than the 2.3 GB of a micro-batch.
+    whole = 16 * 10**9
+    assert FULL.on_each(2, samples=False) == FULL.lasting(2) + whole
+    assert FULL.on_each(2, samples=True) == FULL.lasting(2) + whole + FULL.playing()
+    # On one GPU nothing is gathered.
+    assert FULL.on_each(1, samples=False) == FULL.lasting(1) + FULL.learning()
+
+
+def test_a_home_with_shards_first_holds_its_models_whole():
+    # masters of 4 bytes, copies of 2 that compute, and the reference of 2
+    assert FULL.on_each(16, samples=False) == CUDA_CONTEXT + 8 * 8 * 10**9
 
 
 def test_adapters_add_little_to_their_frozen_base():
@@ -70,7 +84,7 @@ def test_vllm_decodes_as_many_rows_as_fit_beside_the_weights():
 
 
 def test_two_homes_of_three_learners_and_one_engine_use_eight_gpus():
-    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1, sharded=True), GPU, per_node=8)
+    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1), GPU, per_node=8)
     assert [(use.gpus, use.home, use.role) for use in made.uses] == [
         ((0, 1, 2), "main", "learn"),
         ((3, 4, 5), "aux", "learn"),
@@ -86,12 +100,12 @@ def test_two_homes_of_three_learners_and_one_engine_use_eight_gpus():
 
 
 def test_one_step_off_hides_the_shorter_stage():
-    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1, max_lag=1, sharded=True), GPU, per_node=8)
+    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1, max_lag=1), GPU, per_node=8)
     assert made.step == pytest.approx(102.0)
 
 
 def test_more_than_one_node_publishes_at_the_rate_between_nodes():
-    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1, sharded=True), GPU, per_node=4)
+    made = lay_out([FULL, OTHER], Layout("vllm", 3, 1), GPU, per_node=4)
     assert made.publish == pytest.approx(16 / 3)
 
 
@@ -112,8 +126,8 @@ def test_one_process_does_one_thing_after_the_other_with_its_own_sampler():
 
 
 def test_copies_of_a_home_hold_as_much_as_one_and_share_the_rows():
-    one = lay_out([FULL], Layout("own", 1), GPU, per_node=8)
-    four = lay_out([FULL], Layout("own", 4), GPU, per_node=8)
+    one = lay_out([LORA], Layout("own", 1), GPU, per_node=8)
+    four = lay_out([LORA], Layout("own", 4), GPU, per_node=8)
     assert four.uses[0].memory == one.uses[0].memory
     assert four.step == pytest.approx(one.step / 4)
     assert len(four.uses[0].gpus) == 4
@@ -146,8 +160,7 @@ def test_an_engine_beside_its_home_shares_the_gpu_and_the_time():
 
 def test_a_home_on_one_gpu_too_small_does_not_fit_and_three_do():
     assert not lay_out([FULL], Layout("vllm", 1, 1), GPU, per_node=8).fits
-    assert not lay_out([FULL], Layout("vllm", 3, 1), GPU, per_node=8).fits
-    assert lay_out([FULL], Layout("vllm", 3, 1, sharded=True), GPU, per_node=8).fits
+    assert lay_out([FULL], Layout("vllm", 3, 1), GPU, per_node=8).fits
 
 
 def test_the_activations_of_a_micro_batch_count():
@@ -155,8 +168,8 @@ def test_the_activations_of_a_micro_batch_count():
     # one input per layer, and 18 hidden + 4 feed-forward widths of one layer
     kept = 32 * 4096 + 18 * 4096 + 4 * 16384
     assert FULL.learning() == 16384 * kept * 2 + scored
-    use = lay_out([FULL], Layout("vllm", 3, 1, sharded=True), GPU, per_node=8).uses[0]
-    assert use.memory == FULL.lasting(3) + FULL.learning()
+    use = lay_out([LORA], Layout("vllm", 3, 1), GPU, per_node=8).uses[0]
+    assert use.memory == LORA.lasting(1) + LORA.learning()
 
 
 def test_layouts_never_use_more_gpus_than_there_are():
@@ -168,28 +181,27 @@ def test_layouts_never_use_more_gpus_than_there_are():
 
 def test_a_critic_learns_in_a_home_of_its_own_and_has_no_engine():
     critic = replace(FULL, name="critic", reference=False, works=(replace(WORK, plays=False),))
-    made = lay_out([FULL, critic], Layout("vllm", 3, 2, sharded=True), GPU, per_node=8)
+    made = lay_out([FULL, critic], Layout("vllm", 3, 2), GPU, per_node=8)
     assert [use.role for use in made.uses] == ["learn", "learn", "sample"]
     assert made.gpus == 8
     assert made.completions_per_second == pytest.approx(1000 / made.step)
 
 
-def test_the_fastest_layout_that_fits_comes_first_and_is_said_to_be_missing():
+def test_the_fastest_layout_that_fits_comes_first():
     found = best_layouts([FULL, OTHER], 8, GPU, per_node=8)
-    assert [made.layout for made in found[:2]] == [
-        Layout("vllm", 3, 1, max_lag=1, sharded=True),
-        Layout("vllm", 3, 1, max_lag=0, sharded=True),
+    assert [(made.layout, made.fits) for made in found] == [
+        (Layout("vllm", 3, 1, max_lag=1), True),
+        (Layout("own", 4), True),  # 4 · 100 / 4 + 93.333 / 4
+        (Layout("vllm", 3, 1), True),
+        (Layout("vllm", 1, 1, beside=0.4), False),
+        (Layout("one"), False),
     ]
-    assert not any(made.runs for made in found[:2])
-    assert not any(made.fits for made in found[2:])
-    assert {made.layout.engine for made in found[2:]} == {"one", "own", "vllm"}
 
 
-def test_copies_of_adapters_fit_and_come_before_shards():
+def test_copies_of_adapters_fit():
     found = best_layouts([LORA], 8, GPU, per_node=8)
     first = found[0].layout
     # 2 · (18.667 + 56) GPU-seconds of learning on 3 GPUs, 2 · 100 of sampling on 5,
     # 0.5 s to publish
-    assert (first.learners, first.replicas, first.max_lag, first.sharded) == (3, 5, 1, False)
+    assert (first.learners, first.replicas, first.max_lag) == (3, 5, 1)
     assert found[0].step == pytest.approx(2 * 74.667 / 3 + 0.5, rel=1e-4)
-    assert all(made.runs for made in found)

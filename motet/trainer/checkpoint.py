@@ -5,8 +5,10 @@ uses the newest checkpoint whose manifest verifies.
 
     checkpoints/step-000060/
         manifest.json  state.json  tensors.safetensors  tensors-00002.safetensors ...
+        home-00001/shard-00001-model-00001-of-00001.safetensors ...
 
-The formats are safetensors and JSON only, so loading a checkpoint cannot run code.
+Processes that share weights write a shard each (`models/shards.py`). The formats are safetensors
+and JSON only, so loading a checkpoint cannot run code.
 """
 
 import hashlib
@@ -15,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +34,10 @@ from motet.reading import ROWS, read_json
 SCHEMA = 4
 _NAME = "step-{:06d}"
 _STATE, _TENSORS = "state.json", "tensors.safetensors"
-_FILE = re.compile(r"state\.json|tensors(-\d{5,})?\.safetensors")
+SHARDS = "home-{:05d}"
+"""The folder of the shards of one home, which torch.distributed.checkpoint names."""
+_SHARD = re.compile(r"home-\d{5}/shard-\d{5,}-model-\d{5}-of-\d{5}\.safetensors")
+_FILE = re.compile(rf"state\.json|tensors(-\d{{5,}})?\.safetensors|{_SHARD.pattern}")
 PART = 2**29
 """Maximum bytes of tensors in a file, unless one tensor is larger. Files are hashed while others
 are written."""
@@ -54,6 +59,10 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     rank: float | None = None
     """The metric of the team at this step, if it was measured. A `Retention` keeps the highest."""
+    shards: Sequence[Path] = ()
+    """Its folders of shards, if it was read. `tensors` does not have theirs."""
+    write_shards: Callable[[Path], None] | None = None
+    """Makes the folders of shards in the given folder (`TeamWeights.write_shards`)."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,8 @@ class CheckpointWriter:
         `rests_on` are files that must be on the disk before the checkpoint is valid.
         """
         self.wait()
-        if sum(tensor.nbytes for tensor in checkpoint.tensors.values()) > MOST_COPIED:
+        size = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
+        if checkpoint.write_shards is not None or size > MOST_COPIED:
             self._write(checkpoint, rests_on)
             self.wait()
             return
@@ -197,10 +207,14 @@ def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
                 folder / name,
             )
             hashes[name] = threads.submit(_synced, folder / name)
+        if checkpoint.write_shards is not None:
+            checkpoint.write_shards(folder)
+        for path in sorted(folder.glob("home-*/*")):
+            hashes[f"{path.parent.name}/{path.name}"] = threads.submit(_synced, path)
     files = {name: hash_.result() for name, hash_ in sorted(hashes.items())}
     manifest = {"schema": SCHEMA, "step": checkpoint.step, "rank": checkpoint.rank, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    for path in (folder / "manifest.json", folder):
+    for path in (folder / "manifest.json", *folder.glob("home-*"), folder):
         _sync(path)
 
 
@@ -232,9 +246,6 @@ def _remove(folder: Path) -> None:
         leaving = folder.with_name(f".{folder.name}.removing")
         folder.rename(leaving)
         shutil.rmtree(leaving)
-
-
-# ------------------------------------------------------------------------------------------ reading
 
 
 def folders(root: Path) -> list[Path]:
@@ -276,10 +287,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def _read(folder: Path) -> Checkpoint:
     state = read_json(folder / _STATE, ROWS)
+    names = read_json(folder / "manifest.json")["files"]
+    files = [folder / name for name in names if name != _STATE]
     tensors: dict[str, Tensor] = {}
-    for name in read_json(folder / "manifest.json")["files"]:
-        tensors |= load_file(folder / name) if name != _STATE else {}
-    return Checkpoint(step_of(folder), state, tensors, _rank(folder))
+    for path in (file for file in files if file.parent == folder):
+        tensors |= load_file(path)
+    shards = dict.fromkeys(path.parent for path in files if path.parent != folder)
+    return Checkpoint(step_of(folder), state, tensors, _rank(folder), [*shards])
 
 
 def what_is_wrong(folder: Path) -> str | None:

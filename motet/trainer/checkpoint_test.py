@@ -8,8 +8,17 @@ import pytest
 import torch
 
 import motet.trainer.checkpoint as checkpoints
-from motet.errors import ConfigError
-from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, newest, save
+from motet.errors import ConfigError, ProcessLost
+from motet.trainer.checkpoint import (
+    SHARDS,
+    Checkpoint,
+    CheckpointWriter,
+    Retention,
+    folders,
+    newest,
+    save,
+    what_is_wrong,
+)
 
 KEEP = Retention(2)
 
@@ -214,3 +223,48 @@ def test_what_cannot_be_written_is_told_once_and_leaves_what_was_there(tmp_path)
         writer.wait()
     writer.wait()
     assert [path.name for path in folders(tmp_path / "checkpoints")] == ["step-000001"]
+
+
+def shards_of(folder):
+    """Write as a home of two processes does."""
+    (folder / SHARDS.format(1)).mkdir()
+    for number in (1, 2):
+        name = f"shard-0000{number}-model-00001-of-00001.safetensors"
+        (folder / SHARDS.format(1) / name).write_bytes(b"part %d" % number)
+
+
+def with_shards(step, write=shards_of):
+    return replace(checkpoint(step), write_shards=write)
+
+
+def test_shards_are_part_of_the_manifest(tmp_path):
+    writer = CheckpointWriter(tmp_path, KEEP)
+    writer.write(with_shards(1))
+    found, broken = newest(tmp_path)  # written when the call returns, as shards are not copied
+    assert (found.step, broken) == (1, [])
+    assert found.tensors.keys() == {"w"}
+    assert list(found.shards) == [tmp_path / "step-000001" / "home-00001"]
+    (found.shards[0] / "shard-00002-model-00001-of-00001.safetensors").write_bytes(b"part 3")
+    wrong = "home-00001/shard-00002-model-00001-of-00001.safetensors was changed"
+    assert what_is_wrong(tmp_path / "step-000001").startswith(wrong)
+
+
+def test_a_home_that_dies_while_it_writes_leaves_the_checkpoint_before(tmp_path):
+    def dies(folder):
+        shards_of(folder)
+        raise ProcessLost("home p was lost")
+
+    writer = CheckpointWriter(tmp_path, KEEP)
+    writer.write(with_shards(1))
+    with pytest.raises(ProcessLost):
+        writer.write(with_shards(2, dies))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
+    assert newest(tmp_path)[0].step == 1
+
+
+def test_shards_left_by_a_driver_that_was_killed_are_removed(tmp_path):
+    left = tmp_path / ".step-000001.writing"
+    left.mkdir()
+    shards_of(left)
+    save(tmp_path, with_shards(1), KEEP)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]

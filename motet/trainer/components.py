@@ -133,7 +133,20 @@ class TeamWeights(Protocol):
         """Named tensors, and facts about them as plain JSON (versions, optimizer steps)."""
         ...
 
-    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None: ...
+    @property
+    def write_shards(self) -> Callable[[Path], None] | None:
+        """Write the tensors that `state` does not return into folders of a checkpoint. They are in
+        shards, one in each of several processes. None if `state` returns all tensors."""
+        ...
+
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        shards: Sequence[Path] = (),
+    ) -> None:
+        """Restore what `state` returned, and what `write_shards` wrote into `shards`."""
+        ...
 
     def save(self, folder: Path) -> None:
         """Write one subfolder per trained policy, in the format of transformers or PEFT."""

@@ -40,7 +40,7 @@ class Replay:
     """Metric -> (recorded value, replayed value)."""
     same_weights: bool | None
     """Whether all trained weights and optimizer states equal the checkpoint of the step. None if it
-    has none."""
+    has none, or if it is one of several processes: their sums have another order."""
 
     @property
     def same(self) -> bool:
@@ -175,7 +175,7 @@ def _restore(root: Path, weights: TeamWeights, step: int) -> tuple[int, CreditSt
     if not any(checkpoint.step_of(found) < step for found in checkpoint.folders(root)):
         return 0, CreditState()
     saved, _ = checkpoint.newest(root, before=step)
-    weights.load(saved.tensors, saved.state["weights"])
+    weights.load(saved.tensors, saved.state["weights"], saved.shards)
     return saved.step, credit_of(saved)
 
 
@@ -190,6 +190,8 @@ def _same_weights(root: Path, weights: TeamWeights, step: int) -> bool | None:
     if not there or checkpoint.what_is_wrong(there[0]) is not None:
         return None
     saved, _ = checkpoint.newest(root, before=step + 1)
+    if saved.shards or weights.write_shards is not None:
+        return None
     return same_tensors(saved.tensors, weights.state()[0])
 
 

@@ -311,7 +311,7 @@ class TrainingRun:
     # ---------------------------------------------------------------------------- after a stop
 
     def _restore(self, resumed: Checkpoint) -> LastStep:
-        self._weights.load(resumed.tensors, resumed.state["weights"])
+        self._weights.load(resumed.tensors, resumed.state["weights"], resumed.shards)
         self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
         self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
         return self._last_step

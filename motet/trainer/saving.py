@@ -75,7 +75,16 @@ class RunSaver:
             **pending_state(self._folder, last_step.step, last_step.pending),
         }
         rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
-        self._writer.write(Checkpoint(last_step.step, state, tensors, last_step.rank), rests_on)
+        self._writer.write(
+            Checkpoint(
+                last_step.step,
+                state,
+                tensors,
+                last_step.rank,
+                write_shards=self._weights.write_shards,
+            ),
+            rests_on,
+        )
         last_step.saved = True
         if not self._intervals.beside:
             self._writer.wait()

@@ -1,0 +1,188 @@
+"""Weights in shards, one in each of several processes (FSDP2), and their files in a checkpoint.
+
+Each process holds a part of every weight, of its gradient and of its optimizer state, in float32.
+A pass gathers the weights of one block at a time, in the dtype that computes.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from motet.models.ranks import Ranks
+from motet.models.recompute import blocks_of
+
+R = TypeVar("R")
+
+
+class _Root(nn.Module):
+    """Runs any computation inside the hooks of FSDP, which gather what no block holds.
+
+    So a head that is read by hand and the embedding that it may be tied to are one group.
+    """
+
+    def __init__(self, model: nn.Module, heads: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.model, self.heads = model, nn.ModuleList(heads)
+
+    def forward(self, compute: Callable[[], Any]) -> Any:
+        return compute()
+
+
+class Shards:
+    """The shards of one model, and of the `heads` of the critics on it.
+
+    Every method must be called in all processes of `ranks`, in the same order.
+    """
+
+    def __init__(
+        self, model: nn.Module, heads: Sequence[nn.Module], dtype: torch.dtype, ranks: Ranks
+    ) -> None:
+        """Keep this process's part of the weights, which must be equal in all processes."""
+        self.rank = ranks.rank
+        self._model, root = model, _Root(model, heads)
+        narrow = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
+        for block in blocks_of(model):
+            fully_shard(block, mesh=ranks.mesh, mp_policy=narrow)
+        for head in heads:  # it computes in float32
+            fully_shard(head, mesh=ranks.mesh)
+        # A root keeps its weights after a forward pass by default, also beyond the next update.
+        fully_shard(root, mesh=ranks.mesh, mp_policy=narrow, reshard_after_forward=True)
+        self._root: Callable[[Callable[[], Any]], Any] = root
+        self._modules = [module for module in root.modules() if isinstance(module, FSDPModule)]
+        for module in self._modules:
+            # Losses are shares of the step, so gradients are summed, not averaged.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+        self.run(lambda: None)  # FSDP takes the first module that is called for the root
+
+    def run(self, compute: Callable[[], R]) -> R:
+        """Compute with gradients or without. Weights are gathered block by block."""
+        found: R = self._root(compute)
+        return found
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Inside, this process has all weights, and works alone. For passes without gradients."""
+        for module in self._modules:
+            module.set_reshard_after_forward(False, recurse=False)
+            module.unshard()
+        try:
+            yield
+        finally:
+            for module in self._modules:
+                module.set_reshard_after_forward(True, recurse=False)
+                module.reshard()
+
+    def whole(self) -> dict[str, Tensor]:
+        """Return all float32 weights and buffers of the model in main memory, in the first process.
+
+        Tied weights are returned once. The other processes get an empty dict.
+        """
+        buffers = {
+            name: tensor
+            for name, tensor in self._model.state_dict().items()
+            if not isinstance(tensor, DTensor)
+        }
+        found = {}
+        for name, weight in self._model.named_parameters():
+            complete = whole(weight.detach())
+            if self.rank == 0:
+                found[name] = complete.cpu()
+        return {**buffers, **found} if self.rank == 0 else {}
+
+
+@contextmanager
+def gathered(shards: Iterable[Shards | None]) -> Iterator[None]:
+    """Inside, this process has all weights of these (`Shards.gathered`). None stands for no shards.
+
+    All processes must enter.
+    """
+    with ExitStack() as held:
+        for one in dict.fromkeys(shards):
+            if one is not None:
+                held.enter_context(one.gathered())
+        yield
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor in shards, which all processes must ask for."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def placed(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a copy of `tensor` on the device of `like`; if that is in shards, its shard."""
+    if not isinstance(like, DTensor) or isinstance(tensor, DTensor) or tensor.shape != like.shape:
+        return tensor.to(like.device, copy=True)
+    # Every process has the whole tensor, so none sends it. The clone lets go of the other parts.
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None).clone()
+
+
+def copy_into(weight: Tensor, tensor: Tensor) -> None:
+    """Overwrite a weight, or its shard, by a whole tensor or its shard."""
+    weight.copy_(placed(tensor, weight) if isinstance(weight, DTensor) else tensor)
+
+
+def is_shard(tensor: Tensor) -> bool:
+    return isinstance(tensor, DTensor)
+
+
+# -------------------------------------------------------------------------------------- checkpoints
+
+
+def write_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Write this process's shards of the `tensors` as safetensors into `folder`.
+
+    All processes must write at the same time. Raises: OSError.
+    """
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    try:
+        save(dict(tensors), storage_writer=writer)
+    except CheckpointException as error:
+        raise _first(error) from error
+
+
+def read_shards(folders: Sequence[Path], like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
+    """Read what `write_shards` wrote, on any number of processes.
+
+    `like` returns a tensor of this process for a name in the files: what is read has its shape and
+    its shards. If it returns None, the tensor is not read. Raises: OSError.
+    """
+    found: dict[str, Tensor] = {}
+    for folder in folders:
+        reader = HuggingFaceStorageReader(str(folder))
+        wanted = {}
+        for name in reader.read_metadata().state_dict_metadata:
+            kind = like(name)
+            if kind is not None:
+                place = kind.device if is_shard(kind) else "cpu"
+                wanted[name] = torch.empty_like(kind, device=place)
+        try:
+            with warnings.catch_warnings():
+                # It warns that a single process loads, which is what we want: no process waits.
+                warnings.simplefilter("ignore", UserWarning)
+                load(wanted, storage_reader=reader, no_dist=True)
+        except CheckpointException as error:
+            raise _first(error) from error
+        found |= wanted
+    return found
+
+
+def _first(error: CheckpointException) -> OSError:
+    first = next(iter(error.failures.values()))[0]
+    if isinstance(first, OSError):
+        return OSError(first.errno, first.strerror, first.filename)
+    return OSError(f"{type(first).__name__}: {first}")
