@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from motet import __version__
 from motet.api.comparing import measure_baselines
 from motet.api.setup import Show, read_config, run_of
 from motet.api.teams import named_in_file, with_references
@@ -188,6 +189,7 @@ def _facts(
             if config.models[name].embedded is None
         },
         steps=steps,
+        version=__version__,
         before=held_out(recorded, 0, config.seed),
         after=held_out(recorded, steps, config.seed),
     )

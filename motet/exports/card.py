@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet import __version__
 from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
@@ -36,6 +35,8 @@ class CardFacts:
     licences: Mapping[str, str]
     """Base model -> its licence, as its card says."""
     steps: int
+    version: str
+    """The version of Motet."""
     before: HeldOut | None = None
     after: HeldOut | None = None
     baselines: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +90,7 @@ def _team(facts: CardFacts) -> str:
         for name in policies_of(config)
     )
     return (
-        f"A team of {len(config.team)} agents that Motet {__version__} "
+        f"A team of {len(config.team)} agents that Motet {facts.version} "
         f"trained with multi-agent reinforcement learning "
         f"({config.algorithm.name}, {facts.steps:,} steps).\n\n"
         f"| agent | policy |\n|---|---|\n{agents}\n\n"
