@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from motet import __version__
 from motet.api.comparing import measure_baselines
 from motet.api.setup import Show, read_config, run_of
 from motet.api.teams import named_in_file, with_references
@@ -172,6 +171,8 @@ def _facts(
     home: Path,
     steps: int,
 ) -> CardFacts:
+    from motet import __version__  # its module imports this one
+
     used = dict.fromkeys(config.policies[name].model for name in policies_of(config))
     origins = {name: _origin(config, name, bases[name]) for name in used}
     recorded = RunFolder(home.resolve().parent if (home / "best.json").is_file() else home)
