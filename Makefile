@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-examples test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo soak clean
+.PHONY: help install quickstart test test-examples test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -31,13 +31,13 @@ test-examples: install  ## train what docs, examples and published commands show
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
 
-test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings; half an hour on two cores
+test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/vllm
 
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
-test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, under ten minutes on two cores
+test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
 
 $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
@@ -78,6 +78,9 @@ bench-memory: install  ## the memory estimate beside the measured peaks, in a mi
 
 verifier-demo: install  ## a verifier from its data to a team that it alone rewards, about five minutes (docs/verifier.md)
 	$(VENV)/bin/python experiments/verifier_demo.py
+
+view-demo: install  ## train the quickstart if there is none, and leave screenshots of the viewer in output-view
+	$(VENV)/bin/python experiments/view_demo.py
 
 soak: install  ## half an hour of training, watched from outside: memory, files, processes (docs/performance.md)
 	$(VENV)/bin/python benchmarks/soak.py

@@ -58,6 +58,7 @@ FLOORS = [
         "cli_episodes",
         "cli_machine",
         "cli_verifier",
+        "cli_view",
         "cli_options",
         "exit_codes",
         "__init__",
@@ -68,6 +69,7 @@ FLOORS = [
         "console_evaluation",
         "console_plan",
         "experiments",
+        "viewer",
     },
 ]
 SHARED = (

@@ -37,7 +37,13 @@ def test_a_wheel_holds_all_code_of_the_package_and_no_test(wheel: ZipFile) -> No
         for path in (REPOSITORY / "motet").rglob("*.py")
         if not TEST.search(path.name)
     }
-    assert held == code | {"motet/py.typed"}
+    page = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in (REPOSITORY / "motet/viewer/static").rglob("*")
+        if path.is_file()
+    }
+    assert "motet/viewer/static/vendor/uPlot.LICENSE" in page
+    assert held == code | page | {"motet/py.typed"}
 
 
 def test_a_wheel_has_the_command_and_the_licence(wheel: ZipFile) -> None:

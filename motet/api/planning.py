@@ -17,6 +17,7 @@ from motet.planning import throughput
 from motet.planning.gpus import Gpu, gpu_named
 from motet.planning.homes import home_needs
 from motet.planning.layouts import (
+    BESIDE_SHARE,
     ENGINE_SHARE,
     USABLE,
     HomeNeeds,
@@ -207,7 +208,8 @@ def _assumptions(
         ),
         "no branch of a task ends early; all agents act in the same turn; the environment's own "
         "time is not counted",
-        f"vLLM takes {ENGINE_SHARE:.0%} of its GPU, and learners at most {USABLE:.0%} of theirs",
+        f"vLLM takes {ENGINE_SHARE:.0%} of its GPU, or {BESIDE_SHARE:.0%} beside a home unless "
+        f"the config says otherwise; learners take at most {USABLE:.0%} of theirs",
     ]
     if largest.shape.parameters < throughput.SMALL:
         lines.append(

@@ -30,7 +30,7 @@ class RecordedEpisode:
     advantages: dict[SampleId, float] = field(default_factory=dict)
     """Advantage of each completion; the mean over tokens if there is one per token. Empty in
     evaluations, and if the algorithm needs more than the rewards (a critic, a KL penalty in the
-    reward, a moving average)."""
+    reward, a moving average, a credit function of your own)."""
 
 
 def episodes(
@@ -84,6 +84,16 @@ def episodes(
     return []
 
 
+def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
+    """Return the advantage of each completion of a training step, as `RecordedEpisode` has them.
+
+    Raises: ConfigError if the config or the episodes cannot be read.
+    """
+    folder = Path(run)
+    path = _files(folder, "train", step)[step]
+    return _advantages(read_config(folder), read_episodes(path).episodes)
+
+
 def _files(folder: Path, kind: Kind, step: int | None) -> dict[int, Path]:
     """Return step -> file. Raises: ConfigError if there is none, or not this one."""
     files = {
@@ -127,6 +137,7 @@ def _advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, f
         or algorithm.kl_in == "reward"
         or algorithm.preference is not None
         or algorithm.baseline == "moving_average"
+        or config.credit is not None
     )
     if needs_more or not any(episode.root is not None for episode in found):
         return {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from motet.errors import ConfigError, MotetError, ProcessLost
 
-STARTS = 3
+STARTS = 6
 """How often a Ray of our own is started, if it does not come up."""
 THREADS = 4
 """Calls that a process handles at the same time, so that it can be stopped while it works."""

@@ -10,8 +10,6 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from transformers.configuration_utils import PretrainedConfig
-
 from motet.errors import ConfigError, shortened
 from motet.reading import CONFIG, read_json
 
@@ -56,6 +54,8 @@ _NO_TOKEN = -1
 
 
 def _config(path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    from transformers.configuration_utils import PretrainedConfig  # seconds, and only for models
+
     kept = _without_names(said)
     for key, value in kept.items():
         if callable(getattr(PretrainedConfig, key, None)):

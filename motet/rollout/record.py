@@ -53,14 +53,20 @@ def read_episodes(path: Path) -> Recorded:
     """
     lines = read_text(path, ROWS).split("\n")
     tail = lines.pop()
-    episodes = [_read(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    episodes = [
+        episode_of(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
+    ]
     if tail and _is_json(tail):
-        return Recorded((*episodes, _read(tail, f"{path}, line {len(lines) + 1}")), torn=False)
+        return Recorded((*episodes, episode_of(tail, f"{path}, line {len(lines) + 1}")), torn=False)
     return Recorded(tuple(episodes), torn=bool(tail))
 
 
-def _read(line: str, where: str) -> Episode:
-    fields: Any = json.loads(line) if _is_json(line) else None
+def episode_of(line: str, where: str) -> Episode:
+    """Return the episode of a line. Raises: ConfigError that begins with `where`."""
+    try:
+        fields: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
     if not isinstance(fields, dict) or "schema" not in fields:
         raise ConfigError(
             f"{where}: got {line[:60]!r}; expected one episode as a JSON object with a `schema`"

@@ -27,7 +27,7 @@ from tests.cluster.conftest import placed, terminated
 from tests.faults.short_runs import Unbroken, fingerprint, lines, said, started, wait, watched
 from tests.small_runs import contents, rows, weights
 
-NAME, STEPS = "quickstart", 40
+NAME, STEPS = "quickstart", 24
 SHORT = (
     f"train.steps={STEPS}",
     # vLLM on a CPU needs heads of width 32.

@@ -1,0 +1,325 @@
+"""An index of the recorded games of a run: a SQLite file in RUN/.view.
+
+It holds the figures of every game, the words of every agent for the search, and where the line of
+the game begins in its file. It can be deleted at any time: the next `update` builds it again.
+"""
+
+import re
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+
+from motet.core import Episode, walk
+from motet.errors import ConfigError
+from motet.rollout.record import episode_of
+from motet.rollout.summary import episode_stats
+from motet.viewer.lines import Line, ReadPosition, after, continued, is_unchanged, lines_from
+
+VERSION = 1
+"""Increased if the tables change. An index of another version is built again."""
+NAME = "games.sqlite"
+SEARCHED = 200_000
+"""The text search knows this many characters of what an agent wrote in a game."""
+EXCERPT = 160
+_SECONDS_PER_COMMIT = 0.5
+_FILE = re.compile(r"(train|evaluate|pairs)-(\d+)\.jsonl")
+_TABLES = """
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY, name TEXT UNIQUE, kind TEXT, step INTEGER,
+    inode INTEGER, size INTEGER, changed INTEGER, offset INTEGER, tail BLOB,
+    broken INTEGER, foreign_lines INTEGER, said TEXT);
+CREATE TABLE games (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER,
+    kind TEXT, step INTEGER, episode TEXT, task TEXT, excerpt TEXT, reward REAL, success REAL,
+    turns REAL, tokens INTEGER, faults INTEGER, causes TEXT, completions INTEGER, cut INTEGER);
+CREATE TABLE agents (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, game INTEGER, agent TEXT, reward REAL);
+CREATE INDEX games_kind ON games (kind, step, id);
+CREATE INDEX games_step ON games (step, id);
+CREATE INDEX games_faults ON games (causes) WHERE faults > 0;
+CREATE INDEX games_task ON games (task, step);
+CREATE INDEX games_file ON games (file);
+CREATE INDEX agents_game ON agents (game, agent);
+CREATE VIRTUAL TABLE words USING fts5 (said, content='');
+"""
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """How complete the index is."""
+
+    games: int
+    bytes_read: int
+    bytes_there: int
+    broken: int
+    """Lines that are no episode. They are skipped."""
+    foreign_lines: int
+    """Lines of another version of Motet, which this one cannot read. They are skipped."""
+    unfinished: int
+    """Files whose last line has no end yet: it is being written, or its writer was killed."""
+    said: list[str]
+    """What was wrong, with file and place: the first line of each file, of five files at most."""
+
+
+class GameIndex:
+    """The index of one run. It may be read by several threads and updated by one at a time."""
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / "episodes"
+        self._lock = Lock()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._path = run / ".view" / NAME
+        self._there = 0
+
+    # -------------------------------------------------------------------------------------- reading
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for queries. An index that does not exist yet is empty."""
+        with self._lock:
+            self._ready()
+        with closing(_connect(self._path)) as database:
+            database.row_factory = sqlite3.Row
+            yield database
+
+    def state(self) -> IndexState:
+        with self.reading() as database:
+            (games,) = database.execute("SELECT count(*) FROM games").fetchone()
+            totals = database.execute(
+                "SELECT coalesce(sum(offset), 0), coalesce(sum(size), 0), "
+                "coalesce(sum(broken), 0), coalesce(sum(foreign_lines), 0), "
+                "coalesce(sum(offset < size), 0) FROM files"
+            ).fetchone()
+            said = database.execute("SELECT said FROM files WHERE said != '' LIMIT 5").fetchall()
+        read, there, broken, foreign, unfinished = totals
+        return IndexState(
+            games,
+            read,
+            max(there, self._there),
+            broken,
+            foreign,
+            unfinished,
+            [one[0] for one in said],
+        )
+
+    # ------------------------------------------------------------------------------------- updating
+
+    def update(self, progress: Callable[[int, int], None] = lambda done, total: None) -> bool:
+        """Read what is new in the episode files. Return whether anything was.
+
+        `progress` gets the bytes that are read and those that are to be read.
+        """
+        with self._lock:
+            self._ready()
+        with closing(_connect(self._path)) as database:
+            known = {row[1]: row for row in database.execute("SELECT * FROM files")}
+            found = self._files()
+            gone = [row[0] for name, row in known.items() if name not in found]
+            for file in gone:
+                _forget(database, file)
+                database.execute("DELETE FROM files WHERE id = ?", (file,))
+            database.commit()
+            todo: list[tuple[Path, ReadPosition]] = []
+            self._there = 0
+            for name, path in found.items():
+                before = _position(known[name]) if name in known else ReadPosition()
+                try:
+                    self._there += path.stat().st_size
+                    if not is_unchanged(path, before):
+                        todo.append((path, continued(path, before)))
+                except (OSError, ConfigError):
+                    continue  # removed since it was listed
+            total = sum(position.size - position.offset for _, position in todo)
+            done = 0
+            for path, position in todo:
+
+                def read(to: int, before: int = done - position.offset) -> None:
+                    progress(before + to, total)
+
+                self._read(database, path, position, read)
+                done += position.size - position.offset
+            return bool(todo or gone)
+
+    def _files(self) -> dict[str, Path]:
+        if not self._folder.is_dir():
+            return {}
+        found = [path for path in self._folder.iterdir() if _FILE.fullmatch(path.name)]
+        return {path.name: path for path in sorted(found) if path.is_file()}
+
+    def _read(
+        self,
+        database: sqlite3.Connection,
+        path: Path,
+        position: ReadPosition,
+        progress: Callable[[int], None],
+    ) -> None:
+        matched = _FILE.fullmatch(path.name)
+        assert matched is not None
+        kind, step = matched[1], int(matched[2])
+        row = database.execute("SELECT id FROM files WHERE name = ?", (path.name,)).fetchone()
+        if row is None:
+            row = database.execute(
+                "INSERT INTO files VALUES (NULL, ?, ?, ?, 0, 0, 0, 0, x'', 0, 0, '') RETURNING id",
+                (path.name, kind, step),
+            ).fetchone()
+        file = row[0]
+        if position.offset == 0:
+            _forget(database, file)
+        said, saved = monotonic(), 0
+        try:
+            for line in lines_from(path, position.offset):
+                _add(database, file, (kind, step), line, path.name)
+                position = after(position, line)
+                saved += 1
+                if monotonic() - said > _SECONDS_PER_COMMIT:
+                    _save(database, file, position)
+                    said = monotonic()
+                    progress(position.offset)
+        except OSError:
+            pass  # removed while it was read: the next update forgets it
+        _save(database, file, position)
+        progress(position.size)
+
+    # ------------------------------------------------------------------------------------- the file
+
+    def _ready(self) -> None:
+        """Create the file if it does not exist, is broken, or has other tables."""
+        if self._path.is_file():
+            try:
+                with closing(_connect(self._path)) as database:
+                    if database.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                        return
+            except sqlite3.DatabaseError:
+                pass  # such as after a power failure
+            self._path.unlink()
+        try:
+            self._create()
+        except (OSError, sqlite3.OperationalError):
+            # The run is in a folder that this user cannot write.
+            self._scratch = tempfile.TemporaryDirectory(prefix="motet-view-")
+            self._path = Path(self._scratch.name) / NAME
+            self._create()
+
+    def _create(self) -> None:
+        self._path.parent.mkdir(exist_ok=True)
+        with closing(_connect(self._path)) as database:
+            database.executescript(_TABLES)
+            database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+# ------------------------------------------------------------------------------------------- SQLite
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=30.0)
+    database.execute("PRAGMA synchronous = OFF")  # the index can be built again
+    return database
+
+
+def _position(row: tuple[object, ...]) -> ReadPosition:
+    inode, size, changed, offset, tail = row[4:9]
+    assert isinstance(inode, int)
+    assert isinstance(size, int)
+    assert isinstance(changed, int)
+    assert isinstance(offset, int)
+    assert isinstance(tail, bytes)
+    return ReadPosition(inode, size, changed, offset, tail)
+
+
+def _save(database: sqlite3.Connection, file: int, position: ReadPosition) -> None:
+    database.execute(
+        "UPDATE files SET inode = ?, size = ?, changed = ?, offset = ?, tail = ? WHERE id = ?",
+        (position.inode, position.size, position.changed_ns, position.offset, position.tail, file),
+    )
+    database.commit()
+
+
+def _forget(database: sqlite3.Connection, file: int) -> None:
+    """Remove the games of a file. Their words stay in the search, where nothing names them."""
+    database.execute(
+        "DELETE FROM agents WHERE game IN (SELECT id FROM games WHERE file = ?)", (file,)
+    )
+    database.execute("DELETE FROM games WHERE file = ?", (file,))
+    database.execute(
+        "UPDATE files SET broken = 0, foreign_lines = 0, said = '' WHERE id = ?", (file,)
+    )
+
+
+# ------------------------------------------------------------------------------------------- a game
+
+
+def _add(
+    database: sqlite3.Connection, file: int, of: tuple[str, int], line: Line, name: str
+) -> None:
+    """Add the game of a line, or count the line as broken."""
+    try:
+        if line.text is None:
+            raise ConfigError(f"{name}, byte {line.offset}: the line has {line.length:,} bytes")
+        episode = episode_of(line.text.decode(), f"{name}, byte {line.offset}")
+        _insert(database, (file, line.offset, line.length, *of), episode)
+    except (ConfigError, UnicodeDecodeError, ArithmeticError, LookupError) as error:
+        foreign = "got schema" in str(error)
+        said = _plain(str(error))
+        column = "foreign_lines" if foreign else "broken"
+        database.execute(
+            f"UPDATE files SET {column} = {column} + 1, "
+            "said = CASE said WHEN '' THEN ? ELSE said END WHERE id = ?",
+            (said, file),
+        )
+
+
+def _insert(
+    database: sqlite3.Connection, where: tuple[int, int, int, str, int], episode: Episode
+) -> None:
+    stats = episode_stats(episode)
+    rounds = [round_ for _, round_ in walk(episode.root)] if episode.root is not None else []
+    written: dict[str, list[str]] = {}
+    completions = [one for round_ in rounds for group in round_.samples.values() for one in group]
+    for round_ in rounds:
+        for agent, group in round_.samples.items():
+            written.setdefault(agent, []).extend(one.text for one in group)
+    causes = sorted({f"{fault.where}/{fault.cause}" for fault in stats.faults})
+    fields = " · ".join(str(value) for value in episode.task.fields.values())
+    excerpt = _beginning(fields)
+    game = database.execute(
+        "INSERT INTO games VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *where,
+            *map(_plain, (episode.id, episode.task.id, excerpt)),
+            stats.reward,
+            stats.success,
+            stats.turns,
+            stats.tokens,
+            len(stats.faults),
+            _plain(" ".join(causes)),
+            len(completions),
+            sum(one.stop == "length" for one in completions),
+        ),
+    ).lastrowid
+    words = {"": fields, **{agent: "\n".join(texts) for agent, texts in written.items()}}
+    for agent, said in words.items():
+        reward = stats.agent_rewards.get(agent)
+        row = database.execute(
+            "INSERT INTO agents VALUES (NULL, ?, ?, ?)", (game, _plain(agent), reward)
+        ).lastrowid
+        database.execute(
+            "INSERT INTO words (rowid, said) VALUES (?, ?)", (row, _plain(said[:SEARCHED]))
+        )
+
+
+def _beginning(text: str) -> str:
+    """Return the first words on one line. No word is cut: half a key could not be recognised."""
+    whole = " ".join(text[: 8 * EXCERPT].split())
+    if len(whole) <= EXCERPT:
+        return whole
+    return f"{whole[:EXCERPT].rsplit(' ', 1)[0]} …"
+
+
+def _plain(text: str) -> str:
+    """Return the text with lone surrogates replaced, which SQLite cannot store."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,55 @@
+"""Serve the viewer on this machine until a signal ends it."""
+
+import threading
+from collections.abc import Callable
+
+from motet.http_client import is_loopback
+from motet.serving.key import in_url
+from motet.serving.limits import ServingLimits
+from motet.serving.server import reserved, run_app
+from motet.viewer.app import create_viewer
+from motet.viewer.pages import Pages
+
+REFRESH_SECONDS = 1.5
+"""How often the files of the runs are looked at."""
+LIMITS = ServingLimits(grace_seconds=3.0)
+
+
+def serve_viewer(
+    pages: Pages,
+    version: str,
+    *,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    ready: Callable[[str], None],
+    progress: Callable[[str, int, int], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` gets the address when the server accepts connections.
+
+    The runs are indexed in a thread of its own, so pages open meanwhile. Port 0 selects any free
+    port. `say` gets a warning if other machines can read the pages. Raises: ConfigError.
+    """
+    local = is_loopback(f"http://{in_url(host)}")
+    over = threading.Event()
+    with reserved(host, port, key=None, without_key=True) as listener:
+        if not local:
+            say(
+                f"everybody who can reach {host} can read the texts of these runs: there is no "
+                "password"
+            )
+        app = create_viewer(pages, version, everywhere=not local)
+        watcher = threading.Thread(
+            target=_watch, args=(pages, progress, over), name="viewer", daemon=True
+        )
+        watcher.start()
+        try:
+            run_app(app, listener, host, LIMITS, ready)
+        finally:
+            over.set()
+
+
+def _watch(pages: Pages, progress: Callable[[str, int, int], None], over: threading.Event) -> None:
+    while not over.is_set():
+        pages.update(progress)
+        over.wait(REFRESH_SECONDS)

@@ -1,0 +1,121 @@
+"""Runs as the viewer sees them: folders that are read again whenever they change."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import time
+from typing import Any
+
+from motet.config.yaml import read_yaml
+from motet.errors import ConfigError
+from motet.reading import read_json
+from motet.trainer.run_folder import RunFolder
+from motet.viewer.curves import RunCurves
+from motet.viewer.index import GameIndex
+from motet.viewer.secrets import secrets_of_machine
+
+DEEPEST = 3
+"""Folders below a folder of runs are searched this deep."""
+_QUIET_SECONDS = 600.0
+"""A run that holds its lock and has written nothing for this long may hang or was killed."""
+
+
+class ShelfRun:
+    """One run folder. `name` is unique among the runs of the viewer."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.folder = RunFolder(path)
+        self.index = GameIndex(path)
+        self.curves = RunCurves(self.folder.metrics)
+        self._read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config as plain values, whatever version wrote it. {} if it cannot be read."""
+        return self._once(self.folder.config, lambda path: dict(read_yaml(path).data))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary. {} if there is none yet, or if it is broken."""
+        return self._once(self.folder.summary, read_json)
+
+    def _once(self, path: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
+        """Read a file, and read it again only if it has changed."""
+        try:
+            now = path.stat()
+            stamp = (now.st_mtime_ns, now.st_size)
+            if path not in self._read or self._read[path][0] != stamp:
+                found = read(path)
+                self._read[path] = (stamp, found if isinstance(found, dict) else {})
+            return self._read[path][1]
+        except (ConfigError, OSError, UnicodeDecodeError):
+            return {}
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        return secrets_of_machine(self.config)
+
+    def state(self) -> dict[str, Any]:
+        """Return `state` (training, quiet, finished or stopped) and the seconds since it wrote."""
+        written = [
+            path.stat().st_mtime
+            for path in (self.folder.metrics, self.folder.warmup, self.folder.summary)
+            if path.is_file()
+        ]
+        silent = max(time() - max(written), 0.0) if written else None
+        place = self.path.resolve()
+        if place.with_name(f".{place.name}.lock").exists():
+            quiet = silent is not None and silent > _QUIET_SECONDS
+            return {"state": "quiet" if quiet else "training", "silent_seconds": silent}
+        finished = self.summary.get("finished", True) if self.folder.summary.is_file() else False
+        return {"state": "finished" if finished else "stopped", "silent_seconds": silent}
+
+
+def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
+    """Return the runs of these folders. A folder that is no run stands for all runs below it.
+
+    Raises: ConfigError if a folder has no run.
+    """
+    folders: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigError(
+                f"{path} does not exist; expected a run folder, such as runs/quickstart"
+            )
+        found = [path] if _is_run(path) else _below(path, DEEPEST)
+        if not found:
+            raise ConfigError(
+                f"{path} has no run: expected a folder with a config.yaml, or a folder of such "
+                "folders. Train one with: motet train configs/quickstart.yaml"
+            )
+        folders += [one for one in found if one not in folders]
+    names = _names(folders)
+    return [ShelfRun(folder, name) for folder, name in zip(folders, names, strict=True)]
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("config.yaml", "metrics.jsonl"))
+
+
+def _below(path: Path, depth: int) -> list[Path]:
+    inside = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
+    found = []
+    for one in inside:
+        if _is_run(one):
+            found.append(one)
+        elif depth > 1:
+            found += _below(one, depth - 1)
+    return found
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Return a short name for each folder. Equal ones get their parent folder, then a number."""
+    plain = [folder.resolve().name for folder in folders]
+    longer = [
+        name if plain.count(name) == 1 else f"{folder.resolve().parent.name}/{name}"
+        for folder, name in zip(folders, plain, strict=True)
+    ]
+    return [
+        name if longer.count(name) == 1 else f"{name} ({longer[:place].count(name) + 1})"
+        for place, name in enumerate(longer)
+    ]

@@ -1,0 +1,1 @@
+/* An export has its runs here. A page from `motet view` asks its server. */

@@ -1,0 +1,39 @@
+import json
+from pathlib import Path
+
+from motet.viewer.team import SAVED, team_figures
+from tests.fixtures.recorded_runs import summary_of
+
+CROSS = {"runs": ["a", "b"], "agents": ["x", "y"], "success": [[1.0, 0.2], [0.3, 0.9]]}
+
+
+def test_evaluations_come_from_the_summary_and_from_saved_files(tmp_path: Path) -> None:
+    (tmp_path / SAVED).mkdir()
+    saved = {"success": 0.4, "reward": 0.5, "interval": {"success": [0.3, 0.5]}}
+    for name, content in {"shuffled": saved, "crossplay": CROSS, "other": {"success": 1}}.items():
+        (tmp_path / SAVED / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / SAVED / "broken.json").write_text("{")
+    found = team_figures(tmp_path, summary_of("x", 4))
+    titles = [one["title"] for one in found["evaluations"]]
+    assert titles == ["before training", "after training", "other", "shuffled"]
+    assert found["evaluations"][1]["influence"]["pairs"][0]["persuaded"] == 0.75
+    assert found["evaluations"][3]["interval"] == {"success": [0.3, 0.5]}
+    assert found["crossplays"] == [{"title": "crossplay", **CROSS}]
+    (unreadable,) = found["unreadable"]
+    assert "broken.json is not JSON" in unreadable
+
+
+def test_a_run_without_evaluations_has_none(tmp_path: Path) -> None:
+    none = {"evaluations": [], "crossplays": [], "unreadable": []}
+    assert team_figures(tmp_path, {}) == none
+    assert team_figures(tmp_path, {"heldout": ["strange"]}) == none
+
+
+def test_a_matrix_that_is_not_square_is_no_crossplay(tmp_path: Path) -> None:
+    (tmp_path / SAVED).mkdir()
+    (tmp_path / SAVED / "bad.json").write_text(
+        json.dumps({**CROSS, "success": [[1.0]], "reward": "x"})
+    )
+    found = team_figures(tmp_path, {})
+    assert (found["evaluations"], found["crossplays"]) == ([], [])
+    assert "bad.json is neither the output of motet evaluate" in found["unreadable"][0]

@@ -1,0 +1,279 @@
+"""The viewer in a real browser: every view, the filters, the keys, hostile texts, an export."""
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from motet.viewer.export import export_viewer
+from motet.viewer.pages import Pages
+from motet.viewer.queries import GameFilter
+from motet.viewer.shelf import find_runs
+from tests.fixtures.recorded_runs import HOSTILE, game, make_hostile_run, make_run, write_games
+from tests.viewer.conftest import Seen, Served
+
+Look = Callable[..., Seen]
+VIEWS = {
+    "overview?run=plain": "Alarms and faults",
+    "overview?run=plain&run=other": "Differences of the configs",
+    "overview?run=plain&metric=play/faults": "Alarms and faults",
+    "games?run=plain": "1–50 of 94 games",
+    "task?run=plain&task=sum 1": "Games of this task",
+    "team?run=plain": "Who is right, and who persuades whom",
+}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_view_opens_without_an_error(
+    served: Served, look: Look, width: int, dark: bool
+) -> None:
+    seen = look(width=width, dark=dark)
+    one = f"game?run=plain&id={served.game('plain', 'sum 1')}"
+    for view, said in {**VIEWS, one: "Turn 2"}.items():
+        seen.go(f"{served.address}/#/{view}")
+        seen.page.get_by_text(said).first.wait_for()
+        seen.check()
+    theme = seen.page.evaluate("document.documentElement.dataset.theme")
+    assert theme == ("dark" if dark else "light")
+    assert all(url.startswith(served.address) for url in seen.requests if url != "about:blank")
+
+
+def test_curves_have_their_values_and_marks(served: Served, look: Look) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/overview?run=plain")
+    seen.page.wait_for_selector(".chart canvas")
+    titles = seen.page.locator(".chart h2").all_inner_texts()
+    assert titles == ["Success", "Reward", "Reward terms", "Entropy (nats)",
+                      "KL of the update (nats)", "Tokens per second"]  # fmt: skip
+    assert seen.page.locator(".legend").first.inner_text().split("\n")[-1] == "90 %"
+    assert "learn/entropy is 0.300, beyond alarms.min_entropy" in seen.text
+    seen.page.get_by_role("link", name="Show them").click()
+    seen.page.get_by_text("1–1 of 1 games").wait_for()
+    seen.check()
+
+
+def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/overview?run=plain")
+    seen.page.get_by_label("other", exact=True).check()
+    seen.page.get_by_text("Differences of the configs").wait_for()
+    assert "seed" in seen.text
+    assert "run=other" in seen.page.url
+    seen.check()
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "count"),
+    [
+        ("Success", "solved", 43),
+        ("Faults", "reward/Timeout", 1),
+        ("Cut off", "with a cut answer", 30),
+        ("Games", "held out (4)", 4),
+    ],
+)
+def test_a_filter_filters(served: Served, look: Look, label: str, value: str, count: int) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/games?run=plain")
+    seen.page.get_by_label(label, exact=True).select_option(label=value)
+    seen.page.get_by_text(f"of {count} games").first.wait_for()
+    seen.page.get_by_role("button", name="Clear").click()
+    seen.page.get_by_text("of 94 games").first.wait_for()
+    seen.check()
+
+
+def test_text_steps_and_rewards_filter_together_and_pages_turn(served: Served, look: Look) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/games?run=plain")
+    seen.page.get_by_role("button", name="Next").first.click()
+    seen.page.get_by_text("51–94 of 94 games").first.wait_for()
+    seen.page.keyboard.press("/")
+    seen.page.keyboard.type("zebra")
+    seen.page.keyboard.press("Enter")
+    seen.page.get_by_text("1–30 of 30 games").wait_for()
+    seen.page.get_by_label("From step").fill("10")
+    seen.page.keyboard.press("Enter")
+    seen.page.get_by_text("1–21 of 21 games").wait_for()
+    seen.page.get_by_label("Reward from").fill("5")
+    seen.page.keyboard.press("Enter")
+    seen.page.get_by_text("No game matches these filters.").wait_for()
+    seen.page.reload()
+    seen.page.get_by_text("No game matches these filters.").wait_for()
+    seen.check()
+
+
+def test_a_game_is_walked_by_keyboard(served: Served, look: Look) -> None:
+    seen = look()
+    page = seen.page
+    seen.go(f"{served.address}/#/games?run=plain&task=sum 1&order=oldest")
+    page.wait_for_selector("#list")
+    for key in ("j", "j", "k", "j", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_text("ann: second").first.wait_for()
+    pressed = page.locator(".round >> nth=0").locator(".act[aria-pressed=true] .at")
+    assert pressed.inner_text() == "1"  # worth 1.0; joint action 0: 0.2, then (0.2 + 1.0) / 2
+    assert page.locator(".round").count() == 1
+    page.keyboard.press("ArrowLeft")
+    page.get_by_text("ann: first answer 2").first.wait_for()
+    assert pressed.inner_text() == "0"
+    assert page.locator(".round").count() == 2
+    page.keyboard.press("n")
+    assert "focused" in page.locator(".round >> nth=1").get_attribute("class")
+    page.keyboard.press("s")
+    assert page.locator(".sample .lp").count() > 0
+    page.keyboard.press("a")
+    page.wait_for_selector(".agents.all")
+    page.keyboard.press("p")
+    page.get_by_text("Turn 2, bob").wait_for()
+    # The first advantages import torch, which takes a busy machine minutes.
+    page.get_by_text("They cannot be computed").wait_for(timeout=400_000)
+    page.keyboard.press("j")
+    page.get_by_role("heading", name="sum 2").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#list")
+    assert "task=sum" in page.url
+    page.keyboard.press("?")
+    page.get_by_text("joint action before, after").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("3")
+    page.get_by_text("Held-out evaluations").wait_for()
+    page.keyboard.press("1")
+    page.get_by_text("Games worth reading").wait_for()
+    seen.check()
+
+
+def test_faults_and_cut_answers_are_shown(served: Served, look: Look) -> None:
+    seen = look()
+    with_fault = served.pages.games("plain", GameFilter(fault="any"))["games"][0]["id"]
+    seen.go(f"{served.address}/#/game?run=plain&id={with_fault}")
+    seen.page.get_by_label("joint action 1: fault").click()
+    seen.page.get_by_text("Fault reward/Timeout").wait_for()
+    seen.page.get_by_label("joint action 0").click()
+    assert seen.page.get_by_text("cut off").count() == 2
+    seen.check()
+
+
+def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/task?run=plain&task=sum 1")
+    seen.page.get_by_text("other, step 4").wait_for()
+    columns = seen.page.locator(".column > .head h2")
+    assert {"plain, step 30", "other, step 4"} < set(columns.all_inner_texts())
+    seen.page.locator(".timeline", has_text="plain").get_by_title("training, step 1, ").click()
+    seen.page.get_by_text("plain, step 1", exact=True).wait_for()
+    assert columns.count() == 3
+    seen.check()
+
+
+def test_the_theme_is_kept(served: Served, look: Look) -> None:
+    seen = look()
+    seen.go(f"{served.address}/#/overview")
+    for expected in ("light", "dark"):
+        seen.page.click("#theme")
+        assert seen.page.evaluate("document.documentElement.dataset.theme") == expected
+    seen.page.reload()
+    seen.page.wait_for_selector("main > *")
+    assert seen.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    seen.check()
+
+
+def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look) -> None:
+    seen = look()
+    for view in ("overview?run=hostile", "overview?run=hostile&run=plain", "team?run=hostile",
+                 "games?run=hostile", "games?run=hostile&fault=any"):  # fmt: skip
+        seen.go(f"{served.address}/#/{view}")
+        seen.page.wait_for_load_state("networkidle")
+        seen.check()
+    for one in served.pages.games("hostile", GameFilter(first_step=9))["games"]:
+        seen.go(f"{served.address}/#/game?run=hostile&id={one['id']}")
+        for key in ("s", "a", "p", "s"):
+            seen.page.keyboard.press(key)
+        seen.page.get_by_text("sample 1").first.wait_for()
+        seen.check()
+        query = urlencode({"run": "hostile", "task": one["task"]})
+        seen.go(f"{served.address}/#/task?{query}")
+        seen.page.get_by_text("Games of this task").wait_for()
+        seen.check()
+    name = HOSTILE["image"]
+    assert name in seen.text, "an agent's name is text"
+
+
+def test_control_characters_are_written_out(served: Served, look: Look) -> None:
+    seen = look()
+    for name, shown in {"ansi": r"\x1b[31mred\x1b[2J", "rtl": r"abc\u202edetrevni\u2066\u200f",
+                        "nul": r"a\x00b\x08c", "line": r"\u2028next\u2029"}.items():  # fmt: skip
+        games = served.pages.games("hostile", GameFilter(first_step=9, count=50))["games"]
+        one = next(game for game in games if game["task"].startswith(f"{name} "))
+        seen.go(f"{served.address}/#/game?run=hostile&id={one['id']}")
+        seen.page.get_by_text("Turn 1", exact=True).wait_for()
+        assert shown in seen.text
+        assert not set(seen.text) & set("\x1b\u202e\u2066\0\b\u2028")
+        seen.check()
+
+
+def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) -> None:
+    seen = look()
+    games = served.pages.games("hostile", GameFilter(first_step=9, count=50))["games"]
+    one = next(game for game in games if game["task"].startswith("long "))
+    seen.go(f"{served.address}/#/game?run=hostile&id={one['id']}&path=0")
+    button = seen.page.get_by_role("button", name="Show all 1,048,").first
+    button.wait_for()
+    assert len(seen.text) < 100_000
+    button.click()
+    seen.page.wait_for_function("document.querySelector('main').textContent.length > 1048576")
+    seen.check()
+
+
+def test_a_wrong_address_says_what_is_wrong(served: Served, look: Look) -> None:
+    seen = look()
+    for view, said in {
+        "nothing": "There is no view nothing.",
+        "game?run=plain&id=99999": "has no game 99999",
+    }.items():
+        seen.go(f"{served.address}/#/{view}")
+        seen.page.get_by_text(said).wait_for()
+    assert all("404" in error for error in seen.errors)
+
+
+def test_a_run_that_trains_is_followed(tmp_path: Path, look: Look) -> None:
+    run = make_run(tmp_path, steps=2)
+    (run / "summary.json").unlink()
+    (tmp_path / ".plain.lock").touch()
+    own = Served(tmp_path)
+    seen = look()
+    seen.go(f"{own.address}/#/games")
+    seen.page.get_by_text("of 10 games").first.wait_for()
+    write_games(run, "train", 3, [game("sum 9", 3, ["new"], [1.0])])
+    seen.page.get_by_text("of 11 games").first.wait_for()
+    seen.page.keyboard.press("1")
+    seen.page.get_by_text("training", exact=True).first.wait_for()
+    seen.check()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_export_opens_from_disk(tmp_path: Path, look: Look, width: int) -> None:
+    make_run(tmp_path / "runs")
+    make_hostile_run(tmp_path / "runs")
+    folder = tmp_path / "my report"
+    export_viewer(Pages(find_runs([tmp_path / "runs"]), "1.2.3"), folder, 1000)
+    seen = look(width=width)
+    begin = (folder / "index.html").as_uri()
+    for view, said in {
+        "overview?run=plain": "Alarms and faults",
+        "overview?run=plain&run=hostile": "Differences of the configs",
+        "games?run=plain&text=zebra&fault=any": "1–1 of 1 games",
+        "games?run=plain&agent=ann&highest=0.4&kind=train": "of 4 games",
+        "games?run=hostile": "games",
+        "task?run=plain&task=sum 1": "Games of this task",
+        "team?run=plain": "Who is right, and who persuades whom",
+    }.items():
+        seen.go(f"{begin}#/{view}")
+        seen.page.get_by_text(said).first.wait_for()
+        seen.check()
+    seen.go(f"{begin}#/games?run=plain&task=sum 1&order=oldest")
+    seen.page.locator("#list a").first.click()
+    seen.page.get_by_text("ann: second").first.wait_for()
+    seen.page.keyboard.press("ArrowLeft")
+    seen.page.get_by_text("ann: first answer 1").first.wait_for()
+    seen.check()
