@@ -20,6 +20,7 @@ from motet.cli_episodes import episodes
 from motet.cli_evaluation import crossplay, evaluate, play, replay
 from motet.cli_machine import doctor, plan
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
+from motet.cli_serve import chat, serve
 from motet.cli_verifier import verifier
 from motet.cli_view import view
 from motet.console import out, print_cost, print_finished, print_warnings
@@ -198,7 +199,9 @@ def warmup(
     out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
 
 
-for command in (evaluate, play, compare, episodes, view, replay, crossplay, plan, doctor):
+for command in (
+    evaluate, play, compare, episodes, view, replay, crossplay, chat, serve, plan, doctor
+):  # fmt: skip
     app.command()(command)
 
 

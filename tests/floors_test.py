@@ -48,7 +48,7 @@ FLOORS = [
         "config.yaml",
     },
     {"doctor", "evaluation", "planning"},
-    {"trainer", "verifier"},
+    {"answering", "trainer", "verifier"},
     {"assembly", "cluster", "config.load"},
     {
         "cli",
@@ -60,6 +60,7 @@ FLOORS = [
         "cli_verifier",
         "cli_view",
         "cli_options",
+        "cli_serve",
         "exit_codes",
         "__init__",
         "__main__",
