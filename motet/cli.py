@@ -21,6 +21,7 @@ from motet.cli_evaluation import crossplay, evaluate, play, replay
 from motet.cli_export import export
 from motet.cli_machine import doctor, plan
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
+from motet.cli_serve import chat, serve
 from motet.cli_verifier import verifier
 from motet.cli_view import view
 from motet.console import out, print_cost, print_finished, print_warnings
@@ -200,17 +201,8 @@ def warmup(
 
 
 for command in (
-    evaluate,
-    play,
-    export,
-    compare,
-    episodes,
-    view,
-    replay,
-    crossplay,
-    plan,
-    doctor,
-):
+    evaluate, play, export, compare, episodes, view, replay, crossplay, chat, serve, plan, doctor
+):  # fmt: skip
     app.command()(command)
 
 

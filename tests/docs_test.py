@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,11 @@ def test_the_page_of_dialogues_shows_the_program_of_the_example():
     assert code in (ROOT / "examples" / "dialogue.py").read_text()
     (config,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert config == "environment: ./dialogue.py:shopping\n"
+
+
+def test_the_page_about_serving_shows_the_methods_of_the_example():
+    page = (ROOT / "docs" / "serving.md").read_text()
+    methods, client = blocks("python", page)
+    code = textwrap.indent(methods, "    ").replace("\n\n\n", "\n\n")
+    assert code in (ROOT / "examples" / "dialogue.py").read_text()
+    compile(client, "serving.md", "exec")

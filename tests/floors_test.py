@@ -49,7 +49,7 @@ FLOORS = [
         "config.yaml",
     },
     {"doctor", "evaluation", "planning"},
-    {"trainer", "verifier"},
+    {"answering", "trainer", "verifier"},
     {"assembly", "cluster", "exports", "config.load"},
     {
         "cli",
@@ -62,6 +62,7 @@ FLOORS = [
         "cli_verifier",
         "cli_view",
         "cli_options",
+        "cli_serve",
         "exit_codes",
         "__init__",
         "__main__",

@@ -13,6 +13,7 @@ from motet.api.planning import plan
 from motet.api.recorded import episodes
 from motet.api.replaying import replay
 from motet.api.run_rows import compare
+from motet.api.serving import chat, serve
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup
 from motet.api.verifying import serve_verifier, train_verifier
@@ -20,6 +21,7 @@ from motet.api.verifying import serve_verifier, train_verifier
 __all__ = [
     "ConfigLike",
     "balance_answers",
+    "chat",
     "check",
     "compare",
     "crossplay",
@@ -34,6 +36,7 @@ __all__ = [
     "read_config",
     "replay",
     "sample_answers",
+    "serve",
     "serve_verifier",
     "train",
     "train_verifier",

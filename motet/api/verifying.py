@@ -172,14 +172,14 @@ def serve_verifier(
         port=port,
         device=device,
         reads=reads,
-        key=None if key_variable is None else _key(key_variable),
+        key=None if key_variable is None else key_in(key_variable),
         without_key=without_key,
         limits=limits or ScoringLimits(),
         say=say,
     )
 
 
-def _key(variable: str) -> str:
+def key_in(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ConfigError(

@@ -135,6 +135,19 @@ class Environment(ABC, Generic[State]):
         """Return the answer in a completion, and whether it is correct by the gold answer."""
         raise self._not_provided("grade")
 
+    def chat_task(self, text: str) -> Task:
+        """Return a person's text as a task, for `motet chat` and `motet serve`.
+
+        The task has no gold answer and no tests. The last turn of such an episode is not stepped,
+        so only `start`, `observe` and the steps before must work without them. Raises: ConfigError
+        that says which texts the environment reads.
+        """
+        raise self._not_provided("chat_task")
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the team's answer to a task of `chat_task`, from the agents' last texts."""
+        raise self._not_provided("chat_answer")
+
     def provides(self, method: Callable[..., Any]) -> bool:
         """Return whether an optional method is overridden: `provides(Environment.solve)`.
 

@@ -177,6 +177,9 @@ class Centralized(Wrapper[CentralizedState]):
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         return self.environment.answer(task, self._sections(texts))
 
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        return self.environment.chat_answer(task, self._sections(texts))
+
     def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
         return self.environment.drawing(task, self._sections(texts))
 

@@ -15,10 +15,11 @@ from typing import Literal
 from pydantic import Field
 
 from motet.core import RIGHT, Demonstration, Environment, Grade, Message, Reply, Task, Transition
+from motet.environments.chat_texts import one_or_each
 from motet.environments.debate.judging import majority
 from motet.environments.debate.verified import AnswerVerifier, check_verifier
 from motet.environments.splits import part_of
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.seeding import derive
 from motet.settings import Settings
 
@@ -226,6 +227,22 @@ class TinyDebate(Environment[TinyDebateState]):
 
     def solve(self, state: TinyDebateState, seed: int) -> dict[str, str]:
         return dict.fromkeys(self.agents, state.problem.answer)
+
+    def chat_task(self, text: str) -> Task:
+        """Read a problem such as "12+39"."""
+        said = "".join(text.split()).rstrip(";=?")
+        left, operation, right = said[:2], said[2:3], said[3:]
+        if read(left) is None or operation not in self.operations or read(right) is None:
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected two numbers of two digits and one of "
+                f"{' '.join(self.operations)} between them, such as 12{self.operations[0]}39"
+            )
+        problem = DebateProblem(left, operation, right)
+        return Task(str(problem), asdict(problem))
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the most common answer; what each agent says if there is a tie or none."""
+        return self.answer(task, texts) or one_or_each(texts, self.agents)
 
     def question(self, task: Task) -> str:
         return f"{DebateProblem(**task.fields)};"

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.environments.chat_texts import one_or_each
 from motet.environments.history import Exchange, History, compose
-from motet.errors import EnvironmentFault
+from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.plugins import load_function
 from motet.rewards.reward import ask
 from motet.settings import Settings
@@ -73,6 +74,23 @@ class FunctionTeam(Environment[FunctionState]):
         text = json.dumps(dict(row), sort_keys=True, default=str)
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
         return Task(str(row["id"]) if "id" in row else digest, dict(row))
+
+    def chat_task(self, text: str) -> Task:
+        """Read a row as a JSON object. Raises: ConfigError if the text is none."""
+        try:
+            row = json.loads(text)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected a row of this team's data as a JSON object, "
+                'such as {"topic": "the sea"}: its prompts are functions of a row'
+            )
+        return self.task(row)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the last text of each agent."""
+        return one_or_each(texts, self.agents)
 
     async def start(self, task: Task, seed: int) -> FunctionState:
         row = task.fields

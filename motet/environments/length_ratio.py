@@ -92,6 +92,13 @@ class LengthRatio(Environment[str]):
             raise ConfigError(f"a row has {text!r} as its {name!r}; expected a text")
         return Task(text, {"request": text})
 
+    def chat_task(self, text: str) -> Task:
+        return self.task({self.options.field: text})
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return both answers, the short one first."""
+        return "\n\n".join(texts[agent].strip() for agent in self.agents)
+
     async def start(self, task: Task, seed: int) -> str:
         request: str = task.fields["request"]
         return request

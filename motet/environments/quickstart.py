@@ -18,6 +18,7 @@ from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
 from motet.environments.splits import part_of
+from motet.errors import ConfigError, shortened
 from motet.rewards.python import binds, calls, definition, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
@@ -202,6 +203,24 @@ class Quickstart(Environment[QuickstartProblem]):
             for answer, (_, expected) in zip(report.calls, tests, strict=True)
         ]
         return sum(right) / len(tests)
+
+    # ------------------------------------------------------------ chat
+
+    def chat_task(self, text: str) -> Task:
+        """Read a sentence such as "sum of xs plus 3 if above 2"."""
+        sentence = " ".join(text.split()).removeprefix("# ")
+        problem = next((one for one in PROBLEMS if one.sentence == sentence), None)
+        if problem is None:
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected REDUCE of xs MAP if FILTER, such as "
+                f"{PROBLEMS[0].sentence!r}. REDUCE: {', '.join(REDUCERS)}; MAP: squared, plus 2 "
+                "to plus 7, ...; FILTER: even, above 1 to above 5, ..."
+            )
+        return Task(problem.sentence, asdict(problem))
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return both halves as one program."""
+        return "\n".join(texts[agent].rstrip() + "\n" for agent in AGENTS)
 
     # ------------------------------------------------------------ right answers
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
+from motet.environments.chat_texts import one_or_each
 from motet.environments.splits import part_of
+from motet.errors import ConfigError, shortened
 from motet.settings import Settings
 
 AGENTS = ("a", "b")
@@ -126,6 +128,23 @@ class Relay(Environment[Dialogue]):
 
     def _say(self, state: Dialogue, agent: str, code: int) -> str:
         return "".join(self.codes[code][int(digit)] for digit in state.halves[agent])
+
+    # ------------------------------------------------------------ chat
+
+    def chat_task(self, text: str) -> Task:
+        """Read the two halves of a password, such as "12 34"."""
+        halves, digits = text.replace("-", " ").split(), self.options.digits
+        fits = [len(half) == digits and half.isascii() and half.isdecimal() for half in halves]
+        if fits != [True, True]:
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected two numbers of {digits} digits, such as "
+                f"{'12'[:digits]} {'34'[:digits]}: the halves of a password"
+            )
+        return Task("-".join(halves), dict(zip(AGENTS, halves, strict=True)))
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the password that both agents say, or what each of them says."""
+        return one_or_each(texts, AGENTS)
 
     # ------------------------------------------------------------ right answers
 

@@ -59,6 +59,12 @@ class Wrapper(Environment[WrappingState]):
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         return self.environment.answer(task, texts)
 
+    def chat_task(self, text: str) -> Task:
+        return self.environment.chat_task(text)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        return self.environment.chat_answer(task, texts)
+
     def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
         return self.environment.drawing(task, texts)
 

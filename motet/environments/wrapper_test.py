@@ -63,6 +63,12 @@ class Full(Bare):
     def drawing(self, task, texts):
         return Drawing([{task.id: [[texts["a"]]]}])
 
+    def chat_task(self, text):
+        return Task(text, {})
+
+    def chat_answer(self, task, texts):
+        return f"{task.id}: {texts['a']}"
+
     def question(self, task):
         return f"{task.id}?"
 
@@ -77,6 +83,8 @@ CALLS = {
     Environment.convention: (TASK, "a", "text"),
     Environment.answer: (TASK, {"a": "x"}),
     Environment.drawing: (TASK, {"a": "x"}),
+    Environment.chat_task: ("a question",),
+    Environment.chat_answer: (TASK, {"a": "x"}),
     Environment.question: (TASK,),
     Environment.grade: (TASK, "text"),
 }

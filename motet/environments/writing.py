@@ -152,6 +152,13 @@ class WritingEnvironment(Environment[WritingState]):
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
         return Task(f"{self.options.kind}-{digest}", {name: text})
 
+    def chat_task(self, text: str) -> Task:
+        return self.task({self.kind.field: text})
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return both parts, in the order of the text."""
+        return "\n\n".join(self._parts(texts))
+
     async def start(self, task: Task, seed: int) -> WritingState:
         return WritingState(task.fields[self.kind.field])
 

@@ -20,7 +20,7 @@ from motet.environments.coding.bug_prompts import (
     review_prompt,
     reviewed,
 )
-from motet.environments.coding.bugs import Bug, made_bugs, proven, read_bug
+from motet.environments.coding.bugs import Bug, asked_bug, made_bugs, proven, read_bug
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
 from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange
@@ -136,6 +136,23 @@ class BugFix(Environment[Repair]):
         )
         grading = self.turns.grading(bugs[0].problem.suite).chosen if bugs else ()
         return [Task(bug.id, bug.fields) for bug in proven(bugs, wanted, grading, self._verdicts)]
+
+    def chat_task(self, text: str) -> Task:
+        """Read a Python function with a bug, and a docstring that says what it should do.
+
+        Raises: ConfigError also if there are later attempts, whose feedback needs the solution.
+        """
+        if self.attempts > 1:
+            raise ConfigError(
+                f"this team has {self.attempts} attempts, and the feedback between them needs a "
+                "solution, which nobody knows here: set rollout.samples=[1,1]"
+            )
+        bug = asked_bug(text)
+        return Task(bug.id, bug.fields)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the repaired program."""
+        return _written(Bug.load(task.id, task.fields), texts[FIXER]).text
 
     async def start(self, task: Task, seed: int) -> Repair:
         bug = Bug.load(task.id, task.fields)

@@ -17,6 +17,7 @@ from pydantic import Field, PositiveInt
 from motet.core import Demonstration, Environment, Reply, Task, Transition
 from motet.environments.quickstart import FILTERS, MAPS, PROBLEMS, REDUCERS, QuickstartProblem
 from motet.environments.splits import part_of
+from motet.errors import ConfigError, shortened
 from motet.rewards.python import definition, normalised, parse_bounded
 from motet.sandbox import Call, Returned, Sandbox, same
 from motet.settings import Settings
@@ -226,6 +227,23 @@ class TinyBugFix(Environment[TinyBug]):
             return "a repair"
         fault = self._begin(task)
         return next((name for name in CONVENTIONS if fault.say(name) == text), "other")
+
+    def chat_task(self, text: str) -> Task:
+        """Read a sentence with its wrong part: "sum of xs plus 3 if above 2, number 4"."""
+        sentence, _, wrong = " ".join(text.split()).rpartition(", ")
+        problem = next((one for one in PROBLEMS if one.sentence == sentence), None)
+        part, _, choice = wrong.partition(" ")
+        whole = problem is not None and len(words(problem)) == len(PARTS)
+        if problem is None or not whole or choice not in CHOICES.get(part, ()):
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected a sentence and its wrong part, such as 'sum "
+                "of xs plus 3 if above 2, number 4'"
+            )
+        return Task(f"{sentence}, {wrong}", {**asdict(problem), "part": part, "wrong": choice})
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the repaired program."""
+        return texts["fixer"]
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
         """Return the normalised program (without layout and comments) for a vote."""

@@ -6,6 +6,7 @@
 Other data that problems.py reads has no bugs; mutation creates them.
 """
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Self, TypeAlias
 
-from motet.environments.coding.problems import CodingProblem, read_problem
-from motet.errors import ConfigError
+from motet.environments.coding.problems import CodingProblem, problem_in, read_problem
+from motet.errors import ConfigError, shortened
 from motet.rewards.code import Program
 from motet.rewards.mutations import mutants
 from motet.rewards.program_text import ProgramText, is_docstring
@@ -95,6 +96,25 @@ def read_bug(row: Mapping[str, Any]) -> Bug:
         undocumented(_solution(problem), name),
         kind,
     )
+
+
+def asked_bug(text: str) -> Bug:
+    """Return the bug of a person's function, whose docstring says what it should do.
+
+    Nobody knows its solution, which is empty. Raises: ConfigError if there is no such function.
+    """
+    tree = parse_bounded(text)
+    functions = [] if tree is None else [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    function = functions[-1] if functions else None
+    if function is None or len(function.body) < 2 or not is_docstring(function.body[0]):
+        raise ConfigError(
+            f"got {shortened(text)!r}; expected a Python function with a bug, and a docstring that "
+            "says what it should do"
+        )
+    lines = text.splitlines()
+    problem = problem_in("\n".join(lines[: function.body[0].end_lineno]))
+    code = "\n".join(lines[function.lineno - 1 : function.end_lineno])
+    return Bug(problem.id, problem, undocumented(code, function.name), "", "asked")
 
 
 def made_bugs(row: Mapping[str, Any], seed: int, limit: int) -> list[Bug]:

@@ -19,7 +19,7 @@ from motet.environments.coding.generation_prompts import (
     head_of,
     next_prompt,
 )
-from motet.environments.coding.problems import CodingProblem, read_problem
+from motet.environments.coding.problems import CodingProblem, problem_in, read_problem
 from motet.environments.coding.sharing import share_out
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
 from motet.environments.feedback_modes import Attempt, ExpertModel, Person
@@ -106,7 +106,27 @@ class CodeGeneration(Environment[GenerationState]):
         Raises: ConfigError if the row is not a programming problem, if its function has a helper's
         name, or if it imports a package that the sandbox does not allow.
         """
-        problem = read_problem(row)
+        return self._checked(read_problem(row))
+
+    def chat_task(self, text: str) -> Task:
+        """Read a Python function with a docstring and no body. Its examples are the tests.
+
+        Raises: ConfigError also if later turns need tests, and the docstring has no examples.
+        """
+        problem = problem_in(text)
+        if self.turns.count > 1 and not problem.examples:
+            raise ConfigError(
+                f"the docstring of {problem.entry_point} has no examples, and this team works in "
+                f"{self.turns.count} turns with feedback from tests: add one, such as "
+                f">>> {problem.entry_point}(2) and its result on the next line"
+            )
+        return self._checked(problem)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the whole program."""
+        return self._program(CodingProblem.load(task.fields), texts).text
+
+    def _checked(self, problem: CodingProblem) -> Task:
         if problem.entry_point in self.helpers.values():
             raise ConfigError(
                 f"problem {problem.id} asks for a function {problem.entry_point!r}, which is also "

@@ -12,7 +12,7 @@ with a function that has a docstring and no body.
 import ast
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 from motet.environments.coding.examples import find_examples
@@ -21,6 +21,7 @@ from motet.rewards.extract import without
 from motet.rewards.python import bound_outside, definition, packages_of, parse_bounded
 from motet.sandbox.suite import Suite
 
+_NO_TEST = "def check(candidate): ..."
 _BUILTINS = frozenset(dir(builtins))
 _SHAPES = (
     ("prompt", "entry_point", "test"),
@@ -132,6 +133,25 @@ def read_problem(row: Mapping[str, Any]) -> CodingProblem:
     except ValueError as error:
         raise ConfigError(f"programming problem {_id_of(row)}: {error}") from error
     return problem
+
+
+def problem_in(text: str) -> CodingProblem:
+    """Return the problem that a person writes: a Python function with a docstring and no body.
+
+    Its tests are the examples of the docstring. Raises: ConfigError if there is no such function.
+    """
+    source = _lines(text)
+    tree = parse_bounded(source) or parse_bounded(f"{source.rstrip()}\n    ...\n")
+    functions = [] if tree is None else [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    if not functions:
+        raise ConfigError(
+            f"got {shortened(text)!r}; expected a Python function with a docstring and no body, "
+            'such as: def double(x):\n    """Return x times two."""'
+        )
+    name = functions[-1].name
+    row = {"task_id": name, "prompt": source, "entry_point": name, "test": _NO_TEST}
+    found = _from_prompt(row)
+    return replace(found, kind="asserts", test=found.prelude, statements=found.examples)
 
 
 def _is_given(row: Mapping[str, Any], field: str) -> bool:

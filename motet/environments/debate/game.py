@@ -18,15 +18,13 @@ from motet.core import (
     Task,
     Transition,
 )
+from motet.environments.chat_texts import one_or_each
 from motet.environments.debate.form import in_good_form
 from motet.environments.debate.judging import (
-    AnswerReader,
-    Labels,
-    Numbers,
     ParsedAnswer,
-    Terms,
     agreement,
     majority,
+    reader_of,
 )
 from motet.environments.debate.prompts import (
     AgentTranscript,
@@ -37,7 +35,7 @@ from motet.environments.debate.prompts import (
     first_prompt,
     peers_of,
 )
-from motet.environments.debate.questions import Dataset, Question, read_row, run_row
+from motet.environments.debate.questions import Dataset, Question, asked_question, read_row, run_row
 from motet.environments.debate.verified import (
     AnswerVerifier,
     check_verifier,
@@ -46,7 +44,6 @@ from motet.environments.debate.verified import (
 )
 from motet.errors import ConfigError
 from motet.plugins import nearest
-from motet.rewards.maths import Maths
 from motet.rewards.nli import LABELS
 from motet.sandbox import Sandbox
 from motet.settings import Probability, Settings
@@ -187,7 +184,7 @@ class Debate(Environment[Debated]):
         said = f"score is {options.score} and show_scores is {options.show_scores}"
         check_verifier(said, verifier, asks=self._asks)
         self._verifiers = {} if verifier is None else one_each(verifier, self.agents)
-        self._judge = _judge_of(options)
+        self._judge = reader_of(options.dataset, options.maths_seconds)
         self._hearings = {
             agent: AgentTranscript(
                 agent=agent,
@@ -237,6 +234,28 @@ class Debate(Environment[Debated]):
         else:
             found = run_row(row, self._open_sandbox())
         return [] if found is None else found
+
+    def chat_task(self, text: str) -> Task:
+        """Return a question without a gold answer.
+
+        Raises: ConfigError if the agents see which answers are right, which nobody knows here.
+        """
+        if self.options.show_scores == "exact":
+            raise ConfigError(
+                "show_scores is exact, but nobody knows the right answer: set it to none"
+            )
+        return asked_question(self.options.dataset, text)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the text of the first agent that gives the most common answer.
+
+        If there is none, or a tie, return the text of each agent.
+        """
+        wanted = self.answer(task, texts)
+        given = (agent for agent in self.agents if self._judge.read(texts[agent]) == wanted)
+        if wanted is None:
+            return one_or_each(texts, self.agents)
+        return texts[next(given)]
 
     async def start(self, task: Task, seed: int) -> Debated:
         return Debated(Question.load(task.fields))
@@ -329,13 +348,3 @@ class Debate(Environment[Debated]):
                 for agent, read in readings.items()
             }
         return terms
-
-
-def _judge_of(options: Debate.Options) -> AnswerReader:
-    match options.dataset:
-        case "anli":
-            return Labels()
-        case "maths":
-            return Terms(Maths(options.maths_seconds))
-        case "gsm8k" | "tinygsm":
-            return Numbers()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
+from motet.environments.debate.questions import Dataset
 from motet.rewards import answers, nli
 from motet.rewards.maths import MOST_CHARACTERS, Maths
 from motet.rewards.spoken import spoken
@@ -37,7 +38,10 @@ class AnswerReader(Protocol):
         ...
 
     async def judge(self, text: str, gold: str) -> ParsedAnswer:
-        """Compare the answer with `gold`. Raises: RewardFault if it could not be compared."""
+        """Compare the answer with `gold`. No answer equals an empty gold.
+
+        Raises: RewardFault if it could not be compared.
+        """
         ...
 
 
@@ -52,7 +56,7 @@ class Numbers:
         value = answers.number(text)
         if value is None:
             return ParsedAnswer(None, right=False, in_form=False)
-        right = answers.same_number(value, Fraction(gold))
+        right = gold != "" and answers.same_number(value, Fraction(gold))
         return ParsedAnswer(
             answers.written(value), right, in_form=answers.boxed(_said(text)) is not None
         )
@@ -82,10 +86,23 @@ class Terms:
 
     async def judge(self, text: str, gold: str) -> ParsedAnswer:
         box = answers.boxed(_said(text))
+        if not gold:
+            found = await asyncio.to_thread(self.read, text)
+            return ParsedAnswer(found, False, in_form=box is not None and found is not None)
         judged = await asyncio.to_thread(self._maths.check, _last_word(text), gold)
         answer = None if judged.answer is None else judged.answer[:_LONGEST]
         in_form = box is not None and judged.status != "unread"
         return ParsedAnswer(answer, judged.right, in_form, timed_out=judged.status == "timeout")
+
+
+def reader_of(dataset: Dataset, maths_seconds: float) -> AnswerReader:
+    match dataset:
+        case "anli":
+            return Labels()
+        case "maths":
+            return Terms(Maths(maths_seconds))
+        case "gsm8k" | "tinygsm":
+            return Numbers()
 
 
 def _said(text: str) -> str:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from motet.core import Task
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.plugins import nearest
 from motet.rewards import answers, nli
 from motet.sandbox import Call, Returned, Sandbox
@@ -43,7 +43,8 @@ _LARGEST = 10**15
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `gold` is its answer in the normalised spelling of judging.py."""
+    """One question. `gold` is its answer in the normalised spelling of judging.py; empty if nobody
+    knows it."""
 
     text: str
     gold: str
@@ -67,6 +68,15 @@ def read_row(dataset: Dataset, row: Mapping[str, Any]) -> Task | None:
     if dataset == "anli":
         return _of_premise(row)
     return _of_words(row) if dataset == "gsm8k" else _of_maths(row)
+
+
+def asked_question(dataset: Dataset, text: str) -> Task:
+    """Return a person's question, whose `gold` is empty. Raises: ConfigError if it has no form."""
+    said = text.strip()
+    if not said or (dataset == "anli" and not ("Premise:" in said and "Hypothesis:" in said)):
+        form = "Premise: ... Hypothesis: ..." if dataset == "anli" else "a question"
+        raise ConfigError(f"got {shortened(text)!r}; expected {form}")
+    return Question(said, "").task(_name(dataset, said))
 
 
 def run_row(row: Mapping[str, Any], sandbox: Sandbox) -> Task | None:

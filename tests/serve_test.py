@@ -1,0 +1,163 @@
+"""`motet serve` and `motet chat` as processes: OpenAI's client, a killed server, fuzzing."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import openai
+import pytest
+
+from benchmarks import serve as load
+from tests.fork_server import ROOT, ForkedProcess
+from tests.small_runs import TINY
+from tests.verifier_input_test import conform
+
+KEY = "sk-secret-0123456789"
+CODE = "from motet.cli import main; main()"
+CONFIG = f"""\
+name: served
+threads: 1
+environment: {{name: debate_tiny}}
+models: {{tiny: {{embedded: {TINY}, device: cpu}}}}
+policies: {{p: {{model: tiny}}, q: {{model: tiny}}}}
+team: {{a: p, b: q}}
+decode: {{max_new_tokens: 3}}
+rollout: {{samples: [2, 1]}}
+train: {{steps: 1}}
+"""
+SETTINGS = """\
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", 400, 404]
+"""
+"""No schema says which models there are, and which questions the environment reads."""
+
+
+class Command:
+    """A `motet` command in its own process. `url` is that of a server that listens."""
+
+    def __init__(self, *words: str, serves: bool = True) -> None:
+        self.process = ForkedProcess(
+            [sys.executable, "-c", CODE, *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "SERVER_KEY": KEY},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if serves:
+            said = self.process.stdout.readline()
+            found = re.search(r"is served at (http://\S+:(\d+))/v1 \(team, team/a, team/b\)", said)
+            assert found, said + self.process.stderr.read()
+            self.url, self.port = found[1], int(found[2])
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(how)
+        _, complaints = self.process.communicate(timeout=60)
+        return self.process.returncode, complaints
+
+    def client(self, key: str = "any") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "served.yaml"
+    path.write_text(CONFIG)
+    return str(path)
+
+
+@pytest.fixture
+def server(config) -> Iterator[Command]:
+    one = Command("serve", config, "--port", "0")
+    yield one
+    one.process.kill()
+    one.process.communicate()
+
+
+def ask(client, text="12+39", **more):
+    messages = [{"role": "user", "content": text}]
+    return client.chat.completions.create(model="team", messages=messages, **more)
+
+
+def test_openais_client_chats_streams_and_hears_errors_and_the_server_ends_orderly(server):
+    client = server.client()
+    whole = ask(client, seed=1)
+    pieces = [chunk.choices[0].delta.content or "" for chunk in ask(client, seed=1, stream=True)]
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert whole.usage.prompt_tokens > 0
+    with pytest.raises(openai.NotFoundError) as unknown:
+        client.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "1"}])
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as long:
+        client.chat.completions.create(
+            model="team/a", messages=[{"role": "user", "content": "long " * 2000}]
+        )
+    assert long.value.code == "context_length_exceeded"
+    code, complaints = server.stop()
+    assert code == 0
+    assert "Traceback" not in complaints
+
+
+def test_a_head_that_is_no_http_gets_an_error_of_the_same_form(server):
+    with httpx2.Client() as client:
+        found = client.post(
+            f"{server.url}/v1/chat/completions",
+            content=b"{}",
+            headers={"Content-Type": "text/plain"},
+        )
+    assert found.status_code == 415
+    assert set(found.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_server_that_is_killed_and_started_again_answers_every_request_once(config):
+    row = asyncio.run(load.measure(Path(config), 150, distinct=20))
+    assert (row["lost"], row["doubled"], row["wrong"], row["exit_code"]) == (0, 0, 0, 0)
+    assert row["different_answers"] > 10
+    assert row["faults_reported"] > 0
+    assert row["requests_per_batch"] > 2
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_schema_says_what_the_server_does(config, tmp_path, examples):
+    one = Command("serve", config, "--port", "0", "--key-variable", "SERVER_KEY")
+    try:
+        assert conform(one.url, tmp_path, examples, SETTINGS) >= examples
+        with pytest.raises(openai.AuthenticationError) as wrong:
+            ask(one.client("wrong"))
+        assert wrong.value.code == "invalid_api_key"
+        assert ask(one.client(KEY)).choices
+        code, complaints = one.stop()
+        assert (code, "Traceback" in complaints) == (0, False), complaints
+    finally:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_questions_can_be_piped_into_chat(config):
+    def talk(*options):
+        one = Command("chat", config, "--seed", "1", *options, serves=False)
+        said, complaints = one.process.communicate("12+39\n\nhello\n12+39\n", timeout=120)
+        return one.process.returncode, said, complaints
+
+    code, said, complaints = talk("--show")
+    assert code == 1
+    assert "got 'hello'; expected two numbers" in complaints
+    assert "Traceback" not in complaints
+    assert said.count("[a, turn 1] ") == said.count("[b, turn 2] ") == said.count("team> ") == 2
+    assert talk("--show")[1] == said
+
+
+def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(CONFIG.replace("debate_tiny", f"{ROOT}/tests/games.py:Coded"))
+    one = Command("chat", str(path), serves=False)
+    _, complaints = one.process.communicate("", timeout=120)
+    assert one.process.returncode == 2
+    assert "Coded cannot be asked: it does not define chat_task(text) and chat_answer" in complaints
+    assert len(complaints.strip().splitlines()) <= 3
